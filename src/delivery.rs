@@ -1,0 +1,153 @@
+//! A delivery: one message to one subscription. It has no id of its own; it is `(message, subscription)`.
+
+use serde::{Deserialize, Serialize};
+
+/// Decides policy, weight, window and defaults of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// One-time codes, payments: reserved capacity, never batched or held.
+    #[serde(alias = "1")]
+    Transactional,
+    /// Campaigns, announcements.
+    #[serde(alias = "2")]
+    Promotional,
+    /// Nudges, digests: the lowest weight.
+    #[serde(alias = "3")]
+    Engagement,
+}
+
+impl Tier {
+    /// Every tier, the most urgent first.
+    pub const ALL: [Tier; 3] = [Tier::Transactional, Tier::Promotional, Tier::Engagement];
+
+    /// The number that stands for this tier in the database.
+    pub fn code(self) -> i16 {
+        self as i16 + 1
+    }
+
+    /// The tier of a database number.
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code - 1).ok()?).copied()
+    }
+
+    /// The name used in JSON, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Transactional => "transactional",
+            Tier::Promotional => "promotional",
+            Tier::Engagement => "engagement",
+        }
+    }
+}
+
+/// How urgently the gateway should wake the device (RFC 8030 section 5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Urgency {
+    /// On power and Wi-Fi.
+    VeryLow,
+    /// On either power or Wi-Fi.
+    Low,
+    /// On neither power nor Wi-Fi.
+    Normal,
+    /// Even at low battery.
+    High,
+}
+
+impl Urgency {
+    /// Every urgency, the least first; its place is its database number.
+    pub const ALL: [Urgency; 4] = [Urgency::VeryLow, Urgency::Low, Urgency::Normal, Urgency::High];
+
+    /// The value of the `Urgency` header.
+    pub fn header(self) -> &'static str {
+        match self {
+            Urgency::VeryLow => "very-low",
+            Urgency::Low => "low",
+            Urgency::Normal => "normal",
+            Urgency::High => "high",
+        }
+    }
+
+    /// The number that stands for this urgency in the database.
+    pub fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// The urgency of a database number.
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
+/// How a delivery ended, or, for [`Retry`](Ending::Retry), how an attempt did.
+///
+/// The numbers are stored in `attempts.ending` and never change their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(i16)]
+pub enum Ending {
+    /// The gateway took it (2xx). It does not say that anybody saw it.
+    Accepted = 1,
+    /// The attempt failed and another one was scheduled.
+    Retry = 2,
+    /// The subscription does not exist any more.
+    Gone = 3,
+    /// Its time to live ran out first.
+    Expired = 4,
+    /// Given up; a dead letter tells why.
+    Dead = 5,
+    /// Its message was cancelled or its subscription unsubscribed.
+    Cancelled = 6,
+    /// Held back by a frequency cap.
+    Capped = 7,
+}
+
+impl Ending {
+    /// Every ending in the order of its number.
+    pub const ALL: [Ending; 7] = [
+        Ending::Accepted,
+        Ending::Retry,
+        Ending::Gone,
+        Ending::Expired,
+        Ending::Dead,
+        Ending::Cancelled,
+        Ending::Capped,
+    ];
+
+    /// The number that stands for this ending in the database.
+    pub fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// The ending of a database number.
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code - 1).ok()?).copied()
+    }
+
+    /// The name used in JSON, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Accepted => "accepted",
+            Ending::Retry => "retry",
+            Ending::Gone => "gone",
+            Ending::Expired => "expired",
+            Ending::Dead => "dead",
+            Ending::Cancelled => "cancelled",
+            Ending::Capped => "capped",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_number_reads_back_as_what_it_stood_for() {
+        assert!(Tier::ALL.into_iter().all(|t| Tier::from_code(t.code()) == Some(t)));
+        assert!(Urgency::ALL.into_iter().all(|u| Urgency::from_code(u.code()) == Some(u)));
+        assert!(Ending::ALL.into_iter().all(|e| Ending::from_code(e.code()) == Some(e)));
+        assert_eq!((Tier::from_code(0), Urgency::from_code(-1), Ending::from_code(8)), (None, None, None));
+    }
+}

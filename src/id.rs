@@ -1,0 +1,123 @@
+//! Typed identifiers: a UUIDv7 behind a prefix that says what it names (`sub_0192…`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// Why a string is not an identifier of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected an id of the form {prefix}xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx")]
+pub struct ParseIdError {
+    prefix: &'static str,
+}
+
+macro_rules! typed_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// What stands before the UUID in the written form.
+            pub const PREFIX: &'static str = $prefix;
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", Self::PREFIX, self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(s: &str) -> Result<Self, ParseIdError> {
+                s.strip_prefix(Self::PREFIX)
+                    .and_then(|rest| Uuid::try_parse(rest).ok())
+                    .map(Self)
+                    .ok_or(ParseIdError { prefix: Self::PREFIX })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+typed_id!(
+    /// A tenant: one site.
+    AppId, "app_"
+);
+typed_id!(
+    /// One browser's push endpoint. Its last six bits are its [`shard`](SubscriptionId::shard).
+    SubscriptionId, "sub_"
+);
+typed_id!(
+    /// Content, audience, tier and options of one send.
+    MessageId, "msg_"
+);
+typed_id!(
+    /// A VAPID key pair of an app.
+    VapidKeyId, "vk_"
+);
+typed_id!(
+    /// An API key; not its secret.
+    ApiKeyId, "ak_"
+);
+typed_id!(
+    /// A delivery that ended in failure.
+    DeadLetterId, "dl_"
+);
+
+/// Number of logical shards that every large table is spread over.
+pub const SHARDS: u8 = 64;
+
+impl SubscriptionId {
+    /// Builds an id from a fresh UUIDv7 and the shard of (app, endpoint), which replaces its last six bits.
+    pub fn new(time_ordered: Uuid, shard: u8) -> Self {
+        debug_assert!(shard < SHARDS);
+        Self(Uuid::from_u128(time_ordered.as_u128() & !0x3f | u128::from(shard)))
+    }
+
+    /// The logical shard, 0 to 63, that this subscription and all its deliveries live in.
+    pub fn shard(self) -> i16 {
+        i16::from(self.0.as_bytes()[15] & 0x3f)
+    }
+}
+
+/// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, pages and queue rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LaneId(pub i32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_what_it_writes_and_refuses_another_kind() {
+        let id = SubscriptionId::new(Uuid::now_v7(), 63);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(id.shard(), 63);
+        assert!(id.to_string().parse::<MessageId>().is_err());
+        assert!("sub_".parse::<SubscriptionId>().is_err());
+    }
+}

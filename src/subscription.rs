@@ -1,0 +1,143 @@
+//! A subscription: one browser's push endpoint and keys. Values of these types have been checked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use p256::elliptic_curve::sec1::FromSec1Point as _;
+
+/// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
+pub const ENDPOINT_MAX: usize = 2048;
+
+/// Why an endpoint or key was refused. `Display` is written for the API's caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSubscription {
+    /// The endpoint is not a URL, or not one that a push service hands out.
+    #[error("{0}")]
+    Endpoint(&'static str),
+    /// `keys.p256dh` is not base64 of an uncompressed point on P-256.
+    #[error("{0}")]
+    P256dh(&'static str),
+    /// `keys.auth` is not base64 of 16 octets.
+    #[error("{0}")]
+    Auth(&'static str),
+}
+
+/// A push resource's URL (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] octets, kept
+/// byte for byte as the browser gave it. It is a capability, so `Debug` shows its origin only.
+///
+/// Whether its host may be talked to is decided by [`crate::gateway`], at registration and again at every connect.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    url: Arc<str>,
+    /// Length of `https://host[:port]` within `url`.
+    origin_len: u16,
+}
+
+impl Endpoint {
+    /// Checks a URL as a browser reported it.
+    pub fn parse(url: &str) -> Result<Self, InvalidSubscription> {
+        let refuse = |why| Err(InvalidSubscription::Endpoint(why));
+        if url.len() > ENDPOINT_MAX {
+            return refuse("is longer than 2048 octets");
+        }
+        if !url.bytes().all(|b| b.is_ascii_graphic()) {
+            return refuse("holds a space, a control character or one outside ASCII");
+        }
+        let Ok(parsed) = url::Url::parse(url) else { return refuse("is not a URL") };
+        if parsed.scheme() != "https" || !url.starts_with("https://") {
+            return refuse("must begin with https://");
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return refuse("must not carry a user name or password");
+        }
+        if parsed.fragment().is_some() {
+            return refuse("must not carry a fragment");
+        }
+        let authority_len = url["https://".len()..].find(['/', '?', '\\']).unwrap_or(url.len() - "https://".len());
+        let origin_len = "https://".len() + authority_len;
+        // What we would connect to must be what the URL standard reads, letter for letter: no escapes, no octal,
+        // decimal or shortened addresses, no capital letters that two parsers could take differently.
+        if parsed.origin().ascii_serialization() != url[..origin_len] {
+            return refuse("must spell its host in the plain form: lower case, no escapes, no default port");
+        }
+        Ok(Self { url: url.into(), origin_len: u16::try_from(origin_len).expect("checked against ENDPOINT_MAX") })
+    }
+
+    /// The whole URL. A secret: whoever knows it and a VAPID key can push.
+    pub fn expose(&self) -> &str {
+        &self.url
+    }
+
+    /// `https://host[:port]`: the audience of VAPID tokens (RFC 8292 section 2).
+    pub fn origin(&self) -> &str {
+        &self.url[..usize::from(self.origin_len)]
+    }
+
+    /// `host[:port]` as the `Host` or `:authority` of a request.
+    pub fn authority(&self) -> &str {
+        &self.origin()["https://".len()..]
+    }
+
+    /// Path and query exactly as registered, for the request line. A secret.
+    pub fn expose_path(&self) -> &str {
+        match &self.url[usize::from(self.origin_len)..] {
+            "" => "/",
+            path => path,
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({}/…)", self.origin())
+    }
+}
+
+/// What a payload for a browser is sealed with (RFC 8291 section 2). `Debug` shows nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BrowserKeys {
+    /// The user agent's public key: an uncompressed point, on the curve.
+    pub p256dh: [u8; 65],
+    /// The authentication secret.
+    pub auth: [u8; 16],
+}
+
+impl BrowserKeys {
+    /// Reads `keys.p256dh` and `keys.auth` in any of base64's four spellings.
+    pub fn parse(p256dh: &str, auth: &str) -> Result<Self, InvalidSubscription> {
+        let point = decode_base64(p256dh).ok_or(InvalidSubscription::P256dh("is not base64"))?;
+        let p256dh: [u8; 65] = point.try_into().map_err(|_| {
+            InvalidSubscription::P256dh("must be 65 octets: an uncompressed P-256 point, beginning with 4")
+        })?;
+        let sec1 = p256::Sec1Point::from_bytes(p256dh)
+            .map_err(|_| InvalidSubscription::P256dh("is not an uncompressed P-256 point"))?;
+        if p256dh[0] != 4 || p256::PublicKey::from_sec1_point(&sec1).is_none().into() {
+            return Err(InvalidSubscription::P256dh("is not a point on P-256"));
+        }
+        let auth = decode_base64(auth).ok_or(InvalidSubscription::Auth("is not base64"))?;
+        let auth = auth.try_into().map_err(|_| InvalidSubscription::Auth("must be 16 octets"))?;
+        Ok(Self { p256dh, auth })
+    }
+}
+
+impl fmt::Debug for BrowserKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BrowserKeys(…)")
+    }
+}
+
+/// Decodes base64 in any of its four spellings: standard or URL-safe alphabet, padded or not.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let unpadded = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    let url_safe: String = unpadded
+        .chars()
+        .map(|c| match c {
+            '+' => '-',
+            '/' => '_',
+            c => c,
+        })
+        .collect();
+    URL_SAFE_NO_PAD.decode(url_safe).ok()
+}

@@ -1,0 +1,187 @@
+//! Secrets at rest. Endpoints, payloads and private keys are sealed before they reach Postgres, and looked up by HMAC.
+//!
+//! A sealed value is `key number (u16 BE) | nonce (12) | ciphertext | tag (16)`, AES-256-GCM, with table, column and
+//! row id as associated data: a value moved to another row, or another column, does not open.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hmac, rand};
+use uuid::Uuid;
+
+const NUMBER_LEN: usize = 2;
+const TAG_LEN: usize = 16;
+
+/// Octets that sealing adds to a value.
+pub const OVERHEAD: usize = NUMBER_LEN + NONCE_LEN + TAG_LEN;
+
+/// A sealed value did not open: written under another key, for another row, or tampered with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a sealed value of {place} does not open with this server's keys")]
+pub struct Unopenable {
+    place: &'static str,
+}
+
+/// Where a sealed value lives: `table.column`. Part of what the seal authenticates.
+pub type Place = &'static str;
+
+/// The subscriptions' endpoint, p256dh and auth, as one value.
+pub const ADDRESS: Place = "subscriptions.address";
+/// A message's plaintext.
+pub const CONTENT: Place = "messages.content";
+/// A VAPID private key.
+pub const VAPID_PRIVATE: Place = "vapid_keys.private_key";
+
+/// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Finds a subscription by (app, endpoint).
+    Endpoint = 0,
+    /// The browser's right to change or delete its subscription.
+    BrowserToken = 1,
+    /// The id in every plaintext by which the service worker drops repeats.
+    DeliveryId = 2,
+    /// The token by which a service worker reports what became of a delivery.
+    Receipt = 3,
+    /// An API key, hashed at rest.
+    ApiKey = 4,
+    /// A retry row's state.
+    RetryToken = 5,
+    /// What a log line shows instead of a subscription's id.
+    LogLabel = 6,
+}
+
+const PURPOSES: usize = 7;
+
+struct Keys {
+    /// Seal keys by number; the last one seals, all of them open.
+    seal: BTreeMap<u16, LessSafeKey>,
+    lookup: [hmac::Key; PURPOSES],
+}
+
+/// The unlocked data keys. Cheap to clone; `Debug` shows no key.
+#[derive(Clone)]
+pub struct Vault(Arc<Keys>);
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vault({} seal keys)", self.0.seal.len())
+    }
+}
+
+impl Vault {
+    /// Takes the unwrapped data keys: the numbered seal keys, of which the highest number seals, and the look-up key.
+    ///
+    /// # Panics
+    /// Without a seal key: the caller creates one before it gets here.
+    pub fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, lookup: &[u8; 32]) -> Self {
+        let seal: BTreeMap<_, _> = seal
+            .into_iter()
+            .map(|(number, key)| (number, LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("32 octets"))))
+            .collect();
+        assert!(!seal.is_empty(), "a vault needs a seal key");
+        let root = hmac::Key::new(hmac::HMAC_SHA256, lookup);
+        let lookup = std::array::from_fn(|purpose| {
+            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, &[purpose as u8]).as_ref())
+        });
+        Self(Arc::new(Keys { seal, lookup }))
+    }
+
+    /// Seals a value for one place and row.
+    pub fn seal(&self, place: Place, row: Uuid, plain: &[u8]) -> Vec<u8> {
+        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("the system's randomness");
+        let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD);
+        sealed.extend_from_slice(&number.to_be_bytes());
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(plain);
+        let tag = key
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(associated_data(place, row).as_slice()),
+                &mut sealed[NUMBER_LEN + NONCE_LEN..],
+            )
+            .expect("values are far below AES-GCM's length limit");
+        sealed.extend_from_slice(tag.as_ref());
+        sealed
+    }
+
+    /// Opens a value sealed for this place and row.
+    pub fn open(&self, place: Place, row: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
+        let unopenable = Unopenable { place };
+        let (number, rest) = sealed.split_first_chunk::<NUMBER_LEN>().ok_or(unopenable.clone())?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(unopenable.clone())?;
+        let key = self.0.seal.get(&u16::from_be_bytes(*number)).ok_or(unopenable.clone())?;
+        let mut plain = rest.to_vec();
+        let length = key
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(associated_data(place, row).as_slice()),
+                &mut plain,
+            )
+            .map_err(|_| unopenable)?
+            .len();
+        plain.truncate(length);
+        Ok(plain)
+    }
+
+    /// HMAC-SHA-256 over the parts, each behind its length, so that no two lists of parts collide.
+    pub fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.0.lookup[purpose as usize]);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().expect("SHA-256 has 32 octets")
+    }
+}
+
+/// `place | row`: fixed-length row last, so that no two pairs share an encoding.
+fn associated_data(place: Place, row: Uuid) -> Vec<u8> {
+    [place.as_bytes(), row.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault() -> Vault {
+        Vault::new([(1, [1; 32])], &[9; 32])
+    }
+
+    #[test]
+    fn a_value_opens_only_in_its_own_place_and_row() {
+        let (vault, row) = (vault(), Uuid::now_v7());
+        let sealed = vault.seal(CONTENT, row, b"secret");
+        assert_eq!(sealed.len(), 6 + OVERHEAD);
+        assert_eq!(vault.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
+        assert!(vault.open(ADDRESS, row, &sealed).is_err());
+        assert!(vault.open(CONTENT, Uuid::now_v7(), &sealed).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(vault.open(CONTENT, row, &changed).is_err(), "octet {at}");
+            assert!(vault.open(CONTENT, row, &sealed[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn an_old_key_still_opens_after_a_new_one_took_over() {
+        let row = Uuid::now_v7();
+        let sealed = vault().seal(CONTENT, row, b"secret");
+        let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
+        assert_eq!(rotated.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
+        assert!(vault().open(CONTENT, row, &rotated.seal(CONTENT, row, b"secret")).is_err());
+    }
+
+    #[test]
+    fn macs_differ_by_purpose_and_by_where_parts_end() {
+        let vault = vault();
+        let one = vault.mac(Purpose::Endpoint, &[b"ab", b"c"]);
+        assert_ne!(one, vault.mac(Purpose::Endpoint, &[b"a", b"bc"]));
+        assert_ne!(one, vault.mac(Purpose::Receipt, &[b"ab", b"c"]));
+    }
+}
