@@ -8,7 +8,7 @@ CREATE TABLE subscriptions (
     id           uuid        NOT NULL,                                -- UUIDv7 whose last 6 bits are the shard
     app          uuid        NOT NULL,
     lane         integer     NOT NULL,
-    -- active; suspended: never accepted and refused too often; gone: the gateway said so; unsubscribed: its browser or
+    -- active; suspended: refused too often, kept but not sent to; gone: the gateway said so; unsubscribed: its browser or
     -- the site did; replaced: another row took over; expired: its own `expirationTime` passed.
     state        text        NOT NULL CHECK (state IN ('active', 'suspended', 'gone', 'unsubscribed', 'replaced', 'expired')),
     origin_id    uuid        NOT NULL, -- the first id of this browser; what a delivery's id is derived from
@@ -22,8 +22,6 @@ CREATE TABLE subscriptions (
     timezone     text,
     expires_at   timestamptz, -- the browser's `expirationTime`
     token_version smallint   NOT NULL DEFAULT 1, -- raising it revokes the browser's token
-    accepted     boolean     NOT NULL DEFAULT false, -- whether a gateway ever accepted anything for it
-    refusals     smallint    NOT NULL DEFAULT 0,     -- non-retryable 4xx in a row, while never accepted
     last_seen    timestamptz NOT NULL, -- by day: written at most daily
     created_at   timestamptz NOT NULL,
     ended_at     timestamptz CHECK ((state = 'active') = (ended_at IS NULL)),
@@ -62,8 +60,7 @@ CREATE INDEX topic_members_by_lane ON topic_members (topic, lane, subscription);
 CREATE TABLE stops (
     id     uuid        PRIMARY KEY,
     at     timestamptz NOT NULL,
-    -- subscription: ended; message: cancelled or paused; resume: the message may be sent again.
-    kind   text        NOT NULL CHECK (kind IN ('subscription', 'message', 'resume')),
-    target uuid        NOT NULL
+    kind   text        NOT NULL CHECK (kind IN ('unsubscribe', 'cancel', 'pause', 'resume')),
+    target uuid        NOT NULL -- a subscription, or a message
 );
 CREATE INDEX stops_by_time ON stops (at);

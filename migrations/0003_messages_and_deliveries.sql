@@ -24,11 +24,11 @@ CREATE TABLE messages (
     audience_estimate bigint      NOT NULL CHECK (audience_estimate >= 0),
     accepted_at       timestamptz NOT NULL, -- when the API took it, or `send_at`: the clock of the TTL starts here
     expires_at        timestamptz NOT NULL,
-    -- Set by `resume` until every queue row that the pause parked is due again.
-    resuming          boolean     NOT NULL DEFAULT false
+    -- When it was resumed, until maintenance has seen every queue row that the pause parked become due again.
+    resumed_at        timestamptz
 );
 CREATE INDEX messages_by_app ON messages (app, id);
-CREATE INDEX messages_in_motion ON messages (state) WHERE state IN ('paused', 'cancelled') OR resuming;
+CREATE INDEX messages_in_motion ON messages (state) WHERE state IN ('paused', 'cancelled') OR resumed_at IS NOT NULL;
 
 -- One row for each message and lane, so that lanes that settle at the same time do not wait for each other.
 CREATE TABLE message_counts (
