@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
-use crate::policy::Policy;
+use crate::policy::{Layer, Places, Policy, Terms};
 use crate::store::claims::MessageRow;
 use crate::store::settle::{Attempt, Fate, Settlement};
 use crate::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
@@ -65,8 +65,10 @@ impl Message {
 
 /// The policy in force for a message: its own, over its tier's default.
 fn policy(row: &MessageRow) -> Result<Policy, String> {
-    let Some(own) = &row.policy else { return Ok(Policy::tier_default(row.tier)) };
-    crate::policy::message_policy(row.tier, own).map_err(|errors| format!("policy: {errors:?}"))
+    let own = row.policy.as_ref().map(|own| Layer::parse(own, &Terms::default())).transpose();
+    let own = own.map_err(|errors| format!("policy: {}", errors[0]))?;
+    let places = Places { message: own.as_ref().map(|parsed| &parsed.layer), ..Places::default() };
+    Ok(Policy::in_force(row.tier, &places))
 }
 
 /// What every delivery of one lane shares.
