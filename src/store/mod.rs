@@ -2,6 +2,9 @@
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
+pub mod data_keys;
+pub mod partitions;
+
 use std::time::Duration;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
