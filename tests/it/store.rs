@@ -9,11 +9,7 @@ use sqlx::{Connection, PgConnection};
 
 use uuid::Uuid;
 
-use crate::support::{FaultProxy, Moment, TempDir, TestDatabase};
-
-fn start() -> DateTime<Utc> {
-    DateTime::from_timestamp(1_800_000_000, 0).expect("in range")
-}
+use crate::support::{FaultProxy, Moment, START, TempDir, TestDatabase};
 
 async fn stops(pool: &PgPool) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM stops").fetch_one(pool).await.expect("a count")
@@ -120,19 +116,17 @@ async fn the_first_start_makes_keys_and_every_later_one_needs_the_same_master_ke
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let source = Source::File(dir.path().join("master.key"));
     // Replicas that start together.
-    let (one, two) = tokio::join!(
-        data_keys::open(&database.pool, &source, start()),
-        data_keys::open(&database.pool, &source, start())
-    );
+    let (one, two) =
+        tokio::join!(data_keys::open(&database.pool, &source, START), data_keys::open(&database.pool, &source, START));
     let row = Uuid::now_v7();
     let sealed = one.expect("made").seal(CONTENT, row, b"secret");
     assert_eq!(two.expect("made once").open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
 
     let wrong = Source::Given(MasterKey::generate());
-    let error = data_keys::open(&database.pool, &wrong, start()).await.expect_err("another key");
+    let error = data_keys::open(&database.pool, &wrong, START).await.expect_err("another key");
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
     let elsewhere = Source::File(dir.path().join("lost.key"));
-    let error = data_keys::open(&database.pool, &elsewhere, start()).await.expect_err("no key");
+    let error = data_keys::open(&database.pool, &elsewhere, START).await.expect_err("no key");
     assert!(matches!(error, data_keys::Error::Missing(_)), "{error}");
     assert!(!dir.path().join("lost.key").exists(), "no key is made for a database that has one");
 }
@@ -143,13 +137,13 @@ async fn a_new_master_key_opens_what_the_old_one_no_longer_does() {
     let (old, new) = (MasterKey::generate(), MasterKey::generate());
     let old = Source::Given(old);
     let row = Uuid::now_v7();
-    let sealed = data_keys::open(&database.pool, &old, start()).await.expect("made").seal(CONTENT, row, b"secret");
+    let sealed = data_keys::open(&database.pool, &old, START).await.expect("made").seal(CONTENT, row, b"secret");
     let Source::Given(old_key) = &old else { unreachable!("just made") };
-    data_keys::add_seal_key(&database.pool, old_key, start()).await.expect("a second seal key");
+    data_keys::add_seal_key(&database.pool, old_key, START).await.expect("a second seal key");
     data_keys::rotate_master(&database.pool, old_key, &new).await.expect("rotated");
-    let error = data_keys::open(&database.pool, &old, start()).await.expect_err("the old key");
+    let error = data_keys::open(&database.pool, &old, START).await.expect_err("the old key");
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
-    let vault = data_keys::open(&database.pool, &Source::Given(new), start()).await.expect("the new key");
+    let vault = data_keys::open(&database.pool, &Source::Given(new), START).await.expect("the new key");
     assert_eq!(vault.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
     assert_eq!(vault.seal(CONTENT, row, b"")[..2], [0, 2], "the newest key seals");
 }
@@ -162,7 +156,7 @@ async fn keys_are_never_made_for_a_database_in_use() {
         .await
         .expect("an app");
     let path = dir.path().join("master.key");
-    let error = data_keys::open(&database.pool, &Source::File(path.clone()), start()).await.expect_err("in use");
+    let error = data_keys::open(&database.pool, &Source::File(path.clone()), START).await.expect_err("in use");
     assert!(matches!(error, data_keys::Error::Lost), "{error}");
     assert!(!path.exists());
 }
@@ -207,24 +201,22 @@ async fn attempts_in(pool: &PgPool) -> Vec<(String, i64)> {
 #[tokio::test]
 async fn rows_find_their_day_and_days_that_come_late_take_theirs_back() {
     let database = TestDatabase::create().await;
-    let pool = &database.pool;
-    let (one, two) = tokio::join!(partitions::ensure(pool, start()), partitions::ensure(pool, start()));
-    assert_eq!(one.expect("made") + two.expect("made"), 22, "10 days and a default for each of 2 tables, made once");
-    assert_eq!(partitions::ensure(pool, start()).await.expect("nothing to do"), 0);
+    let (pool, now) = (&database.pool, START + Days::new(100)); // 25 April, far from the days that the template has
+    let (one, two) = tokio::join!(partitions::ensure(pool, now), partitions::ensure(pool, now));
+    assert_eq!(one.expect("made") + two.expect("made"), 20, "10 days for each of 2 tables, made once");
+    assert_eq!(partitions::ensure(pool, now).await.expect("nothing to do"), 0);
 
-    attempt(pool, id_at(start())).await; // 15 January 2027
-    attempt(pool, id_at(start() - Days::new(40))).await;
-    attempt(pool, id_at(start() + Days::new(9))).await;
-    assert_eq!(attempts_in(pool).await, [("attempts_20270115".to_owned(), 1), ("attempts_default".to_owned(), 2)]);
+    attempt(pool, id_at(now)).await;
+    attempt(pool, id_at(now - Days::new(40))).await;
+    attempt(pool, id_at(now + Days::new(9))).await;
+    assert_eq!(attempts_in(pool).await, [("attempts_20270425".to_owned(), 1), ("attempts_default".to_owned(), 2)]);
 
-    partitions::ensure(pool, start() + Days::new(1)).await.expect("the next day");
-    let expected = [("attempts_20270115", 1), ("attempts_20270124", 1), ("attempts_default", 1)];
+    assert_eq!(partitions::ensure(pool, now + Days::new(1)).await.expect("the next day"), 2);
+    let expected = [("attempts_20270425", 1), ("attempts_20270504", 1), ("attempts_default", 1)];
     assert_eq!(attempts_in(pool).await, expected.map(|(name, n)| (name.to_owned(), n)));
 
-    // Retention: 14 January goes, and what lies before it in the default partition; the 15th stays.
-    assert_eq!(partitions::drop_before(pool, start()).await.expect("dropped"), 2);
-    assert_eq!(
-        attempts_in(pool).await,
-        expected[..2].iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>()
-    );
+    // Retention: the template's ten days and 24 April go, and what lies before in the default partition; the 25th stays.
+    assert_eq!(partitions::drop_before(pool, now).await.expect("dropped"), 2 * 11);
+    let kept = [expected[0], expected[1]].map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(attempts_in(pool).await, kept);
 }
