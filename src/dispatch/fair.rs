@@ -68,6 +68,8 @@ struct Inner {
     slots: Vec<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
     groups: HashMap<LaneId, Group>,
+    /// What other replicas told of lanes that this process has not met.
+    heard: HashMap<(LaneId, Arc<str>), Change>,
     /// Slots with a job of the tier and a permit for it.
     ready: [VecDeque<Slot>; TIERS],
     credit: [u32; TIERS],
@@ -96,10 +98,14 @@ impl Inner {
             return *slot;
         }
         let slot = self.slots.len();
+        let mut lane = Lane::new(job.lane.gateway, limit_max, now);
+        if let Some(change) = self.heard.remove(&key) {
+            lane.adopt(&change);
+        }
         self.slots.push(LaneQueue {
             id: job.lane.id,
             origin: key.1.clone(),
-            lane: Lane::new(job.lane.gateway, limit_max, now),
+            lane,
             jobs: Default::default(),
             in_ready: [false; TIERS],
         });
@@ -262,11 +268,18 @@ impl FairQueue {
         learnt
     }
 
-    /// Takes over what another replica learned of a lane. Lanes that this process has not met learn it then.
-    pub fn adopt(&self, change: &LaneChange) {
+    /// Takes over what another replica learned of a lane. A lane that this process has not met learns it then.
+    pub fn adopt(&self, change: LaneChange) {
         let mut inner = self.inner.lock();
-        if let Some(&slot) = inner.index.get(&(change.lane, change.origin.clone())) {
-            inner.slots[slot].lane.adopt(&change.change);
+        let key = (change.lane, change.origin);
+        match inner.index.get(&key).copied() {
+            Some(slot) => {
+                inner.slots[slot].lane.adopt(&change.change);
+                inner.make_ready(slot);
+            }
+            None => {
+                inner.heard.insert(key, change.change);
+            }
         }
     }
 

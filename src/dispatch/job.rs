@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
+use crate::message::Content;
 use crate::policy::{Layer, Places, Policy, Terms};
 use crate::store::claims::MessageRow;
 use crate::store::settle::{Attempt, Fate, Settlement};
@@ -23,6 +24,7 @@ pub struct Message {
     pub id: MessageId,
     pub app: AppId,
     pub tier: Tier,
+    pub content: Content,
     pub template: Template,
     pub ttl_s: u32,
     pub urgency: Urgency,
@@ -45,13 +47,14 @@ impl Message {
     pub fn open(row: &MessageRow, vault: &Vault) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
-        let content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
+        let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
             app: row.app,
             tier: row.tier,
+            content,
             template,
             ttl_s: row.ttl_s,
             urgency: row.urgency,
@@ -94,8 +97,10 @@ pub struct Job {
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
     pub attempts: Vec<Attempt>,
-    /// Whether padding has been dropped because the gateway found the body too large.
-    pub unpadded: bool,
+    /// The payload made smaller, after the gateway found it too large.
+    pub shrunk: Option<Arc<Template>>,
+    /// Plaintext octets that the gateway is believed to take.
+    pub limit: Option<usize>,
     pub ticket: Ticket,
 }
 

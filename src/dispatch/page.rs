@@ -125,16 +125,6 @@ impl OpenPage {
         close
     }
 
-    /// Closes the page whatever is out; true if this call closed it. For a stop of the server.
-    pub fn close(&self) -> bool {
-        let mut state = self.state.lock();
-        let open = matches!(state.phase, Phase::Open);
-        if open {
-            state.phase = Phase::Closing(Vec::new());
-        }
-        open
-    }
-
     /// What becomes of every recipient of a closed page: in flight is leased on, unsent is due at once.
     pub fn settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let state = self.state.lock();

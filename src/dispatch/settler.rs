@@ -91,10 +91,16 @@ impl Settler {
         tokio::spawn(async move {
             let _permit = settler.pages.acquire().await;
             let settlements = page.settlements(settler.clock.now());
-            let write = async || {
-                store::settle::settle_page(&settler.pool, page.id, page.lease, &settlements, settler.clock.now()).await
+            let mut patience = Patience::new(&settler.failing);
+            let fenced = loop {
+                let now = settler.clock.now();
+                match store::settle::settle_page(&settler.pool, page.id, page.lease, &settlements, now).await {
+                    Ok(fenced) => break Some(fenced),
+                    Err(error) if patience.lasts(&error).await => {}
+                    Err(_) => break None,
+                }
             };
-            if settler.persist("page", write).await == Some(Fenced::Out) {
+            if fenced == Some(Fenced::Out) {
                 settler.fenced.fetch_add(settlements.len(), Ordering::Relaxed);
                 warn!(page = %page.id, "another worker took this page over; our account of it is dropped");
             }
@@ -103,34 +109,6 @@ impl Settler {
             }
             settler.done(1);
         });
-    }
-
-    /// Runs a settling until it is written or cannot be.
-    async fn persist<T>(&self, what: &str, write: impl AsyncFn() -> sqlx::Result<T>) -> Option<T> {
-        let mut wait = RETRY_FIRST;
-        let mut failed = false;
-        let written = loop {
-            match write().await {
-                Ok(written) => break Some(written),
-                Err(error) if store::is_transient(&error) => {
-                    debug!(%error, "settling a {what} failed; trying again");
-                    if !failed {
-                        failed = true;
-                        self.failing.fetch_add(1, Ordering::AcqRel);
-                    }
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(RETRY_LAST);
-                }
-                Err(error) => {
-                    error!(%error, "a {what} cannot be settled; its lease will run out");
-                    break None;
-                }
-            }
-        };
-        if failed {
-            self.failing.fetch_sub(1, Ordering::AcqRel);
-        }
-        written
     }
 
     fn done(&self, n: usize) {
@@ -144,11 +122,55 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
     let mut batch = Vec::with_capacity(ROWS_MAX);
     while inbox.recv_many(&mut batch, ROWS_MAX).await > 0 {
         let Some(settler) = settler.upgrade() else { return };
-        let write = async || store::settle::settle_rows(&settler.pool, &batch, settler.clock.now()).await;
-        if let Some(fenced) = settler.persist("batch of rows", write).await {
-            settler.fenced.fetch_add(fenced, Ordering::Relaxed);
+        let mut patience = Patience::new(&settler.failing);
+        loop {
+            match store::settle::settle_rows(&settler.pool, &batch, settler.clock.now()).await {
+                Ok(fenced) => {
+                    settler.fenced.fetch_add(fenced, Ordering::Relaxed);
+                    break;
+                }
+                Err(error) if patience.lasts(&error).await => {}
+                Err(_) => break,
+            }
         }
         settler.done(batch.len());
         batch.clear();
+    }
+}
+
+/// How long one settling is tried again. While any waits, the settler counts as failing.
+struct Patience<'a> {
+    failing: &'a AtomicUsize,
+    wait: Duration,
+    failed: bool,
+}
+
+impl<'a> Patience<'a> {
+    fn new(failing: &'a AtomicUsize) -> Self {
+        Self { failing, wait: RETRY_FIRST, failed: false }
+    }
+
+    /// Waits before the next try, if the error is one that passes.
+    async fn lasts(&mut self, error: &sqlx::Error) -> bool {
+        if !store::is_transient(error) {
+            error!(%error, "this cannot be settled; its lease will run out");
+            return false;
+        }
+        debug!(%error, "settling failed; trying again");
+        if !self.failed {
+            self.failed = true;
+            self.failing.fetch_add(1, Ordering::AcqRel);
+        }
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(RETRY_LAST);
+        true
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        if self.failed {
+            self.failing.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }

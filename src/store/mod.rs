@@ -4,9 +4,12 @@
 
 pub mod claims;
 pub mod copy;
+pub mod data_keys;
 pub mod endings;
+pub mod partitions;
 pub mod settle;
 pub mod stops;
+pub mod sweeps;
 pub mod workers;
 
 use std::time::Duration;
