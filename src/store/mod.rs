@@ -108,6 +108,13 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         .await
 }
 
+/// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
+/// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
+pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
+    let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"].map(|plan| (plan, "off"));
+    options.options(off).options([("plan_cache_mode", "force_generic_plan")])
+}
+
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
