@@ -11,7 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::host::Host;
-use super::script::{self, Action};
+use super::rule::Action;
+use super::script;
 use super::{http1, http2};
 
 const BACKLOG: u32 = 1_024;
