@@ -314,7 +314,7 @@ mod tests {
         let resigned = token.replace("1oA", "1oQ");
         assert_eq!(read(format!("vapid t={resigned}, k={key}")).unwrap_err(), Fault::VapidSignature);
         assert_eq!(read(format!("vapid t={token}; k={key}")).unwrap_err(), Fault::VapidKey);
-        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidKey);
+        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidToken);
         assert_eq!(read(format!("Bearer t={token}, k={key}")).unwrap_err(), Fault::VapidToken);
     }
 }

@@ -88,6 +88,7 @@ pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut door: Doo
             tracing::error!(host = host.name, %error, "the simulated gateway cannot open its port again");
             return;
         }
+        host.ledger.touched.notify_waiters();
         loop {
             tokio::select! {
                 stream = door.accept() => {
