@@ -1,1 +1,143 @@
-//! gateway
+//! The outbound edge: the only place with outbound sockets. It carries one POST to a push resource (RFC 8030
+//! section 5) and tells what came back; it never retries, follows no redirect and asks no proxy.
+//!
+//! ```text
+//! recognise (hosts) ── Gateway ──► post ─► origin: a free stream ─► h2 or http1 ─► Reply | Failure
+//!                                            └─ connect: resolve ─ guard ─ TCP ─ tls
+//! ```
+//!
+//! Each origin has its own few connections, its own wait for a free stream and its own pause after a failed connect,
+//! so that one that is slow or hostile holds up nobody else.
+
+mod guard;
+mod hosts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use tokio::time::Instant;
+
+use crate::classify::Failure;
+use crate::delivery::Urgency;
+use crate::lane::Gateway;
+use crate::subscription::Endpoint;
+
+pub use hosts::{HostMapping, HostRefused, ParseHostMappingError};
+
+/// Octets of an answer's body that are kept; the stream is reset once more come.
+pub const BODY_MAX: usize = 4096;
+
+/// What the edge may talk to, and how.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Hosts beside the known ones, or in their place: a later mapping of the same host wins.
+    pub hosts: Vec<HostMapping>,
+    /// PEM certificates trusted beside Mozilla's roots: the simulator's authority.
+    pub extra_ca_pem: Option<Vec<u8>>,
+    /// Lets `localhost`, 127.0.0.0/8 and `::1` pass the guard, and nothing else: for tests and demos.
+    pub allow_loopback: bool,
+    /// Connections to one origin at most, 1 or more. They are opened as the load asks for them.
+    pub connections_per_origin: usize,
+    /// Requests in flight on one HTTP/2 connection at most, where the peer's SETTINGS allow more.
+    pub streams_per_connection: usize,
+    /// TCP, TLS and the peer's first SETTINGS must be done within this.
+    pub connect_timeout: Duration,
+    /// A connection without a request for this long is closed, an origin without a connection forgotten.
+    pub idle_after: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            extra_ca_pem: None,
+            allow_loopback: false,
+            connections_per_origin: 4,
+            streams_per_connection: 256,
+            connect_timeout: Duration::from_secs(5),
+            idle_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// `extra_ca_pem` holds no certificate, or one that cannot be read.
+    #[error("the extra CA is not a PEM certificate: {0}")]
+    ExtraCa(String),
+    /// A limit is zero.
+    #[error("{0} must be at least 1")]
+    Zero(&'static str),
+    /// The TLS library refused its own defaults.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] tokio_rustls::rustls::Error),
+}
+
+/// One request to a push resource. Nothing in it is logged.
+pub struct Post {
+    /// Where to; its path and query go out octet for octet.
+    pub endpoint: Endpoint,
+    /// Whose manners to follow, as [recognised](Gateways::recognise).
+    pub gateway: Gateway,
+    /// `vapid t=…, k=…` (RFC 8292 section 3).
+    pub authorization: HeaderValue,
+    /// Seconds that the gateway may keep the message (RFC 8030 section 5.2).
+    pub ttl_s: u32,
+    /// The `Urgency` header.
+    pub urgency: Urgency,
+    /// The `Topic` header: the hash of the collapse key.
+    pub topic: Option<HeaderValue>,
+    /// The sealed payload: one aes128gcm record (RFC 8291 section 4).
+    pub body: Bytes,
+    /// Waiting for a connection or a free stream counts against it.
+    pub deadline: Instant,
+}
+
+/// What a gateway answered.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status; a redirect is an answer like any other.
+    pub status: u16,
+    /// As received.
+    pub headers: HeaderMap,
+    /// At most [`BODY_MAX`] octets; shorter than the gateway meant it if the body broke off or the deadline came
+    /// after the status: the status decides, so that an accepted message is not sent twice.
+    pub body: Bytes,
+}
+
+/// All origins and their connections. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Gateways {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hosts: hosts::Hosts,
+}
+
+impl Gateways {
+    /// Sets up TLS and the table of hosts. Nothing is connected, and no runtime is needed, before the first POST.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        Ok(Self { inner: Arc::new(Inner { hosts: hosts::Hosts::new(settings.hosts, settings.allow_loopback) }) })
+    }
+
+    /// Names the gateway of an endpoint without touching the network: the known hosts and the mapped ones, and
+    /// [`Gateway::Other`] for any other host that could be public.
+    pub fn recognise(&self, endpoint: &Endpoint) -> Result<Gateway, HostRefused> {
+        self.inner.hosts.recognise(endpoint)
+    }
+
+    /// [Recognises](Self::recognise) an endpoint, then resolves its host and checks that every address is public.
+    /// For registration; every connect asks and checks again.
+    pub async fn check_public(&self, _endpoint: &Endpoint) -> Result<(), HostRefused> {
+        unimplemented!("follows")
+    }
+
+    /// Sends one POST and waits for its answer, at most until its deadline. Dropping the future resets the stream.
+    pub async fn post(&self, _post: Post) -> Result<Reply, Failure> {
+        unimplemented!("follows")
+    }
+}

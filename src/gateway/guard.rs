@@ -1,0 +1,147 @@
+//! Which addresses are the public internet. Everything an endpoint's host resolves to must be, or a subscriber could
+//! make us talk to our own network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// IPv4 blocks that are not globally reachable, as (network, prefix length): IANA's special-purpose registry.
+const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),       // "this network"; 0.0.0.0 reaches the host itself
+    (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
+    (Ipv4Addr::new(100, 64, 0, 0), 10),   // carrier-grade NAT
+    (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback
+    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link-local; clouds keep their metadata service there
+    (Ipv4Addr::new(172, 16, 0, 0), 12),   // private
+    (Ipv4Addr::new(192, 0, 0, 0), 24),    // IETF protocol assignments
+    (Ipv4Addr::new(192, 0, 2, 0), 24),    // documentation
+    (Ipv4Addr::new(192, 31, 196, 0), 24), // AS112
+    (Ipv4Addr::new(192, 52, 193, 0), 24), // AMT
+    (Ipv4Addr::new(192, 88, 99, 0), 24),  // 6to4 relays
+    (Ipv4Addr::new(192, 168, 0, 0), 16),  // private
+    (Ipv4Addr::new(198, 18, 0, 0), 15),   // benchmarking
+    (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
+    (Ipv4Addr::new(203, 0, 113, 0), 24),  // documentation
+    (Ipv4Addr::new(224, 0, 0, 0), 3),     // multicast, reserved, broadcast
+];
+
+/// IPv6 blocks within 2000::/3 that are not ordinary public addresses; all outside 2000::/3 is refused anyway.
+/// Teredo and 6to4 are refused whole: they embed an IPv4 address of the sender's choice.
+const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 5] = [
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // IETF protocol assignments, Teredo, ORCHID
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48), // AS112
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
+];
+
+/// Whether a connection may go to this address: a public one, or, where allowed, loopback.
+pub(super) fn may_connect(address: IpAddr, allow_loopback: bool) -> bool {
+    is_public(address) || allow_loopback && address.is_loopback()
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !NOT_PUBLIC_V4.iter().any(|&(net, len)| u32::from(net) ^ u32::from(v4) < 1 << (32 - len)),
+        // Only 2000::/3 is handed out as global unicast (RFC 4291 section 2.4). That leaves out `::`, `::1`, mapped and
+        // compatible IPv4, NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), discard, ULA, link-local, site-local, multicast.
+        IpAddr::V6(v6) => {
+            v6.segments()[0] >> 13 == 1
+                && !NOT_PUBLIC_V6.iter().any(|&(net, len)| u128::from(net) ^ u128::from(v6) < 1 << (128 - len))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_pass() {
+        let public = |text: &str| may_connect(text.parse().unwrap(), false);
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "10.255.255.255",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.0.192",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.0.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.7",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::7f00:1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::a00:1",
+            "64:ff9b::101:101",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:0:53aa::1",
+            "2001:20::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "3fff::1",
+            "4000::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
+        for address in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "142.250.74.74",
+            "169.253.255.255",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.167.255.255",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "2606:4700:4700::1111",
+            "2a00:1450:4001::200a",
+            "2001:200::1",
+            "2001:db9::1",
+            "2003::1",
+            "3ffe::1",
+        ] {
+            assert!(public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn allowing_loopback_allows_nothing_else() {
+        let allowed = |text: &str| may_connect(text.parse().unwrap(), true);
+        assert!(allowed("127.0.0.1") && allowed("127.8.8.8") && allowed("::1"));
+        assert!(!allowed("10.0.0.1") && !allowed("::ffff:127.0.0.1") && !allowed("0.0.0.0") && !allowed("::"));
+    }
+}
