@@ -99,12 +99,13 @@ pub async fn create(
         expires_at,
         revoked_at: None,
     };
+    let secret_mac = mac(vault, &secret);
     sqlx::query!(
         "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         key.id,
         key.app,
-        mac(vault, &secret).as_slice(),
+        secret_mac.as_slice(),
         key.hint,
         key.name,
         &key.scopes,
@@ -130,13 +131,14 @@ pub async fn authenticate(
     app_slug: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
+    let secret_mac = mac(vault, secret);
     let found = sqlx::query!(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
-        mac(vault, secret).as_slice(),
+        secret_mac.as_slice(),
         app_id,
         app_slug,
         now

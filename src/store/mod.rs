@@ -6,7 +6,7 @@ pub mod apps;
 pub mod cancelling;
 pub mod idempotency;
 pub mod lanes;
-pub mod messages;
+
 pub mod registration;
 pub mod retrying;
 pub mod subscriptions;
