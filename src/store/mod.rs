@@ -4,11 +4,16 @@
 pub mod api_keys;
 pub mod apps;
 pub mod cancelling;
+pub mod claims;
+pub mod copy;
+pub mod endings;
 pub mod idempotency;
 pub mod lanes;
-
 pub mod registration;
 pub mod retrying;
+pub mod settle;
+pub mod stops;
 pub mod subscriptions;
 pub mod topics;
 pub mod vapid_keys;
+pub mod workers;

@@ -1,0 +1,302 @@
+//! One outcome, one policy, the time that is left: exactly one verdict.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+
+use super::{Policy, Retry};
+use crate::classify::{DeadReason, Kind, Outcome};
+use crate::clock::Timestamp;
+
+/// Retries of a policy in the guide's form end this long after acceptance, however long the message lives.
+const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
+/// A request that the gateway did not take is sent again after a wait drawn from this range.
+const UNPROCESSED_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// What a payload is shrunk to as long as a gateway has not shown its limit: Mozilla's bridge to phones takes this.
+const SHRINK_DEFAULT_OCTETS: usize = 2_744;
+
+/// Where a delivery stands when an answer arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// Retries made so far that count; 0: this was the first POST.
+    pub retries: u32,
+    /// The present.
+    pub now: Timestamp,
+    /// When the clock of its life began: at acceptance by the API or `send_at`, whichever is later.
+    pub accepted_at: Timestamp,
+    /// When its life ends: `accepted_at` plus the TTL. Equal to it for `ttl: 0`.
+    pub expires_at: Timestamp,
+    /// Whether a smaller payload can be sent: it is not raw, the ladder has a rung left, and [`shrink_target`] names a
+    /// size below the one that was refused. So a payload shrinks at most once per limit.
+    pub can_shrink: bool,
+}
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The gateway took it.
+    Accepted,
+    /// It is tried again.
+    Retry {
+        /// The wait, from now.
+        after: Duration,
+        /// Whether it uses up an attempt of the policy.
+        counts: bool,
+    },
+    /// It is made smaller and sent again at once, which uses up an attempt.
+    Shrink,
+    /// The subscription is pruned, with everything that is pending for it.
+    Gone,
+    /// Its life is over, or will be before it could be tried again.
+    Expired,
+    /// Given up: a dead letter.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+    },
+}
+
+/// Decides what an outcome means for a delivery. `randomness` lies in [0, 1).
+///
+/// The time to live comes first: a retry that would fall due at or after expiry makes the delivery expire now, so
+/// `ttl: 0` gets exactly one POST.
+pub fn decide(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
+    match outcome.kind {
+        Kind::Accepted { .. } => Verdict::Accepted,
+        Kind::Gone => Verdict::Gone,
+        Kind::Refused { reason } => Verdict::Dead { reason },
+        Kind::TooLarge => too_large(policy, attempt),
+        Kind::Unprocessed => {
+            let (shortest, longest) = UNPROCESSED_WAIT;
+            let after = shortest + (longest - shortest).mul_f64(randomness.clamp(0.0, 1.0));
+            if outlives(attempt, after) { Verdict::Retry { after, counts: false } } else { Verdict::Expired }
+        }
+        Kind::Throttled | Kind::ChannelThrottled | Kind::Unavailable { .. } => {
+            retried(outcome, policy, attempt, randomness)
+        }
+    }
+}
+
+fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
+    if !outlives(attempt, Duration::ZERO) {
+        return Verdict::Expired;
+    }
+    let Some(delay) = policy.delay(attempt.retries, randomness) else {
+        return Verdict::Dead { reason: DeadReason::RetriesExhausted };
+    };
+    // Only the first retry follows the gateway's invitation: a gateway that repeats it is not hammered.
+    let invited = outcome.kind == Kind::Unavailable { retry_now: true } && attempt.retries == 0;
+    let delay = if invited { Duration::ZERO } else { delay };
+    let after = outcome.retry_after.map_or(delay, |wanted| wanted.max(delay));
+    if !outlives(attempt, after) {
+        Verdict::Expired
+    } else if matches!(policy.retry, Retry::Guide(_)) && attempt.accepted_at + GUIDE_WINDOW <= attempt.now + after {
+        Verdict::Dead { reason: DeadReason::RetriesExhausted }
+    } else {
+        Verdict::Retry { after, counts: true }
+    }
+}
+
+fn too_large(policy: &Policy, attempt: &Attempt) -> Verdict {
+    let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
+    match policy.delay(attempt.retries, 0.0) {
+        Some(_) if attempt.can_shrink && outlives(attempt, Duration::ZERO) => Verdict::Shrink,
+        Some(_) if attempt.can_shrink => Verdict::Expired,
+        _ => dead,
+    }
+}
+
+/// Whether something due after this wait is due before expiry.
+fn outlives(attempt: &Attempt, wait: Duration) -> bool {
+    attempt.now + wait < attempt.expires_at
+}
+
+/// The seconds to live that a POST at `now` carries; none if its life is over and it must not be sent.
+///
+/// Rounded up, at least 1, at most the message's own `ttl_s`. A `ttl_s` of 0 gets its one POST, whenever it is made,
+/// with 0.
+pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Option<u32> {
+    if ttl_s == 0 {
+        return Some(0);
+    }
+    let left = expires_at - now;
+    if left <= TimeDelta::zero() {
+        return None;
+    }
+    let whole = left.num_seconds() + i64::from(left.subsec_nanos() > 0);
+    Some(u32::try_from(whole).unwrap_or(u32::MAX).min(ttl_s))
+}
+
+/// The plaintext size, in octets, that a payload refused as too large is shrunk to: the gateway's limit as far as it
+/// is known, else 2,744. None if what was sent is no larger than that, so that nothing is shrunk to the same limit twice.
+pub fn shrink_target(sent_octets: usize, known_limit_octets: Option<usize>) -> Option<usize> {
+    let known = known_limit_octets.filter(|limit| *limit < sent_octets);
+    known.or(Some(SHRINK_DEFAULT_OCTETS)).filter(|target| *target < sent_octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::Tier;
+
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 3_600;
+
+    fn start() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn secs(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    fn attempt(retries: u32, after_s: u64, ttl_s: u64) -> Attempt {
+        let accepted_at = start();
+        Attempt {
+            retries,
+            now: accepted_at + secs(after_s),
+            accepted_at,
+            expires_at: accepted_at + secs(ttl_s),
+            can_shrink: true,
+        }
+    }
+
+    fn outcome(kind: Kind) -> Outcome {
+        Outcome { kind, status: Some(503), retry_after: None, detail: None }
+    }
+
+    fn asking(kind: Kind, wait_s: u64) -> Outcome {
+        Outcome { retry_after: Some(secs(wait_s)), ..outcome(kind) }
+    }
+
+    const DOWN: Kind = Kind::Unavailable { retry_now: false };
+    const EXHAUSTED: Verdict = Verdict::Dead { reason: DeadReason::RetriesExhausted };
+
+    fn promotional(outcome: &Outcome, attempt: &Attempt) -> Verdict {
+        decide(outcome, &Policy::tier_default(Tier::Promotional), attempt, 0.5)
+    }
+
+    fn retry(after_s: u64) -> Verdict {
+        Verdict::Retry { after: secs(after_s), counts: true }
+    }
+
+    #[test]
+    fn every_kind_has_its_verdict() {
+        let reason = DeadReason::BadRequest;
+        for (kind, verdict) in [
+            (Kind::Accepted { ttl_granted_s: None }, Verdict::Accepted),
+            (Kind::Throttled, retry(2)),
+            (Kind::ChannelThrottled, retry(2)),
+            (DOWN, retry(2)),
+            (Kind::Unavailable { retry_now: true }, retry(0)),
+            (Kind::Unprocessed, Verdict::Retry { after: Duration::from_millis(275), counts: false }),
+            (Kind::TooLarge, Verdict::Shrink),
+            (Kind::Gone, Verdict::Gone),
+            (Kind::Refused { reason }, Verdict::Dead { reason }),
+        ] {
+            assert_eq!(promotional(&outcome(kind), &attempt(0, 1, HOUR)), verdict, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn retries_follow_the_policy_and_then_end() {
+        let down = outcome(DOWN);
+        let verdicts: Vec<_> = (0..6).map(|n| promotional(&down, &attempt(n, 1, HOUR))).collect();
+        assert_eq!(verdicts, [retry(2), retry(4), retry(8), retry(16), retry(32), EXHAUSTED]);
+        let transactional = Policy::tier_default(Tier::Transactional);
+        assert_eq!(decide(&down, &transactional, &attempt(0, 1, 600), 0.9), retry(0));
+        assert_eq!(decide(&down, &transactional, &attempt(1, 1, 600), 0.5), retry(1));
+    }
+
+    #[test]
+    fn an_invitation_to_retry_now_is_followed_once() {
+        let kind = Kind::Unavailable { retry_now: true };
+        assert_eq!(promotional(&outcome(kind), &attempt(1, 1, HOUR)), retry(4));
+        assert_eq!(promotional(&asking(kind, 7), &attempt(0, 1, HOUR)), retry(7));
+    }
+
+    #[test]
+    fn the_later_of_policy_and_header_counts_in_the_guides_form() {
+        assert_eq!(promotional(&asking(Kind::Throttled, 120), &attempt(0, 1, HOUR)), retry(120));
+        assert_eq!(promotional(&asking(Kind::Throttled, 0), &attempt(0, 1, HOUR)), retry(2));
+    }
+
+    #[test]
+    fn a_retry_due_at_or_after_expiry_expires_at_once() {
+        for (after_s, ttl_s, verdict) in [
+            (57, MINUTE, retry(2)),
+            (58, MINUTE, Verdict::Expired), // due exactly at expiry
+            (60, MINUTE, Verdict::Expired),
+            (500, MINUTE, Verdict::Expired),
+            (0, 0, Verdict::Expired), // ttl 0 gets exactly one POST
+        ] {
+            assert_eq!(promotional(&outcome(DOWN), &attempt(0, after_s, ttl_s)), verdict, "{after_s} of {ttl_s}");
+        }
+        assert_eq!(promotional(&asking(DOWN, HOUR), &attempt(0, 1, HOUR)), Verdict::Expired);
+        assert_eq!(promotional(&outcome(DOWN), &attempt(5, 61, MINUTE)), Verdict::Expired);
+        assert_eq!(promotional(&outcome(Kind::Unprocessed), &attempt(0, 0, 0)), Verdict::Expired);
+        assert_eq!(promotional(&outcome(Kind::TooLarge), &attempt(0, 0, 0)), Verdict::Expired);
+    }
+
+    #[test]
+    fn what_is_final_stays_final_after_expiry() {
+        let late = attempt(0, 500, MINUTE);
+        assert_eq!(promotional(&outcome(Kind::Gone), &late), Verdict::Gone);
+        assert_eq!(promotional(&outcome(Kind::Accepted { ttl_granted_s: None }), &late), Verdict::Accepted);
+        let reason = DeadReason::Unauthorized;
+        assert_eq!(promotional(&outcome(Kind::Refused { reason }), &late), Verdict::Dead { reason });
+    }
+
+    #[test]
+    fn retries_of_the_guides_form_end_within_24_hours() {
+        let day = 24 * HOUR;
+        assert_eq!(promotional(&outcome(DOWN), &attempt(0, day - 3, 3 * day)), retry(2));
+        assert_eq!(promotional(&outcome(DOWN), &attempt(0, day - 2, 3 * day)), EXHAUSTED);
+        assert_eq!(promotional(&asking(DOWN, 23 * HOUR), &attempt(0, 2 * HOUR, 3 * day)), EXHAUSTED);
+    }
+
+    #[test]
+    fn shrinking_needs_something_to_shrink_an_attempt_and_time() {
+        let large = outcome(Kind::TooLarge);
+        let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
+        assert_eq!(promotional(&large, &Attempt { can_shrink: false, ..attempt(0, 1, HOUR) }), dead);
+        assert_eq!(promotional(&large, &attempt(4, 1, HOUR)), Verdict::Shrink);
+        assert_eq!(promotional(&large, &attempt(5, 1, HOUR)), dead);
+        assert_eq!(promotional(&large, &attempt(0, HOUR, HOUR)), Verdict::Expired);
+    }
+
+    #[test]
+    fn a_payload_shrinks_at_most_once_per_limit() {
+        for (sent, known, target) in [
+            (3_993, None, Some(2_744)),
+            (2_744, None, None),
+            (2_745, None, Some(2_744)),
+            (3_993, Some(3_000), Some(3_000)),
+            (3_000, Some(3_000), Some(2_744)), // the limit was wrong
+            (2_744, Some(3_000), None),
+            (2_744, Some(1_000), Some(1_000)),
+            (1_000, Some(1_000), None),
+            (0, Some(0), None),
+        ] {
+            assert_eq!(shrink_target(sent, known), target, "{sent} {known:?}");
+        }
+    }
+
+    #[test]
+    fn the_remaining_ttl_is_rounded_up_and_never_zero_unless_asked() {
+        let expires = start() + secs(60);
+        let at = |ms: i64| expires - TimeDelta::milliseconds(ms);
+        for (left_ms, ttl_s, expected) in [
+            (60_000, 60, Some(60)),
+            (59_001, 60, Some(60)),
+            (59_000, 60, Some(59)),
+            (1, 60, Some(1)),
+            (0, 60, None),
+            (-5, 60, None),
+            (90_000, 60, Some(60)), // the clock went back
+            (-5, 0, Some(0)),
+        ] {
+            assert_eq!(remaining_ttl_s(at(left_ms), expires, ttl_s), expected, "{left_ms} ms");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Reads members out of a JSON object, collecting every mistake with a pointer to it (RFC 6901).
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::PolicyError;
+
+/// A value that was given, or its default: messages tell which.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Given<T> {
+    pub value: T,
+    pub is_default: bool,
+}
+
+impl<T: fmt::Display> fmt::Display for Given<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.value, if self.is_default { " (the default)" } else { "" })
+    }
+}
+
+/// One object being read.
+pub(super) struct Fields<'a> {
+    pointer: &'static str,
+    members: &'a Map<String, Value>,
+    errors: &'a mut Vec<PolicyError>,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts on the object at `pointer`, refusing members that are not in `allowed`. None if it is not an object.
+    pub fn of(
+        value: &'a Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
+        let Value::Object(members) = value else {
+            errors.push(PolicyError { pointer: pointer.into(), detail: "must be an object".into() });
+            return None;
+        };
+        let mut fields = Self { pointer, members, errors };
+        for name in members.keys().filter(|name| !allowed.contains(&name.as_str())) {
+            fields.refuse(name, format!("unknown member; known here: {}", allowed.join(", ")));
+        }
+        Some(fields)
+    }
+
+    /// The member, unless it is absent or null.
+    pub fn raw(&self, name: &str) -> Option<&'a Value> {
+        self.members.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Notes a mistake in a member; an empty name means the object itself.
+    pub fn refuse(&mut self, name: &str, detail: impl Into<String>) {
+        let separator = if name.is_empty() { "" } else { "/" };
+        let name = name.replace('~', "~0").replace('/', "~1");
+        let pointer = format!("{}{separator}{name}", self.pointer);
+        self.errors.push(PolicyError { pointer, detail: detail.into() });
+    }
+
+    /// A whole number from 0 to 4,294,967,295.
+    pub fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
+        let Some(value) = self.raw(name) else { return Given { value: default, is_default: true } };
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        if number.is_none() {
+            self.refuse(name, "must be an integer from 0 to 4294967295");
+        }
+        Given { value: number.unwrap_or(default), is_default: false }
+    }
+
+    /// A number, whole or not.
+    pub fn number(&mut self, name: &str, default: f64) -> f64 {
+        let Some(value) = self.raw(name) else { return default };
+        value.as_f64().unwrap_or_else(|| {
+            self.refuse(name, "must be a number");
+            default
+        })
+    }
+
+    /// Checks that a value lies within bounds, and says what it is if not.
+    pub fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
+        if !(lowest..=highest).contains(&given.value) {
+            self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
+        }
+    }
+
+    /// How many mistakes were noted so far, by anybody.
+    pub fn mistakes(&self) -> usize {
+        self.errors.len()
+    }
+}

@@ -1,0 +1,56 @@
+//! What each tier does when nobody says otherwise, and the figures of the server that a tier may override.
+
+use std::time::Duration;
+
+use super::Guide;
+use crate::delivery::{Tier, Urgency};
+
+/// Built-in defaults of a tier.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TierDefaults {
+    /// Time to live, in seconds.
+    pub ttl_s: u32,
+    /// The urgency that the gateway is told.
+    pub urgency: Urgency,
+    pub(super) guide: Guide,
+}
+
+impl TierDefaults {
+    /// The defaults of `tier`.
+    pub fn of(tier: Tier) -> &'static Self {
+        const fn guide(immediate_retries: u32, base_delay_ms: u32, max_delay_ms: u32) -> Guide {
+            Guide { immediate_retries, base_delay_ms, max_delay_ms, ..Guide::DEFAULT }
+        }
+        const TRANSACTIONAL: TierDefaults =
+            TierDefaults { ttl_s: 600, urgency: Urgency::High, guide: guide(1, 1_000, 60_000) };
+        const PROMOTIONAL: TierDefaults =
+            TierDefaults { ttl_s: 86_400, urgency: Urgency::Normal, guide: guide(0, 2_000, 60_000) };
+        const ENGAGEMENT: TierDefaults =
+            TierDefaults { ttl_s: 259_200, urgency: Urgency::Low, guide: guide(0, 60_000, 3_600_000) };
+        match tier {
+            Tier::Transactional => &TRANSACTIONAL,
+            Tier::Promotional => &PROMOTIONAL,
+            Tier::Engagement => &ENGAGEMENT,
+        }
+    }
+}
+
+/// Figures of the server, by the guide's names.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// `circuitFailureThreshold`: the share of failures that opens a breaker, above 0, at most 1.
+    pub circuit_failure_threshold: f64,
+    /// `circuitOpenMs`: how long a breaker opens the first time.
+    pub circuit_open: Duration,
+    /// `retryTokenTtlSec`: how long past its due time a retry token is valid.
+    pub retry_token_ttl: Duration,
+}
+
+impl Settings {
+    /// The guide's figures.
+    pub const DEFAULT: Settings = Settings {
+        circuit_failure_threshold: 0.05,
+        circuit_open: Duration::from_secs(30),
+        retry_token_ttl: Duration::from_secs(300),
+    };
+}

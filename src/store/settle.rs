@@ -1,0 +1,443 @@
+//! How work comes back: what became of a page or of queue rows is written once, behind a fence.
+//!
+//! Each settling begins by deleting (or, for a row that stays, updating) what was leased, under its lease. Only what
+//! that touched is written. Zero touched after a lost connection means that the first try was committed, or that
+//! another worker took over: either way somebody else's account of it stands, and ours is dropped and counted.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DurationRound as _, TimeDelta};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::copy::Rows;
+use super::endings;
+use crate::clock::Timestamp;
+use crate::delivery::{Ending, Tier};
+use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+
+/// One POST and its outcome, or an ending without a POST.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// 0 for the first POST of the delivery.
+    pub number: u32,
+    /// When the answer was known.
+    pub at: Timestamp,
+    /// What it meant.
+    pub ending: Ending,
+    /// HTTP status; `None` without an answer or a POST.
+    pub status: Option<u16>,
+    /// From the start of the POST to the answer; `None` without a POST.
+    pub took_ms: Option<u32>,
+    /// Why, for everything but an acceptance: at most 500 octets, without NUL.
+    pub reason: Option<Box<str>>,
+}
+
+/// When a delivery that stays in the queue may be claimed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// At this time.
+    At(Timestamp),
+    /// When its message is resumed.
+    Parked,
+}
+
+/// Where a delivery stands after its turn.
+#[derive(Debug, Clone)]
+pub enum Fate {
+    /// Over. The last attempt says how; `dead` why, if it died.
+    Ended(Ending, Option<Box<Death>>),
+    /// It has to be attempted again, with so many attempts that a retry followed.
+    Retry {
+        /// Attempts made.
+        retries: u32,
+        /// When the policy wants the next one.
+        due: Timestamp,
+    },
+    /// It did not have its turn: no attempt was made, none is counted.
+    Deferred(Due),
+    /// Only in a page: the POST is under way. It becomes a row that is leased under the page's lease.
+    InFlight {
+        /// Attempts made so far.
+        retries: u32,
+        /// When that lease runs out.
+        lease_until: Timestamp,
+    },
+}
+
+/// Why a delivery died, for its dead letter.
+#[derive(Debug, Clone)]
+pub struct Death {
+    /// A [`crate::classify::DeadReason`]'s name.
+    pub reason: &'static str,
+    /// The gateway's words.
+    pub detail: Option<Box<str>>,
+    /// The policy in force.
+    pub policy: Option<serde_json::Value>,
+}
+
+/// What became of one delivery.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// What.
+    pub message: MessageId,
+    /// Whose.
+    pub app: AppId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its tier.
+    pub tier: Tier,
+    /// What was tried, in order; empty for a delivery without a turn.
+    pub attempts: Vec<Attempt>,
+    /// Where it stands.
+    pub fate: Fate,
+}
+
+/// A settled queue row, with the lease it was claimed under.
+#[derive(Debug, Clone)]
+pub struct RowSettlement {
+    /// The fence.
+    pub lease: Uuid,
+    /// What became of it.
+    pub settlement: Settlement,
+}
+
+/// Whether the fence let a settling through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fenced {
+    /// It was ours, and is written.
+    Written,
+    /// It was not ours any more; nothing was written.
+    Out,
+}
+
+/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows.
+pub async fn settle_page(
+    pool: &PgPool,
+    page: Uuid,
+    lease: Uuid,
+    settlements: &[Settlement],
+    now: Timestamp,
+) -> sqlx::Result<Fenced> {
+    let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
+    let mut tx = pool.begin().await?;
+    let count = |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
+    let (rolled, ns) = rollup(settlements);
+    let fenced = sqlx::query_scalar!(
+        r#"
+        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
+        counted AS (
+            UPDATE message_counts AS c
+            SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
+                cancelled = c.cancelled + $7, capped = c.capped + $8
+            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane
+        ),
+        rolled AS (
+            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
+            SELECT $9, fence.lane, fence.tier, e.ending, e.n
+            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n) ORDER BY e.ending
+            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
+        )
+        SELECT count(*) AS "n!" FROM fence
+        "#,
+        page,
+        lease,
+        count(Ending::Accepted),
+        count(Ending::Gone),
+        count(Ending::Expired),
+        count(Ending::Dead),
+        count(Ending::Cancelled),
+        count(Ending::Capped),
+        minute(now),
+        &rolled,
+        &ns,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if fenced == 0 {
+        return Ok(Fenced::Out);
+    }
+    log_attempts(&mut tx, settlements).await?;
+    queue_rest(&mut tx, first, lease, settlements, now).await?;
+    endings::write(&mut tx, settlements.iter(), now).await?;
+    tx.commit().await?;
+    Ok(Fenced::Written)
+}
+
+/// The start of the minute that `now` lies in.
+fn minute(now: Timestamp) -> Timestamp {
+    now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
+}
+
+/// Attempts by ending, as two arrays in the order of the rollups' key.
+fn rollup<'a>(settlements: impl IntoIterator<Item = &'a Settlement>) -> (Vec<i16>, Vec<i64>) {
+    let mut by_ending = BTreeMap::new();
+    for attempt in settlements.into_iter().flat_map(|settlement| &settlement.attempts) {
+        *by_ending.entry(attempt.ending.code()).or_insert(0i64) += 1;
+    }
+    by_ending.into_iter().unzip()
+}
+
+async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {
+    let mut rows = Rows::new(9, settlements.len());
+    let mut any = false;
+    for settlement in settlements {
+        for attempt in &settlement.attempts {
+            any = true;
+            rows.row()
+                .uuid(settlement.message.0)
+                .uuid(settlement.subscription.0)
+                .integer(stored(attempt.number))
+                .smallint(settlement.subscription.shard())
+                .timestamp(attempt.at)
+                .smallint(attempt.ending.code())
+                .smallint_or_null(attempt.status.map(stored_status))
+                .integer_or_null(attempt.took_ms.map(stored))
+                .text_or_null(attempt.reason.as_deref());
+        }
+    }
+    if !any {
+        return Ok(());
+    }
+    const COPY: &str = "COPY attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason) \
+                        FROM STDIN (FORMAT binary)";
+    rows.send(connection, COPY).await
+}
+
+/// A number as Postgres's `integer` holds it; what does not fit is as good as the largest.
+fn stored(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn stored_status(status: u16) -> i16 {
+    i16::try_from(status).unwrap_or(i16::MAX)
+}
+
+/// Inserts a queue row for every delivery of a page that is not over.
+async fn queue_rest(
+    connection: &mut PgConnection,
+    page: &Settlement,
+    lease: Uuid,
+    settlements: &[Settlement],
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let mut rest = Rest::default();
+    for settlement in settlements {
+        let (retries, due, parked, leased) = match settlement.fate {
+            Fate::Ended(..) => continue,
+            Fate::Retry { retries, due } => (retries, due, false, None),
+            Fate::Deferred(Due::At(due)) => (0, due, false, None),
+            Fate::Deferred(Due::Parked) => (0, now, true, None),
+            Fate::InFlight { retries, lease_until } => (retries, lease_until, false, Some(lease)),
+        };
+        rest.subscriptions.push(settlement.subscription.0);
+        rest.shards.push(settlement.subscription.shard());
+        rest.retries.push(stored(retries));
+        rest.dues.push(due);
+        rest.parked.push(parked);
+        rest.leases.push(leased);
+    }
+    if rest.subscriptions.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"
+        INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases)
+        SELECT r.shard, r.subscription, $1, $2, $3, r.retries, CASE WHEN r.parked THEN 'infinity' ELSE r.due END,
+               CASE WHEN r.lease IS NULL THEN r.due ELSE $4 END, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END
+        FROM unnest($5::smallint[], $6::uuid[], $7::integer[], $8::timestamptz[], $9::boolean[], $10::uuid[])
+            AS r (shard, subscription, retries, due, parked, lease)
+        "#,
+        page.message.0,
+        page.lane.0,
+        page.tier.code(),
+        now,
+        &rest.shards,
+        &rest.subscriptions,
+        &rest.retries,
+        &rest.dues,
+        &rest.parked,
+        &rest.leases as &[Option<Uuid>],
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+#[derive(Default)]
+struct Rest {
+    shards: Vec<i16>,
+    subscriptions: Vec<Uuid>,
+    retries: Vec<i32>,
+    dues: Vec<Timestamp>,
+    parked: Vec<bool>,
+    leases: Vec<Option<Uuid>>,
+}
+
+/// Settles queue rows, of any messages, in one transaction. Answers how many were fenced out.
+pub async fn settle_rows(pool: &PgPool, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
+    let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
+    ordered.sort_unstable_by_key(|row| (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message));
+    let special = rows.iter().any(|row| endings::is_special(&row.settlement.fate));
+    if !special {
+        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, &ordered, now).await?.len());
+    }
+    let mut tx = pool.begin().await?;
+    let written = write_rows(&mut tx, &ordered, now).await?;
+    let ours = ordered.iter().map(|row| &row.settlement).filter(|s| written.contains(&(s.subscription.0, s.message.0)));
+    endings::write(&mut tx, ours, now).await?;
+    tx.commit().await?;
+    Ok(rows.len() - written.len())
+}
+
+/// Fence, log, counts and rollups of queue rows in one statement. Answers which (subscription, message) were ours.
+async fn write_rows(
+    connection: &mut PgConnection,
+    rows: &[&RowSettlement],
+    now: Timestamp,
+) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
+    let mut given = Given::default();
+    for row in rows {
+        given.push(row, now);
+    }
+    let written = sqlx::query!(
+        r#"
+        WITH given AS (
+            SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
+                                 $7::timestamptz[], $8::boolean[])
+                AS g (shard, subscription, message, lease, ending, retries, due, parked)
+        ),
+        ended AS (
+            DELETE FROM queue q USING given g
+            WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease
+              AND g.ending IS NOT NULL
+            RETURNING q.subscription, q.message, q.lane, q.tier, g.ending
+        ),
+        kept AS (
+            UPDATE queue q
+            SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries),
+                due_at = CASE WHEN g.parked THEN 'infinity' ELSE g.due END,
+                scheduled_at = CASE WHEN g.retries IS NULL THEN q.scheduled_at ELSE g.due END
+            FROM given g
+            WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease
+              AND g.ending IS NULL
+            RETURNING q.subscription, q.message, q.lane, q.tier
+        ),
+        ours AS (
+            SELECT subscription, message, lane, tier FROM ended UNION ALL SELECT subscription, message, lane, tier FROM kept
+        ),
+        logged AS (
+            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
+            SELECT a.message, a.subscription, a.attempt, a.shard, a.at, a.ending, a.status, a.took_ms, a.reason
+            FROM ours JOIN unnest($9::uuid[], $10::uuid[], $11::integer[], $12::smallint[], $13::timestamptz[],
+                                  $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
+                AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
+                ON a.message = ours.message AND a.subscription = ours.subscription
+            RETURNING message, subscription, ending
+        ),
+        counted AS (
+            INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped)
+            SELECT message, lane,
+                   count(*) FILTER (WHERE ending = 1), count(*) FILTER (WHERE ending = 3),
+                   count(*) FILTER (WHERE ending = 4), count(*) FILTER (WHERE ending = 5),
+                   count(*) FILTER (WHERE ending = 6), count(*) FILTER (WHERE ending = 7)
+            FROM ended GROUP BY message, lane ORDER BY message, lane
+            ON CONFLICT (message, lane) DO UPDATE
+            SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
+                expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
+                cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped
+        ),
+        rolled AS (
+            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
+            SELECT $18, ours.lane, ours.tier, l.ending, count(*)
+            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription
+            GROUP BY ours.lane, ours.tier, l.ending ORDER BY ours.lane, ours.tier, l.ending
+            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
+        )
+        SELECT subscription AS "subscription!", message AS "message!" FROM ours
+        "#,
+        &given.shards,
+        &given.subscriptions,
+        &given.messages,
+        &given.leases,
+        &given.endings as &[Option<i16>],
+        &given.retries as &[Option<i32>],
+        &given.dues,
+        &given.parked,
+        &given.log.messages,
+        &given.log.subscriptions,
+        &given.log.numbers,
+        &given.log.shards,
+        &given.log.ats,
+        &given.log.endings,
+        &given.log.statuses as &[Option<i16>],
+        &given.log.took_ms as &[Option<i32>],
+        &given.log.reasons as &[Option<&str>],
+        minute(now),
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(written.into_iter().map(|row| (row.subscription, row.message)).collect())
+}
+
+/// The arrays of [`write_rows`]: a row an element.
+#[derive(Default)]
+struct Given<'a> {
+    shards: Vec<i16>,
+    subscriptions: Vec<Uuid>,
+    messages: Vec<Uuid>,
+    leases: Vec<Uuid>,
+    endings: Vec<Option<i16>>,
+    retries: Vec<Option<i32>>,
+    dues: Vec<Timestamp>,
+    parked: Vec<bool>,
+    log: Log<'a>,
+}
+
+#[derive(Default)]
+struct Log<'a> {
+    messages: Vec<Uuid>,
+    subscriptions: Vec<Uuid>,
+    numbers: Vec<i32>,
+    shards: Vec<i16>,
+    ats: Vec<Timestamp>,
+    endings: Vec<i16>,
+    statuses: Vec<Option<i16>>,
+    took_ms: Vec<Option<i32>>,
+    reasons: Vec<Option<&'a str>>,
+}
+
+impl<'a> Given<'a> {
+    fn push(&mut self, row: &'a RowSettlement, now: Timestamp) {
+        let settlement = &row.settlement;
+        let (ending, retries, due, parked) = match settlement.fate {
+            Fate::Ended(ending, _) => (Some(ending.code()), None, now, false),
+            Fate::Retry { retries, due } => (None, Some(stored(retries)), due, false),
+            Fate::Deferred(Due::At(due)) => (None, None, due, false),
+            // A row in flight is not settled; should one get here, it is simply due again.
+            Fate::Deferred(Due::Parked) => (None, None, now, true),
+            Fate::InFlight { lease_until, .. } => (None, None, lease_until, false),
+        };
+        self.shards.push(settlement.subscription.shard());
+        self.subscriptions.push(settlement.subscription.0);
+        self.messages.push(settlement.message.0);
+        self.leases.push(row.lease);
+        self.endings.push(ending);
+        self.retries.push(retries);
+        self.dues.push(due);
+        self.parked.push(parked);
+        for attempt in &settlement.attempts {
+            self.log.messages.push(settlement.message.0);
+            self.log.subscriptions.push(settlement.subscription.0);
+            self.log.numbers.push(stored(attempt.number));
+            self.log.shards.push(settlement.subscription.shard());
+            self.log.ats.push(attempt.at);
+            self.log.endings.push(attempt.ending.code());
+            self.log.statuses.push(attempt.status.map(stored_status));
+            self.log.took_ms.push(attempt.took_ms.map(stored));
+            self.log.reasons.push(attempt.reason.as_deref());
+        }
+    }
+}

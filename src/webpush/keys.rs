@@ -1,0 +1,441 @@
+//! VAPID key pairs (RFC 8292): made, read from the forms that other senders keep them in, and written out again for
+//! whoever leaves. And the contact that a token names, checked as the strictest gateway checks it.
+
+use std::fmt;
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use p256::SecretKey;
+use p256::elliptic_curve::sec1::ToSec1Point as _;
+use p256::pkcs8::{EncodePrivateKey as _, LineEnding};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::subscription::decode_base64;
+
+/// Why a key pair was refused. `Display` is written for the API's caller and never shows key material.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// None of the forms that we read.
+    #[error("is neither PEM, nor a JWK, nor base64 of a private key")]
+    Unrecognised,
+    /// PEM with a passphrase.
+    #[error("is encrypted: decrypt it first, for example with `openssl pkey`")]
+    Encrypted,
+    /// PEM or JWK without the private half.
+    #[error("holds only a public key: the private key is needed to sign")]
+    PublicOnly,
+    /// PEM that does not decode as a private key on P-256 whose public half, if it is inside, belongs to it.
+    #[error("is not a sound PEM private key on the curve P-256 (prime256v1)")]
+    Pem,
+    /// JSON that is not an EC key on P-256.
+    #[error("is not a JWK with \"kty\": \"EC\", \"crv\": \"P-256\" and base64url `d`")]
+    Jwk,
+    /// A raw private key of the wrong length.
+    #[error("a private key has 32 octets, here are {octets}")]
+    Length {
+        /// How many there are.
+        octets: usize,
+    },
+    /// Zero, or not below the order of the curve.
+    #[error("is not a private key on P-256: the number is out of range")]
+    Range,
+    /// The public key beside it does not decode to an uncompressed point.
+    #[error("the public key is not base64 of 65 octets that begin with 4")]
+    PublicKey,
+    /// Two halves of different pairs.
+    #[error("the public key does not belong to the private key")]
+    Mismatch,
+}
+
+/// A VAPID key pair on P-256. `Debug` shows the public half; the private half is wiped when dropped.
+pub struct SigningKey {
+    private: Zeroizing<[u8; 32]>,
+    public: [u8; 65],
+}
+
+impl SigningKey {
+    /// Makes a new pair.
+    pub fn generate() -> Self {
+        let mut private = Zeroizing::new([0; 32]);
+        loop {
+            rand::fill(&mut *private).expect("the system's randomness");
+            // Out of range once in 2^32 times.
+            if let Ok(key) = Self::from_private(*private) {
+                return key;
+            }
+        }
+    }
+
+    /// Takes a private key (a number, big endian) and derives its public key.
+    pub fn from_private(private: [u8; 32]) -> Result<Self, KeyError> {
+        let private = Zeroizing::new(private);
+        let secret = SecretKey::from_bytes((&*private).into()).map_err(|_| KeyError::Range)?;
+        let public = secret.public_key().to_sec1_point(false);
+        Ok(Self { public: public.as_bytes().try_into().expect("an uncompressed point has 65 octets"), private })
+    }
+
+    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK, or base64 of the number alone, in
+    /// any spelling. If the public key stands beside it (base64 of the uncompressed point), it must belong to it.
+    pub fn import(private: &str, public: Option<&str>) -> Result<Self, KeyError> {
+        let text = private.trim();
+        let key = if text.contains("-----BEGIN ") {
+            Self::from_pem(text)
+        } else if text.starts_with('{') {
+            Self::from_jwk(text)
+        } else {
+            let raw = Zeroizing::new(decode_base64(text).ok_or(KeyError::Unrecognised)?);
+            Self::from_number(&raw)
+        }?;
+        let Some(public) = public else { return Ok(key) };
+        let point = decode_base64(public.trim()).ok_or(KeyError::PublicKey)?;
+        if point.len() != 65 || point[0] != 4 {
+            return Err(KeyError::PublicKey);
+        }
+        if point != key.public { Err(KeyError::Mismatch) } else { Ok(key) }
+    }
+
+    /// The uncompressed point: what pages subscribe with, and the `k` of every request.
+    pub fn public(&self) -> &[u8; 65] {
+        &self.public
+    }
+
+    /// The public key as pages and headers spell it: base64url without padding.
+    pub fn public_base64(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.public)
+    }
+
+    /// The private number, big endian. A secret.
+    pub fn expose_private(&self) -> &[u8; 32] {
+        &self.private
+    }
+
+    /// PKCS#8 PEM, which every tool reads. A secret.
+    pub fn expose_pem(&self) -> Zeroizing<String> {
+        self.secret().to_pkcs8_pem(LineEnding::LF).expect("a checked key encodes")
+    }
+
+    /// PKCS#8 DER. A secret.
+    pub fn expose_pkcs8(&self) -> Zeroizing<Vec<u8>> {
+        self.secret().to_pkcs8_der().expect("a checked key encodes").to_bytes()
+    }
+
+    /// A JWK (RFC 7517). A secret.
+    pub fn expose_jwk(&self) -> Zeroizing<String> {
+        let [x, y] = [&self.public[1..33], &self.public[33..]].map(|half| URL_SAFE_NO_PAD.encode(half));
+        let d = self.expose_raw();
+        Zeroizing::new(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","d":"{}"}}"#, &*d))
+    }
+
+    /// The private number in base64url, as the `web-push` libraries of most languages want it. A secret.
+    pub fn expose_raw(&self) -> Zeroizing<String> {
+        Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.private))
+    }
+
+    fn secret(&self) -> SecretKey {
+        SecretKey::from_bytes((&*self.private).into()).expect("checked when it came in")
+    }
+
+    fn from_pem(text: &str) -> Result<Self, KeyError> {
+        // Environment variables often carry PEM with its line ends spelt out.
+        let text = Zeroizing::new(text.replace("\\n", "\n"));
+        if text.contains("ENCRYPTED") {
+            return Err(KeyError::Encrypted);
+        }
+        // `openssl ecparam -genkey` writes a block of parameters first.
+        let begin = ["-----BEGIN PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----"];
+        let Some(start) = begin.iter().find_map(|begin| text.find(begin)) else {
+            return Err(if text.contains("PUBLIC KEY") { KeyError::PublicOnly } else { KeyError::Pem });
+        };
+        let secret = SecretKey::from_pem(&text[start..]).map_err(|_| KeyError::Pem)?;
+        Self::from_private(secret.to_bytes().into())
+    }
+
+    fn from_jwk(text: &str) -> Result<Self, KeyError> {
+        let jwk: Jwk = serde_json::from_str(text).map_err(|_| KeyError::Jwk)?;
+        if jwk.kty != "EC" || jwk.crv != "P-256" {
+            return Err(KeyError::Jwk);
+        }
+        let d = Zeroizing::new(jwk.d.ok_or(KeyError::PublicOnly)?);
+        let key = Self::from_number(&Zeroizing::new(decode_base64(&d).ok_or(KeyError::Jwk)?))?;
+        for (given, own) in [(jwk.x, &key.public[1..33]), (jwk.y, &key.public[33..])] {
+            let Some(given) = given else { continue };
+            if significant(&decode_base64(&given).ok_or(KeyError::Jwk)?) != significant(own) {
+                return Err(KeyError::Mismatch);
+            }
+        }
+        Ok(key)
+    }
+
+    /// A number of 32 octets, or what tools make of one that begins with zeros (30 or 31) or looks negative (33).
+    fn from_number(octets: &[u8]) -> Result<Self, KeyError> {
+        let number = significant(octets);
+        if !(30..=33).contains(&octets.len()) || number.len() > 32 {
+            return Err(KeyError::Length { octets: octets.len() });
+        }
+        let mut private = [0; 32];
+        private[32 - number.len()..].copy_from_slice(number);
+        Self::from_private(private)
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({}, …)", self.public_base64())
+    }
+}
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    crv: String,
+    x: Option<String>,
+    y: Option<String>,
+    d: Option<String>,
+}
+
+/// A big-endian number without its leading zeros.
+fn significant(octets: &[u8]) -> &[u8] {
+    &octets[octets.iter().position(|&octet| octet != 0).unwrap_or(octets.len())..]
+}
+
+/// Why a contact was refused, for the API's caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SubjectError(&'static str);
+
+/// Longest contact, in octets.
+pub const SUBJECT_MAX: usize = 255;
+
+/// Top-level names that no mail or web server on the Internet has (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names
+/// in private use). Apple answers 403 `BadJwtToken` to the ones it knows; FCM and Mozilla do not look.
+const UNREAL: [&str; 12] = [
+    "alt",
+    "corp",
+    "example",
+    "home",
+    "internal",
+    "invalid",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "onion",
+    "test",
+];
+
+/// Checks the `sub` claim (RFC 8292 section 2.1) as Apple does: `mailto:user@host` or `https://host/…`, with a host
+/// that can exist on the Internet, and nothing else around it.
+pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
+    let refuse = |why| Err(SubjectError(why));
+    if subject.is_empty() || subject.len() > SUBJECT_MAX {
+        return refuse("must have 1 to 255 octets");
+    }
+    if !subject.bytes().all(|b| b.is_ascii_graphic() && b != b'<' && b != b'>') {
+        return refuse("must not hold spaces, angle brackets or characters outside ASCII");
+    }
+    if let Some(address) = subject.strip_prefix("mailto:") {
+        let Some((user, host)) = address.split_once('@') else {
+            return refuse("must be a whole mail address: mailto:user@example.com");
+        };
+        if user.is_empty() || user.contains([':', ',', '?']) {
+            return refuse("must be a single mail address after a single `mailto:`");
+        }
+        return if is_real_host(host) { Ok(()) } else { refuse("must be a mail address on a real domain") };
+    }
+    if !subject.starts_with("https://") {
+        return refuse("must begin with mailto: or https://");
+    }
+    let Ok(url) = url::Url::parse(subject) else { return refuse("must be a mail address or an https URL") };
+    if !url.username().is_empty() || url.password().is_some() {
+        return refuse("must not carry a user name or password");
+    }
+    match url.host() {
+        Some(url::Host::Domain(host)) if is_real_host(host) => Ok(()),
+        _ => refuse("must be an https URL on a real domain"),
+    }
+}
+
+fn is_real_host(host: &str) -> bool {
+    let fits = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let Some((_, top)) = host.rsplit_once('.') else { return false };
+    host.len() <= 253
+        && host.split('.').all(fits)
+        && top.bytes().any(|b| b.is_ascii_alphabetic())
+        && !UNREAL.contains(&top.to_ascii_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use p256::elliptic_curve::sec1::ToSec1Point;
+    use p256::pkcs8::EncodePublicKey as _;
+
+    use super::*;
+
+    fn key() -> SigningKey {
+        SigningKey::from_private([0x5a; 32]).unwrap()
+    }
+
+    /// One whose number and whose coordinates begin with zeros are rare: this number is 1, whose point is the base
+    /// point, and its neighbours.
+    fn small(zeros: usize) -> SigningKey {
+        let mut private = [0x11; 32];
+        private[..zeros].fill(0);
+        SigningKey::from_private(private).unwrap()
+    }
+
+    fn refused(text: &str) -> KeyError {
+        SigningKey::import(text, None).unwrap_err()
+    }
+
+    #[test]
+    fn what_is_written_out_reads_back_in_every_form() {
+        for key in [SigningKey::generate(), key(), small(1), small(2)] {
+            let sec1 = key.secret().to_sec1_pem(LineEnding::CRLF).unwrap();
+            let forms = [
+                key.expose_pem().to_string(),
+                key.expose_pem().replace('\n', "\\n"),
+                format!("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}", &*sec1),
+                sec1.to_string(),
+                key.expose_jwk().to_string(),
+                format!(" {}\n", &*key.expose_raw()),
+            ];
+            for form in forms {
+                let read = SigningKey::import(&form, Some(&key.public_base64())).unwrap();
+                assert_eq!(read.expose_private(), key.expose_private());
+                assert_eq!(read.public(), key.public());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_lost_or_gained_leading_zeros_are_the_same_key() {
+        use base64::engine::general_purpose::STANDARD;
+        for zeros in [1, 2] {
+            let key = small(zeros);
+            let short = &key.expose_private()[zeros..];
+            assert_eq!(SigningKey::import(&STANDARD.encode(short), None).unwrap().public(), key.public());
+            let jwk = format!(r#"{{"kty":"EC","crv":"P-256","d":"{}"}}"#, URL_SAFE_NO_PAD.encode(short));
+            assert_eq!(SigningKey::import(&jwk, None).unwrap().public(), key.public());
+        }
+        let long = [&[0], &key().expose_private()[..]].concat();
+        assert_eq!(SigningKey::import(&STANDARD.encode(long), None).unwrap().public(), key().public());
+    }
+
+    #[test]
+    fn a_number_of_another_length_or_out_of_range_is_refused() {
+        for octets in [0, 16, 29, 34, 65] {
+            assert_eq!(refused(&URL_SAFE_NO_PAD.encode(vec![1; octets])), KeyError::Length { octets });
+        }
+        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([1; 33])), KeyError::Length { octets: 33 });
+        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([0; 32])), KeyError::Range);
+        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([0xff; 32])), KeyError::Range);
+        assert_eq!(refused("not a key!"), KeyError::Unrecognised);
+    }
+
+    #[test]
+    fn halves_of_different_pairs_are_refused_in_every_form() {
+        let (key, other) = (key(), small(1));
+        let with = |public: &str| SigningKey::import(&key.expose_raw(), Some(public)).unwrap_err();
+        assert_eq!(with(&other.public_base64()), KeyError::Mismatch);
+        assert_eq!(with("AAAA"), KeyError::PublicKey);
+        assert_eq!(with("*"), KeyError::PublicKey);
+        let jwk = key.expose_jwk().replace(&*key.expose_raw(), &other.expose_raw());
+        assert_eq!(refused(&jwk), KeyError::Mismatch);
+        let mut der = key.expose_pkcs8().to_vec();
+        let public_at = der.windows(65).position(|window| window == key.public()).unwrap();
+        der[public_at..public_at + 65].copy_from_slice(other.public());
+        let pem = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            base64::engine::general_purpose::STANDARD
+                .encode(der)
+                .as_bytes()
+                .chunks(64)
+                .map(|line| std::str::from_utf8(line).unwrap())
+                .collect::<Vec<_>>()
+                .join("\n")
+        );
+        assert_eq!(refused(&pem), KeyError::Pem);
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_thing_is() {
+        let public = key().secret().public_key().to_public_key_pem(LineEnding::LF).unwrap();
+        assert_eq!(refused(&public), KeyError::PublicOnly);
+        assert_eq!(refused(r#"{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}"#), KeyError::PublicOnly);
+        assert_eq!(refused("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA"), KeyError::Encrypted);
+        let old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n";
+        assert_eq!(refused(old), KeyError::Encrypted);
+        assert_eq!(refused("-----BEGIN CERTIFICATE-----\n"), KeyError::Pem);
+        assert_eq!(refused("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"), KeyError::Pem);
+        for jwk in ["{", "{}", r#"{"kty":"RSA","crv":"P-256"}"#, r#"{"kty":"EC","crv":"P-384","d":"AA"}"#] {
+            assert_eq!(refused(jwk), KeyError::Jwk, "{jwk}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_only_the_public_half() {
+        let shown = format!("{:?}", key());
+        assert!(shown.contains(&key().public_base64()));
+        assert!(!shown.contains(&*key().expose_raw()) && !shown.contains("90"));
+    }
+
+    #[test]
+    fn the_public_key_is_the_one_that_p256_derives() {
+        let secret = SecretKey::from_slice(&[0x5a; 32]).unwrap();
+        assert_eq!(key().public()[..], *secret.public_key().to_sec1_point(false).as_bytes());
+    }
+
+    #[test]
+    fn a_contact_is_one_that_apple_accepts() {
+        for good in [
+            "mailto:push@example.com",
+            "mailto:a.b+c@mail.example.co.uk",
+            "https://example.com",
+            "https://example.com/contact?x=1",
+        ] {
+            assert_eq!(check_subject(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "push@example.com",
+            "mailto:",
+            "mailto:push",
+            "mailto:@example.com",
+            "mailto:push@",
+            "mailto:x@localhost",
+            "mailto:x@mac.local",
+            "mailto:x@a.LOCAL",
+            "mailto:x@a.invalid",
+            "mailto:x@a.test",
+            "mailto:x@a.example",
+            "mailto: x@example.com",
+            "mailto:<x@example.com>",
+            "mailto:mailto:x@example.com",
+            "mailto:x@y@example.com",
+            "mailto:x@example.com,y@example.com",
+            "mailto:x@example.com?subject=y",
+            "mailto:x@-a.com",
+            "mailto:x@a..com",
+            "mailto:x@127.0.0.1",
+            "mailto:x@exämple.com",
+            "http://example.com",
+            "https://localhost",
+            "https://10.0.0.1",
+            "https://[::1]/",
+            "https://intranet",
+            "https://user@example.com",
+            "https://",
+            "MAILTO:x@example.com",
+        ] {
+            assert!(check_subject(bad).is_err(), "{bad}");
+        }
+        assert!(check_subject(&format!("mailto:{}@example.com", "a".repeat(255))).is_err());
+    }
+}

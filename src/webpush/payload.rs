@@ -1,0 +1,258 @@
+//! The plaintext of a push: prepared once for a message, stamped once for each delivery.
+//!
+//! Structured content becomes declarative web push JSON (W3C Push API), in the spelling that both its readers take:
+//! Firefox looks for `mutable` inside `notification`, Safari beside it; Safari has read `app_badge` in both places;
+//! Firefox drops an action without `navigate`. `mutable` is always true, so that our service worker, where there is
+//! one, can drop repeats and report receipts. Browsers without the feature hand the same JSON to the worker.
+//!
+//! ```text
+//! declarative  {"web_push":8030,"mutable":true,"notification":{…,"data":{"bellwire":STAMP,…}}}
+//! raw          {"bellwire":STAMP,"payload":"…"}       octets: "payload":{"base64":"…"}
+//! untouched    …                                      envelope: false
+//! STAMP        {"id":"22 characters","receipt":"64 characters","retried":0}
+//! ```
+//!
+//! A notification without `url` leads to `/`, since `navigate` is required. Firefox and our worker resolve a path
+//! against the site; Safari wants it absolute and otherwise wakes the worker, as for any push.
+
+use std::fmt;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::id::{MessageId, SubscriptionId};
+use crate::message::{CONTENT_MAX, Content, Direction, ENVELOPE_RESERVE, Notification, PLAINTEXT_MAX, Payload};
+use crate::vault::{Purpose, Vault};
+
+/// Most octets of a stamp: retried has at most ten digits.
+const STAMP_MAX: usize = r#""bellwire":{"id":"","receipt":"","retried":}"#.len() + 22 + 64 + 10;
+const EMPTY_DATA: &str = r#","data":{}"#;
+const RAW_FRAME: &str = r#"{,"payload":""}"#;
+
+// The reserve suffices whatever the content: the stamp and the JSON that has to stand around it.
+const _: () = assert!(STAMP_MAX + EMPTY_DATA.len() <= ENVELOPE_RESERVE);
+const _: () = assert!(STAMP_MAX + RAW_FRAME.len() <= ENVELOPE_RESERVE);
+
+/// Content that does not fit into a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the content has {octets} octets as sent, the limit is {limit}")]
+pub struct TooLarge {
+    /// Octets of the content as sent, our envelope not counted.
+    pub octets: usize,
+    /// How many there may be.
+    pub limit: usize,
+}
+
+/// What differs between the pushes of one message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// From [`delivery_id`].
+    pub id: [u8; 16],
+    /// From [`receipt_token`].
+    pub receipt: [u8; 64],
+    /// Attempts that went before.
+    pub retried: u32,
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stamp(…, retried {})", self.retried)
+    }
+}
+
+/// A message's plaintext with a gap for the stamp. `Debug` shows its size only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Template {
+    head: Vec<u8>,
+    /// What follows the stamp. None: the payload goes out untouched, all of it in `head`.
+    tail: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Template({} octets at most)", self.max_len())
+    }
+}
+
+impl Template {
+    /// Writes down everything that does not differ between deliveries. The limit is 3,833 octets of content, or 3,993
+    /// without our envelope.
+    pub fn new(content: &Content) -> Result<Self, TooLarge> {
+        let (template, octets, limit) = Self::measured(content);
+        if octets > limit { Err(TooLarge { octets, limit }) } else { Ok(template) }
+    }
+
+    /// A notification whatever its size, for [`shrink`](super::shrink) to measure.
+    pub(super) fn of_notification(notification: &Notification) -> Self {
+        Self::declarative(notification).0
+    }
+
+    /// The template, the octets of its content, and how many there may be.
+    fn measured(content: &Content) -> (Self, usize, usize) {
+        match content {
+            Content::Notification { content, .. } => {
+                let (template, octets) = Self::declarative(content);
+                (template, octets, CONTENT_MAX)
+            }
+            Content::Raw { payload, envelope: false } => {
+                let head = payload.as_bytes().to_vec();
+                let octets = head.len();
+                (Self { head, tail: None }, octets, PLAINTEXT_MAX)
+            }
+            Content::Raw { payload, envelope: true } => {
+                let (value, quotes) = match payload {
+                    Payload::Text(text) => (json(text), 2),
+                    Payload::Octets(_) => (json(payload), 0),
+                };
+                let octets = value.len() - quotes;
+                let tail = [br#","payload":"#, &value[..], b"}"].concat();
+                (Self { head: b"{".to_vec(), tail: Some(tail) }, octets, CONTENT_MAX)
+            }
+        }
+    }
+
+    fn declarative(content: &Notification) -> (Self, usize) {
+        let navigate = content.url.as_deref().unwrap_or("/");
+        let mut notification = json(&Wire {
+            title: &content.title,
+            navigate,
+            mutable: true,
+            body: content.body.as_deref(),
+            icon: content.icon.as_deref(),
+            image: content.image.as_deref(),
+            badge: content.badge.as_deref(),
+            tag: content.tag.as_deref(),
+            dir: content.dir,
+            lang: content.lang.as_deref(),
+            require_interaction: content.require_interaction,
+            silent: content.silent,
+            app_badge: content.app_badge.map(|n| n.to_string()),
+            actions: content
+                .actions
+                .iter()
+                .map(|action| WireAction {
+                    action: &action.action,
+                    title: &action.title,
+                    navigate: action.url.as_deref().unwrap_or(navigate),
+                })
+                .collect(),
+        });
+        notification.pop(); // its closing brace: `data` follows
+        let app_badge = content.app_badge.map(|n| format!(r#""app_badge":{n},"#)).unwrap_or_default();
+        let mut head = format!(r#"{{"web_push":8030,"mutable":true,{app_badge}"notification":"#).into_bytes();
+        head.extend_from_slice(&notification);
+        head.extend_from_slice(br#","data":{"#);
+        let data = content.data.as_ref().filter(|data| !data.is_empty()).map(json);
+        let (tail, ours) = match data {
+            Some(data) => ([b",", &data[1..], b"}}"].concat(), 1), // `data` ends in the brace of its own
+            None => (b"}}}".to_vec(), EMPTY_DATA.len()),
+        };
+        let octets = head.len() + tail.len() - ours;
+        (Self { head, tail: Some(tail) }, octets)
+    }
+
+    /// Octets of the longest rendering: retried 4,294,967,295 times. At most [`PLAINTEXT_MAX`].
+    pub fn max_len(&self) -> usize {
+        self.head.len() + self.tail.as_ref().map_or(0, |tail| STAMP_MAX + tail.len())
+    }
+
+    /// Appends the plaintext of one delivery: a few copies.
+    pub fn render(&self, stamp: &Stamp, out: &mut Vec<u8>) {
+        out.reserve(self.max_len());
+        out.extend_from_slice(&self.head);
+        let Some(tail) = &self.tail else { return };
+        let mut id = [0; 22];
+        URL_SAFE_NO_PAD.encode_slice(stamp.id, &mut id).expect("16 octets are 22 characters");
+        out.extend_from_slice(br#""bellwire":{"id":""#);
+        out.extend_from_slice(&id);
+        out.extend_from_slice(br#"","receipt":""#);
+        out.extend_from_slice(&stamp.receipt);
+        write!(out, r#"","retried":{}}}"#, stamp.retried).expect("a Vec takes everything");
+        out.extend_from_slice(tail);
+    }
+}
+
+/// The delivery id in a plaintext: the same on every repeat to the same browser, also after it re-subscribed, since
+/// `origin` outlives the subscription. It says nothing about either to a page that sees it.
+pub fn delivery_id(vault: &Vault, message: MessageId, origin: Uuid) -> [u8; 16] {
+    truncated_mac(vault, Purpose::DeliveryId, message, origin)
+}
+
+/// The token with which a service worker reports on a delivery: base64url of message, subscription and 128 bits of
+/// HMAC. It is not stored.
+pub fn receipt_token(vault: &Vault, message: MessageId, subscription: SubscriptionId) -> [u8; 64] {
+    let mut octets = [0; 48];
+    octets[..16].copy_from_slice(message.0.as_bytes());
+    octets[16..32].copy_from_slice(subscription.0.as_bytes());
+    octets[32..].copy_from_slice(&truncated_mac(vault, Purpose::Receipt, message, subscription.0));
+    let mut token = [0; 64];
+    URL_SAFE_NO_PAD.encode_slice(octets, &mut token).expect("48 octets are 64 characters");
+    token
+}
+
+/// Whom a receipt is about, if we made its token. The time it takes does not depend on where a forged one differs.
+pub fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
+    if token.len() != 64 {
+        return None;
+    }
+    let octets: [u8; 48] = URL_SAFE_NO_PAD.decode(token).ok()?.try_into().ok()?;
+    let id = |at: usize| Uuid::from_slice(&octets[at..at + 16]).expect("16 octets");
+    let (message, subscription) = (MessageId(id(0)), SubscriptionId(id(16)));
+    let expected = truncated_mac(vault, Purpose::Receipt, message, subscription.0);
+    bool::from(expected[..].ct_eq(&octets[32..])).then_some((message, subscription))
+}
+
+fn truncated_mac(vault: &Vault, purpose: Purpose, message: MessageId, other: Uuid) -> [u8; 16] {
+    let mac = vault.mac(purpose, &[message.0.as_bytes(), other.as_bytes()]);
+    *mac.first_chunk().expect("an HMAC has 32 octets")
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
+    serde_json::to_vec(value).expect("strings, numbers and maps with string keys encode")
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// `notification` without `data`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    title: &'a str,
+    navigate: &'a str,
+    mutable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icon: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    badge: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<Direction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lang: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_false")]
+    require_interaction: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    silent: bool,
+    #[serde(rename = "app_badge", skip_serializing_if = "Option::is_none")]
+    app_badge: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    actions: Vec<WireAction<'a>>,
+}
+
+#[derive(Serialize)]
+struct WireAction<'a> {
+    action: &'a str,
+    title: &'a str,
+    navigate: &'a str,
+}
