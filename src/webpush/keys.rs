@@ -282,8 +282,7 @@ mod tests {
         SigningKey::from_private([0x5a; 32]).unwrap()
     }
 
-    /// One whose number and whose coordinates begin with zeros are rare: this number is 1, whose point is the base
-    /// point, and its neighbours.
+    /// A key whose number begins with zeros, as one in 256 does.
     fn small(zeros: usize) -> SigningKey {
         let mut private = [0x11; 32];
         private[..zeros].fill(0);

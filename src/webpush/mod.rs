@@ -9,6 +9,7 @@ pub mod keys;
 pub mod open;
 pub mod payload;
 pub mod seal;
+pub mod shrink;
 pub mod vapid;
 
 use aws_lc_rs::hmac;

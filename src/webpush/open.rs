@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn what_an_independent_implementation_sealed_opens() {
         let (private, keys) = browser();
-        for plaintext in [&b""[..], b"x", &[0; 300], &[2; 3000]] {
+        for plaintext in [&b"x"[..], &[0; 300], &[2; 3000]] {
             let body = ece::encrypt(&keys.p256dh, &keys.auth, plaintext).unwrap();
             assert_eq!(open(&private, &keys.auth, &body).as_deref(), Ok(plaintext));
         }
@@ -106,5 +106,27 @@ mod tests {
         assert_eq!(open(&private, &keys.auth, &body[..102]), Err(OpenError::Length(102)));
         assert_eq!(open(&private, &keys.auth, &[0; 4097]), Err(OpenError::Length(4097)));
         assert_eq!(open(&private, &[8; 16], &body), Err(OpenError::Record));
+    }
+
+    #[test]
+    fn a_record_that_is_not_the_last_or_has_no_delimiter_is_refused() {
+        let (private, keys) = browser();
+        for record in [&b"x\x01"[..], b"x\x02\x01", b"x\x03\0", b"\0\0"] {
+            let ephemeral = PrivateKey::generate(&ECDH_P256).unwrap();
+            let sender = browser_keys(&ephemeral, [0; 16]).p256dh;
+            let peer = UnparsedPublicKey::new(&ECDH_P256, &keys.p256dh);
+            let material = agreement::agree(&ephemeral, peer, (), |shared| {
+                Ok(keying_material(shared, &keys.auth, &keys.p256dh, &sender))
+            });
+            let (key, nonce) = record_key(&material.unwrap(), &[5; 16]);
+            let mut sealed = record.to_vec();
+            LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).unwrap())
+                .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+                .unwrap();
+            let mut body = [&[5; 16][..], &[0, 0, 16, 0, 65], &sender, &sealed].concat();
+            assert_eq!(open(&private, &keys.auth, &body), Err(OpenError::Delimiter), "{record:?}");
+            body[18] = 32; // a record size of 8,192
+            assert_eq!(open(&private, &keys.auth, &body), Err(OpenError::Header));
+        }
     }
 }

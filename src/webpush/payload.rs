@@ -256,3 +256,151 @@ struct WireAction<'a> {
     title: &'a str,
     navigate: &'a str,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::message::ENVELOPE_MEMBER;
+
+    const STAMP: Stamp = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7 };
+
+    fn notification(value: Value) -> Content {
+        let content = Some(serde_json::from_value(value).unwrap());
+        Content::from_request(content, None, None, None).unwrap()
+    }
+
+    fn text(text: impl Into<String>, envelope: bool) -> Content {
+        Content::Raw { payload: Payload::Text(text.into()), envelope }
+    }
+
+    fn rendered(content: &Content, retried: u32) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        Template::new(content).unwrap().render(&Stamp { retried, ..STAMP }, &mut out);
+        out.split_off(6)
+    }
+
+    fn stamp() -> Value {
+        json!({"id": "_____________________w", "receipt": "r".repeat(64), "retried": 7})
+    }
+
+    #[test]
+    fn a_notification_is_written_so_that_safari_and_firefox_both_read_it() {
+        let full = notification(json!({
+            "title": "T\"", "body": "B", "url": "https://example.com/x", "icon": "/i", "image": "/m", "badge": "/b",
+            "tag": "t", "dir": "ltr", "lang": "en", "require_interaction": true, "silent": true, "app_badge": 3,
+            "actions": [{"action": "a", "title": "A"}, {"action": "b", "title": "B", "url": "/b"}],
+            "data": {"mine": {"deep": [1]}}
+        }));
+        let read: Value = serde_json::from_slice(&rendered(&full, 7)).unwrap();
+        assert_eq!(
+            read,
+            json!({
+                "web_push": 8030, "mutable": true, "app_badge": 3, "notification": {
+                    "title": "T\"", "navigate": "https://example.com/x", "mutable": true, "body": "B", "icon": "/i",
+                    "image": "/m", "badge": "/b", "tag": "t", "dir": "ltr", "lang": "en", "requireInteraction": true,
+                    "silent": true, "app_badge": "3", "actions": [
+                        {"action": "a", "title": "A", "navigate": "https://example.com/x"},
+                        {"action": "b", "title": "B", "navigate": "/b"}
+                    ],
+                    "data": {ENVELOPE_MEMBER: stamp(), "mine": {"deep": [1]}}
+                }
+            })
+        );
+        for bare in [json!({"title": "T"}), json!({"title": "T", "data": {}})] {
+            let read: Value = serde_json::from_slice(&rendered(&notification(bare), 7)).unwrap();
+            assert_eq!(
+                read,
+                json!({
+                    "web_push": 8030, "mutable": true,
+                    "notification": {"title": "T", "navigate": "/", "mutable": true, "data": {ENVELOPE_MEMBER: stamp()}}
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_raw_payload_comes_in_an_envelope_unless_it_is_to_be_left_alone() {
+        let read = |content| serde_json::from_slice::<Value>(&rendered(&content, 7)).unwrap();
+        assert_eq!(read(text("a\n\"b", true)), json!({ENVELOPE_MEMBER: stamp(), "payload": "a\n\"b"}));
+        let octets = |envelope| Content::Raw { payload: Payload::Octets(vec![0, 255]), envelope };
+        assert_eq!(read(octets(true)), json!({ENVELOPE_MEMBER: stamp(), "payload": {"base64": "AP8"}}));
+        assert_eq!(rendered(&octets(false), 7), [0, 255]);
+        assert_eq!(rendered(&text("", false), 7), b"");
+    }
+
+    #[test]
+    fn at_the_limit_the_longest_stamp_still_fits_and_one_octet_more_is_refused() {
+        type Make = fn(usize) -> Content;
+        let with_data: Make = |n| notification(json!({"title": "T", "data": {"a": "x".repeat(n)}}));
+        let without_data: Make = |n| {
+            let (tag, url) = (&"t".repeat(n.min(200)), "u".repeat(n.saturating_sub(200).min(1980)));
+            let icon = "i".repeat(n.saturating_sub(2180));
+            notification(json!({"title": "T", "tag": tag, "url": format!("/{url}"), "icon": format!("/{icon}")}))
+        };
+        let raw_text: Make = |n| text("x".repeat(n), true);
+        let raw_octets: Make = |n| Content::Raw { payload: Payload::Octets(vec![0; n]), envelope: true };
+        for make in [with_data, without_data, raw_text, raw_octets] {
+            let fitting = (0..PLAINTEXT_MAX).rfind(|&n| Template::new(&make(n)).is_ok()).unwrap();
+            let longest = rendered(&make(fitting), u32::MAX);
+            assert!(longest.len() <= PLAINTEXT_MAX, "{}", longest.len());
+            assert_eq!(longest.len(), Template::new(&make(fitting)).unwrap().max_len());
+            let refused = Template::new(&make(fitting + 1)).unwrap_err();
+            assert!(refused.limit == CONTENT_MAX && (1..=2).contains(&(refused.octets - CONTENT_MAX)));
+        }
+        assert_eq!(
+            rendered(&text("x".repeat(CONTENT_MAX), true), 0).len(),
+            CONTENT_MAX + RAW_FRAME.len() + STAMP_MAX - 9
+        );
+        assert_eq!(rendered(&text("x".repeat(PLAINTEXT_MAX), false), 0).len(), PLAINTEXT_MAX);
+        let refused = TooLarge { octets: PLAINTEXT_MAX + 1, limit: PLAINTEXT_MAX };
+        assert_eq!(Template::new(&text("x".repeat(PLAINTEXT_MAX + 1), false)), Err(refused));
+    }
+
+    #[test]
+    fn characters_count_as_they_are_sent() {
+        let refused = Template::new(&text("\n".repeat(2000), true)).unwrap_err();
+        assert_eq!(refused, TooLarge { octets: 4000, limit: CONTENT_MAX });
+    }
+
+    fn vault(lookup: u8) -> Vault {
+        Vault::new([(1, [1; 32])], &[lookup; 32])
+    }
+
+    #[test]
+    fn a_receipt_names_its_delivery_and_a_forged_one_nobody() {
+        let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 9));
+        let token = receipt_token(&vault(1), message, subscription);
+        let token = std::str::from_utf8(&token).unwrap();
+        assert_eq!(parse_receipt(&vault(1), token), Some((message, subscription)));
+        assert_eq!(parse_receipt(&vault(2), token), None);
+        for at in 0..64 {
+            let mut forged = token.to_owned();
+            let other = if &token[at..=at] == "A" { "B" } else { "A" };
+            forged.replace_range(at..=at, other);
+            assert_eq!(parse_receipt(&vault(1), &forged), None, "character {at}");
+        }
+        for odd in ["", &token[..63], &format!("{token}A"), &"*".repeat(64), &"é".repeat(32)] {
+            assert_eq!(parse_receipt(&vault(1), odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_delivery_id_is_the_same_on_every_repeat_and_no_other() {
+        let [message, other] = [1, 2].map(|n| MessageId(Uuid::from_u128(n)));
+        let origin = Uuid::from_u128(3);
+        let id = delivery_id(&vault(1), message, origin);
+        assert_eq!(id, delivery_id(&vault(1), message, origin));
+        assert_ne!(id, delivery_id(&vault(1), other, origin));
+        assert_ne!(id, delivery_id(&vault(1), message, Uuid::from_u128(4)));
+        let receipt = receipt_token(&vault(1), message, SubscriptionId(origin));
+        assert_ne!(URL_SAFE_NO_PAD.decode(receipt).unwrap()[32..], id);
+    }
+
+    #[test]
+    fn debug_shows_no_content() {
+        let template = Template::new(&text("secret", true)).unwrap();
+        assert!(!format!("{template:?} {STAMP:?}").contains("secret") && !format!("{STAMP:?}").contains("rr"));
+    }
+}

@@ -1,0 +1,161 @@
+//! What preparing one push message costs, on one core, in CPU time: encryption and, where the contender's interface
+//! makes it part of a message, the VAPID signature. `cargo bench --bench sealing`
+//!
+//! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
+//! contender's output is opened before anything is timed.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use aes_gcm::aead::{Aead as _, KeyInit as _};
+use aws_lc_rs::agreement::ECDH_P256;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellwire::clock::Clock;
+use bellwire::id::{MessageId, SubscriptionId, VapidKeyId};
+use bellwire::message::{Content, PLAINTEXT_MAX, Payload};
+use bellwire::subscription::BrowserKeys;
+use bellwire::vault::Vault;
+use bellwire::webpush::keys::SigningKey;
+use bellwire::webpush::open::{PrivateKey, browser_keys, open};
+use bellwire::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
+use bellwire::webpush::seal::{padded_len, seal};
+use bellwire::webpush::vapid::TokenCache;
+use p256::elliptic_curve::Generate as _;
+use p256::elliptic_curve::sec1::ToSec1Point as _;
+use uuid::Uuid;
+use web_push::{ContentEncoding, SubscriptionInfo, VapidSignatureBuilder, WebPushMessageBuilder};
+
+const PAYLOAD_OCTETS: usize = 300;
+const SUBJECT: &str = "mailto:push@example.com";
+const ORIGIN: &str = "https://updates.push.services.mozilla.com";
+const ROUNDS: usize = 21;
+const ROUND: Duration = Duration::from_millis(100);
+
+/// A way to prepare a message: leaves the body in the buffer it is given.
+type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
+
+fn main() {
+    let browser = PrivateKey::generate(&ECDH_P256).expect("randomness");
+    let keys = browser_keys(&browser, [7; 16]);
+    let vapid = SigningKey::generate();
+    let payload = "x".repeat(PAYLOAD_OCTETS);
+    let mut contenders: Vec<(&str, Prepare)> = vec![
+        ("Bellwire: stamp, seal, cached token", bellwire_line(&keys, &vapid, &payload)),
+        ("Bellwire: seal alone", Box::new(|out| seal(&keys, payload.as_bytes(), 0, out).expect("seals"))),
+        ("web-push crate: sign, seal", web_push_crate(&keys, &vapid, &payload)),
+        (
+            "ece on OpenSSL: seal",
+            Box::new(|out| {
+                *out = ece::encrypt(&keys.p256dh, &keys.auth, payload.as_bytes()).expect("seals");
+            }),
+        ),
+        ("RustCrypto p256 + aes-gcm: seal", Box::new(|out| rust_crypto(&keys, payload.as_bytes(), out))),
+    ];
+    for (name, prepare) in &mut contenders {
+        let mut body = Vec::new();
+        prepare(&mut body);
+        let plain = open(&browser, &keys.auth, &body).expect(name);
+        assert!(plain.windows(PAYLOAD_OCTETS).any(|window| window == payload.as_bytes()), "{name}");
+    }
+
+    let mut rounds = vec![Vec::with_capacity(ROUNDS); contenders.len()];
+    for _ in 0..ROUNDS {
+        for ((_, prepare), micros) in contenders.iter_mut().zip(&mut rounds) {
+            micros.push(round(prepare));
+        }
+    }
+    let medians: Vec<f64> = rounds.iter_mut().map(|micros| median(micros)).collect();
+    println!("\nOne message, payload of {PAYLOAD_OCTETS} octets, one core, median of {ROUNDS} rounds\n");
+    println!("{:<38} {:>12} {:>12} {:>8}", "", "CPU-µs", "best round", "ratio");
+    for (((name, _), micros), median) in contenders.iter().zip(&rounds).zip(&medians) {
+        println!("{name:<38} {median:>12.1} {:>12.1} {:>7.1}x", micros[0], median / medians[0]);
+    }
+}
+
+/// CPU-µs per message over one round.
+fn round(prepare: &mut Prepare) -> f64 {
+    let mut out = Vec::with_capacity(4096);
+    let (start, cpu) = (Instant::now(), thread_cpu());
+    let mut messages = 0;
+    while start.elapsed() < ROUND {
+        for _ in 0..50 {
+            out.clear();
+            prepare(&mut out);
+            black_box(&out);
+        }
+        messages += 50;
+    }
+    (thread_cpu() - cpu).as_secs_f64() * 1e6 / f64::from(messages)
+}
+
+/// Time that this thread spent on a core. The kernel brings the figure up to date when the thread gives way.
+fn thread_cpu() -> Duration {
+    std::thread::yield_now();
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let nanos = schedstat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("nanoseconds first"))
+}
+
+fn median(micros: &mut [f64]) -> f64 {
+    micros.sort_by(f64::total_cmp);
+    micros[micros.len() / 2]
+}
+
+/// What the line does for one delivery between the claim and the POST.
+fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str) -> Prepare<'a> {
+    let vault = Vault::new([(1, [1; 32])], &[2; 32]);
+    let template =
+        Template::new(&Content::Raw { payload: Payload::Text(payload.into()), envelope: true }).expect("fits");
+    let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 0));
+    let (cache, key_id, clock) = (TokenCache::default(), VapidKeyId(Uuid::now_v7()), Clock::system());
+    let mut plaintext = Vec::new();
+    Box::new(move |out| {
+        plaintext.clear();
+        let id = delivery_id(&vault, message, subscription.0);
+        let receipt = receipt_token(&vault, message, subscription);
+        template.render(&Stamp { id, receipt, retried: 0 }, &mut plaintext);
+        seal(keys, &plaintext, padded_len(plaintext.len(), PLAINTEXT_MAX), out).expect("seals");
+        black_box(cache.header(key_id, vapid, SUBJECT, ORIGIN, clock.now()));
+    })
+}
+
+/// As its documentation shows it: a signature goes into every message.
+fn web_push_crate<'a>(keys: &BrowserKeys, vapid: &SigningKey, payload: &'a str) -> Prepare<'a> {
+    let [p256dh, auth] = [&keys.p256dh[..], &keys.auth].map(|octets| URL_SAFE_NO_PAD.encode(octets));
+    let subscription = SubscriptionInfo::new(format!("{ORIGIN}/wpush/v2/gAAAA"), p256dh, auth);
+    let signer = VapidSignatureBuilder::from_base64_no_sub(&vapid.expose_raw()).expect("reads the key");
+    Box::new(move |out| {
+        let mut signature = signer.clone().add_sub_info(&subscription);
+        signature.add_claim("sub", SUBJECT);
+        let mut message = WebPushMessageBuilder::new(&subscription);
+        message.set_payload(ContentEncoding::Aes128Gcm, payload.as_bytes());
+        message.set_vapid_signature(signature.build().expect("signs"));
+        *out = message.build().expect("seals").payload.expect("has a payload").content;
+    })
+}
+
+/// RFC 8291 by hand on the pure Rust implementations.
+fn rust_crypto(keys: &BrowserKeys, plaintext: &[u8], out: &mut Vec<u8>) {
+    let ephemeral = p256::SecretKey::generate_from_rng(&mut rand::rng());
+    let public = ephemeral.public_key().to_sec1_point(false);
+    let browser = p256::PublicKey::from_sec1_bytes(&keys.p256dh).expect("a point");
+    let shared = p256::ecdh::diffie_hellman(ephemeral.to_nonzero_scalar(), browser.as_affine());
+    let salt: [u8; 16] = rand::random();
+    let (mut material, mut key, mut nonce) = ([0; 32], [0; 16], [0; 12]);
+    let info = [b"WebPush: info\0", &keys.p256dh[..], public.as_bytes()].concat();
+    let expand = |salt: &[u8], input: &[u8], info: &[u8], out: &mut [u8]| {
+        hkdf::Hkdf::<sha2::Sha256>::new(Some(salt), input).expand(info, out).expect("one block");
+    };
+    expand(&keys.auth, shared.raw_secret_bytes(), &info, &mut material);
+    expand(&salt, &material, b"Content-Encoding: aes128gcm\0", &mut key);
+    expand(&salt, &material, b"Content-Encoding: nonce\0", &mut nonce);
+    let cipher = aes_gcm::Aes128Gcm::new(&key.into());
+    let sealed = cipher.encrypt(&nonce.into(), [plaintext, &[2]].concat().as_slice()).expect("seals");
+    out.extend_from_slice(&salt);
+    out.extend_from_slice(&[0, 0, 16, 0, 65]);
+    out.extend_from_slice(public.as_bytes());
+    out.extend_from_slice(&sealed);
+}
