@@ -130,13 +130,18 @@ impl Hosts {
         if host == REMOVED {
             return Err(HostRefused::Removed);
         }
-        if let Some((_, gateway)) = KNOWN.iter().find(|(pattern, _)| matches(pattern, host)) {
-            return if port == 443 { Ok(*gateway) } else { Err(HostRefused::Port) };
+        if let Some(gateway) = known(host) {
+            return if port == 443 { Ok(gateway) } else { Err(HostRefused::Port) };
         }
         match (never_public(host), host == "localhost" && self.allow_loopback) {
             (true, false) => Err(HostRefused::Name),
             _ => Ok(Gateway::Other),
         }
+    }
+
+    /// The gateway of a mapped or known host.
+    pub(super) fn gateway(&self, host: &str) -> Option<Gateway> {
+        self.mapped.get(host).map(|mapped| mapped.0).or_else(|| known(host))
     }
 
     /// The address that the settings give a host.
@@ -167,11 +172,12 @@ fn sendable(path: &str) -> bool {
     path.starts_with('/') && PathAndQuery::try_from(path).is_ok_and(|parsed| parsed.as_str() == path)
 }
 
-fn matches(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix('*') {
+fn known(host: &str) -> Option<Gateway> {
+    let matches = |pattern: &str| match pattern.strip_prefix('*') {
         Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
         None => host == pattern,
-    }
+    };
+    KNOWN.iter().find(|(pattern, _)| matches(pattern)).map(|(_, gateway)| *gateway)
 }
 
 fn never_public(host: &str) -> bool {

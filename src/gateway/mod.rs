@@ -9,14 +9,25 @@
 //! Each origin has its own few connections, its own wait for a free stream and its own pause after a failed connect,
 //! so that one that is slow or hostile holds up nobody else.
 
+mod connect;
+mod connection;
 mod guard;
 mod hosts;
+mod http1;
+mod http2;
+mod origin;
+mod request;
+mod resolve;
+#[cfg(test)]
+mod tests;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::classify::Failure;
@@ -25,6 +36,11 @@ use crate::lane::Gateway;
 use crate::subscription::Endpoint;
 
 pub use hosts::{HostMapping, HostRefused, ParseHostMappingError};
+
+use connect::Connector;
+use hosts::Hosts;
+use origin::{Bounds, Origin};
+use resolve::{GuardedDns, Resolver};
 
 /// Octets of an answer's body that are kept; the stream is reset once more come.
 pub const BODY_MAX: usize = 4096;
@@ -115,29 +131,98 @@ pub struct Gateways {
 }
 
 struct Inner {
-    hosts: hosts::Hosts,
+    connector: Arc<Connector>,
+    bounds: Bounds,
+    idle_after: Duration,
+    /// By `host[:port]`.
+    origins: RwLock<HashMap<Box<str>, Arc<Origin>>>,
 }
 
 impl Gateways {
     /// Sets up TLS and the table of hosts. Nothing is connected, and no runtime is needed, before the first POST.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        Ok(Self { inner: Arc::new(Inner { hosts: hosts::Hosts::new(settings.hosts, settings.allow_loopback) }) })
+        Self::with_resolver(settings, Resolver::System)
+    }
+
+    fn with_resolver(settings: Settings, resolver: Resolver) -> Result<Self, SettingsError> {
+        for (limit, name) in [
+            (settings.connections_per_origin, "connections_per_origin"),
+            (settings.streams_per_connection, "streams_per_connection"),
+        ] {
+            if limit == 0 {
+                return Err(SettingsError::Zero(name));
+            }
+        }
+        let hosts = Hosts::new(settings.hosts, settings.allow_loopback);
+        let dns = GuardedDns::new(hosts, resolver, settings.allow_loopback);
+        let inner = Inner {
+            connector: Arc::new(Connector::new(dns, settings.extra_ca_pem.as_deref())?),
+            bounds: Bounds {
+                connections: settings.connections_per_origin,
+                streams_per_connection: settings.streams_per_connection,
+                connect_timeout: settings.connect_timeout,
+            },
+            idle_after: settings.idle_after,
+            origins: RwLock::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Names the gateway of an endpoint without touching the network: the known hosts and the mapped ones, and
     /// [`Gateway::Other`] for any other host that could be public.
     pub fn recognise(&self, endpoint: &Endpoint) -> Result<Gateway, HostRefused> {
-        self.inner.hosts.recognise(endpoint)
+        self.inner.connector.dns.hosts.recognise(endpoint)
     }
 
     /// [Recognises](Self::recognise) an endpoint, then resolves its host and checks that every address is public.
     /// For registration; every connect asks and checks again.
-    pub async fn check_public(&self, _endpoint: &Endpoint) -> Result<(), HostRefused> {
-        unimplemented!("follows")
+    pub async fn check_public(&self, endpoint: &Endpoint) -> Result<(), HostRefused> {
+        self.recognise(endpoint)?;
+        match self.inner.connector.dns.addresses(endpoint.authority()).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Forbidden) => Err(HostRefused::NotPublic),
+            Err(_) => Err(HostRefused::Unresolved),
+        }
     }
 
     /// Sends one POST and waits for its answer, at most until its deadline. Dropping the future resets the stream.
-    pub async fn post(&self, _post: Post) -> Result<Reply, Failure> {
-        unimplemented!("follows")
+    pub async fn post(&self, post: Post) -> Result<Reply, Failure> {
+        self.origin(post.endpoint.authority())?.exchange(&post).await
+    }
+
+    fn origin(&self, authority: &str) -> Result<Arc<Origin>, Failure> {
+        if let Some(origin) = self.inner.origins.read().get(authority) {
+            return Ok(origin.clone());
+        }
+        let parsed = authority.parse().map_err(|_| Failure::Forbidden)?;
+        let mut origins = self.inner.origins.write();
+        if origins.is_empty() {
+            tokio::spawn(sweep_while_used(Arc::downgrade(&self.inner)));
+        }
+        let origin = origins
+            .entry(authority.into())
+            .or_insert_with(|| Arc::new(Origin::new(parsed, self.inner.connector.clone(), self.inner.bounds)));
+        Ok(origin.clone())
+    }
+}
+
+impl Inner {
+    /// Closes what has been idle since the last sweep and forgets origins that nobody needs. Answers how many are
+    /// left.
+    fn sweep(&self) -> usize {
+        let mut origins = self.origins.write();
+        origins.retain(|_, origin| !(origin.sweep() && Arc::strong_count(origin) == 1));
+        origins.len()
+    }
+}
+
+/// Runs from the first origin to the last; [`Gateways::origin`] starts the next. It sweeps under the lock that origins
+/// are added under, so that none is added unseen.
+async fn sweep_while_used(inner: Weak<Inner>) {
+    while let Some(idle_after) = inner.upgrade().map(|inner| inner.idle_after) {
+        tokio::time::sleep(idle_after).await;
+        if inner.upgrade().is_none_or(|inner| inner.sweep() == 0) {
+            return;
+        }
     }
 }
