@@ -277,7 +277,7 @@ fn of_status(status: u16, headers: &HeaderMap) -> Kind {
         413 => Kind::TooLarge,
         429 => Kind::Throttled,
         489 if forbids_retry(headers) => refused(DeadReason::NonRetryable),
-        400..=499 => refused(DeadReason::Http4xx),
+        _ if (400..500).contains(&status) => refused(DeadReason::Http4xx),
         _ => Kind::Unavailable { retry_now: false },
     }
 }

@@ -31,12 +31,10 @@ fn clean(raw: &[u8]) -> Option<Box<str>> {
         let word = piece.trim_end_matches(is_boundary);
         out.push_str(if looks_secret(word) { REDACTED } else { word });
         match piece[word.len()..].chars().next() {
-            Some(boundary) if boundary.is_whitespace() || boundary.is_control() => {
-                if !out.ends_with(' ') {
-                    out.push(' ');
-                }
+            Some(blank) if blank.is_whitespace() || blank.is_control() => {
+                out.push_str(if out.ends_with(' ') { "" } else { " " });
             }
-            Some(boundary) => out.push(boundary),
+            Some(quote) => out.push(quote),
             None => {}
         }
         if out.len() >= DETAIL_MAX {

@@ -5,6 +5,8 @@
 //! one pure function of (retries so far, randomness) to a delay or the end: [`Policy::delay`]. [`decide`] weighs it
 //! against an outcome and the time that is left.
 
+pub mod breaker;
+pub mod hold;
 pub mod retry_after;
 
 mod decide;
@@ -12,6 +14,7 @@ mod fields;
 mod guide;
 mod layer;
 mod tiers;
+mod window;
 
 use std::time::Duration;
 

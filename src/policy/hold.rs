@@ -1,0 +1,171 @@
+//! Holds: how long a lane, or a VAPID key, sends nothing because the gateway said so.
+
+use std::time::Duration;
+
+use super::window::{Counts, Window};
+use crate::clock::Timestamp;
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
+
+/// A lane's hold after throttling answers. One answer holds for the time that its header asks for, or, without a header,
+/// for 1 s, doubling to 60 s until a success.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hold {
+    until: Option<Timestamp>,
+    /// How long the last hold without a header was; zero after a success.
+    step: Duration,
+}
+
+impl Hold {
+    /// When the lane may send again; none if it may now.
+    pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.until.filter(|until| now < *until)
+    }
+
+    /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Answers when the hold ends.
+    ///
+    /// Answers to POSTs that were under way when a hold began belong to it, and do not double it: a hundred streams
+    /// refused together are one refusal. Holds only grow.
+    pub fn throttled(&mut self, now: Timestamp, posted_at: Timestamp, retry_after: Option<Duration>) -> Timestamp {
+        let wait = match retry_after {
+            Some(wait) => wait,
+            None if self.precedes(posted_at) => {
+                self.step = (self.step * 2).clamp(FIRST, LONGEST_WITHOUT_HEADER);
+                self.step
+            }
+            None => Duration::ZERO,
+        };
+        self.extend(now + wait)
+    }
+
+    /// Takes in an accepted answer: the next hold without a header is short again. One from before the hold says
+    /// nothing.
+    pub fn succeeded(&mut self, posted_at: Timestamp) {
+        if self.precedes(posted_at) {
+            self.step = Duration::ZERO;
+        }
+    }
+
+    /// Takes over a later end, from another replica or the operator.
+    pub fn extend(&mut self, until: Timestamp) -> Timestamp {
+        let until = self.until.map_or(until, |held| held.max(until));
+        self.until = Some(until);
+        until
+    }
+
+    /// The operator ends it.
+    pub fn release(&mut self) {
+        *self = Self::default();
+    }
+
+    fn precedes(&self, posted_at: Timestamp) -> bool {
+        self.until.is_none_or(|until| until <= posted_at)
+    }
+}
+
+/// Watches the answers to one VAPID key for the key itself being refused: a configuration fault, a wrong clock, a
+/// rotation gone wrong. Then the key is held and an alert raised, instead of eating the base.
+#[derive(Debug, Clone, Default)]
+pub struct KeyWatch {
+    window: Window,
+}
+
+impl KeyWatch {
+    const ANSWERS_MIN: u32 = 20;
+    const REFUSED_PERCENT: u64 = 90;
+
+    /// Counts an answer; `refused` as [`Outcome::refuses_key`](crate::classify::Outcome::refuses_key) tells. True if of at
+    /// least 20 answers within 60 s at least 90 % refuse the key: hold it. Counting then starts afresh.
+    pub fn record(&mut self, now: Timestamp, refused: bool) -> bool {
+        let Counts { events, hits } = self.window.count(now, refused);
+        let refused_as_a_whole =
+            events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT;
+        if refused_as_a_whole {
+            *self = Self::default();
+        }
+        refused_as_a_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_timestamp(1_800_000_000, 0).unwrap() + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_header_holds_for_its_time() {
+        let mut hold = Hold::default();
+        assert_eq!(hold.until(at(0)), None);
+        assert_eq!(hold.throttled(at(0), at(0), Some(Duration::from_secs(120))), at(120_000));
+        assert_eq!(hold.until(at(119_999)), Some(at(120_000)));
+        assert_eq!(hold.until(at(120_000)), None);
+        // A shorter wish does not shorten it.
+        assert_eq!(hold.throttled(at(1), at(0), Some(Duration::from_secs(5))), at(120_000));
+        assert_eq!(hold.throttled(at(1), at(0), None), at(120_000));
+    }
+
+    #[test]
+    fn without_a_header_it_doubles_from_1_to_60_seconds() {
+        let mut hold = Hold::default();
+        let mut now = at(0);
+        let mut lengths_s = Vec::new();
+        for _ in 0..8 {
+            let until = hold.throttled(now, now, None);
+            lengths_s.push((until - now).num_seconds());
+            now = until;
+        }
+        assert_eq!(lengths_s, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn streams_refused_together_double_once() {
+        let mut hold = Hold::default();
+        for n in 0..100 {
+            assert_eq!(hold.throttled(at(n), at(0), None), at(1_000));
+        }
+        assert_eq!(hold.throttled(at(1_100), at(1_000), None), at(3_100));
+    }
+
+    #[test]
+    fn only_a_success_from_after_the_hold_makes_the_next_one_short() {
+        let mut hold = Hold::default();
+        hold.throttled(at(0), at(0), None);
+        hold.succeeded(at(0));
+        assert_eq!(hold.throttled(at(1_000), at(1_000), None), at(3_000));
+        hold.succeeded(at(3_000));
+        assert_eq!(hold.throttled(at(3_500), at(3_400), None), at(4_500));
+    }
+
+    #[test]
+    fn a_hold_is_shared_and_can_be_released() {
+        let mut hold = Hold::default();
+        hold.extend(at(5_000));
+        assert_eq!(hold.extend(at(4_000)), at(5_000));
+        assert_eq!(hold.until(at(4_999)), Some(at(5_000)));
+        hold.release();
+        assert_eq!(hold.until(at(0)), None);
+    }
+
+    #[test]
+    fn a_key_is_held_when_nine_of_ten_answers_refuse_it() {
+        for (answers, refused, alarm) in
+            [(19, 19, false), (20, 20, true), (20, 18, true), (20, 17, false), (100, 90, true)]
+        {
+            let mut watch = KeyWatch::default();
+            let alarmed = (0..answers).any(|n| watch.record(at(n), n >= answers - refused));
+            assert_eq!(alarmed, alarm, "{refused} of {answers}");
+        }
+        let mut slow = KeyWatch::default();
+        assert!(!(0..100).any(|n| slow.record(at(n * 4_000), true)), "20 answers in 80 s");
+    }
+
+    #[test]
+    fn one_fault_raises_one_alarm() {
+        let mut watch = KeyWatch::default();
+        assert_eq!((0..39).filter(|n| watch.record(at(*n), true)).count(), 1);
+    }
+}
