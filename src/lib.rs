@@ -27,6 +27,7 @@ pub mod id;
 pub mod lane;
 pub mod message;
 pub mod policy;
+pub mod postgres;
 pub mod simulator;
 pub mod store;
 pub mod subscription;

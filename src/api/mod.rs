@@ -40,8 +40,8 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::gateway::Gateways;
-use crate::store::cancelling::Stop;
 use crate::store::sending::Born;
+use crate::store::stops::Stop;
 use crate::vault::Vault;
 use limits::{Limits, Rate};
 use problem::Problem;

@@ -189,10 +189,7 @@ pub fn pointer_segment(name: &str) -> String {
 impl From<sqlx::Error> for Problem {
     /// The only place where a failing database is logged.
     fn from(error: sqlx::Error) -> Self {
-        let unavailable = matches!(
-            &error,
-            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed
-        ) || matches!(&error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("57P") || c.starts_with("08")));
+        let unavailable = crate::store::is_transient(&error) || matches!(error, sqlx::Error::PoolClosed);
         tracing::error!(error = %error, unavailable, "a request failed in the database");
         if unavailable {
             let status = StatusCode::SERVICE_UNAVAILABLE;

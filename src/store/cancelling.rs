@@ -4,6 +4,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::stops::{Stop, StopKind};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 
@@ -100,52 +101,22 @@ pub async fn cancel_subscription(
     settle_cancelled(conn, rows, reason, now).await
 }
 
-/// What workers must obey from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopKind {
-    /// Nothing more to a subscription.
-    Unsubscribe,
-    /// Nothing more of a message, ever.
-    Cancel,
-    /// Nothing of a message until it is resumed.
-    Pause,
-    /// A message goes on.
-    Resume,
-}
-
-impl StopKind {
-    /// The name used in the database.
-    pub fn name(self) -> &'static str {
-        match self {
-            StopKind::Unsubscribe => "unsubscribe",
-            StopKind::Cancel => "cancel",
-            StopKind::Pause => "pause",
-            StopKind::Resume => "resume",
-        }
-    }
-}
-
-/// A row of `stops`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stop {
-    /// What to do.
-    pub kind: StopKind,
-    /// The subscription, or the message.
-    pub target: Uuid,
-    /// When it was said.
-    pub at: Timestamp,
-}
-
 /// Tells all workers, with the transaction that makes it so.
-pub async fn stop(conn: &mut PgConnection, stop: Stop) -> Result<(), sqlx::Error> {
+pub async fn stop(
+    conn: &mut PgConnection,
+    kind: StopKind,
+    target: Uuid,
+    now: Timestamp,
+) -> Result<Stop, sqlx::Error> {
+    let stop = Stop { id: Uuid::now_v7(), kind, target };
     sqlx::query!(
         "INSERT INTO stops (id, at, kind, target) VALUES ($1, $2, $3, $4)",
-        Uuid::now_v7(),
-        stop.at,
-        stop.kind.name(),
-        stop.target
+        stop.id,
+        now,
+        kind.name(),
+        target
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(stop)
 }

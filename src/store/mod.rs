@@ -1,5 +1,7 @@
-//! All SQL, a file per table group. Functions are named after the transition they make; what is expected to happen
-//! comes back as a value, and an error means that the database failed.
+//! All SQL. One file for each group of tables; functions are named after the transition that they make; what is
+//! expected to happen comes back as a value, and an error means that the database failed.
+//!
+//! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
 pub mod api_keys;
 pub mod apps;
@@ -17,3 +19,197 @@ pub mod subscriptions;
 pub mod topics;
 pub mod vapid_keys;
 pub mod workers;
+
+use std::time::Duration;
+
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Connection, PgExecutor};
+
+use crate::clock::Timestamp;
+
+/// The schema, compiled in.
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
+/// than a lease.
+const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
+/// No statement of ours takes longer unless something is wrong; whoever waited for it has given up by then.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for a connection before saying that there is none.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
+const TRUSTED_FOR: Duration = Duration::from_secs(5);
+/// Prepared statements that each connection keeps: more than the program has.
+const STATEMENTS: usize = 400;
+
+/// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// The connection or a statement failed.
+    #[error("the database cannot be used: {0}")]
+    Sql(#[from] sqlx::Error),
+    /// A migration failed; what it did was rolled back.
+    #[error("migration {version} failed: {source}")]
+    Migration {
+        /// Number of the migration.
+        version: i64,
+        /// How it failed.
+        source: sqlx::Error,
+    },
+    /// `--no-migrate`, and migrations are missing.
+    #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
+    Old {
+        /// Their numbers.
+        missing: Vec<i64>,
+    },
+    /// The database was migrated by another program: a newer Bellwire, or none.
+    #[error(
+        "the database has migration {version}, which this program does not know: run the newer Bellwire that made it"
+    )]
+    Foreign {
+        /// The first number that is not ours.
+        version: i64,
+    },
+    /// A migration that was applied is not the one that this program holds.
+    #[error("the database's migration {version} differs from this program's: it was made by a changed build")]
+    Changed {
+        /// Its number.
+        version: i64,
+    },
+    /// Something else about migrations.
+    #[error("the database cannot be migrated: {0}")]
+    Other(MigrateError),
+}
+
+impl From<MigrateError> for SchemaError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(source) => Self::Sql(source),
+            MigrateError::ExecuteMigration(source, version) => Self::Migration { version, source },
+            MigrateError::VersionMissing(version) => Self::Foreign { version },
+            MigrateError::VersionMismatch(version) => Self::Changed { version },
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Opens a pool of up to `connections`, and proves that it can connect.
+pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPool, sqlx::Error> {
+    let options = options.application_name("bellwire").statement_cache_capacity(STATEMENTS).options([
+        ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
+        ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
+    ]);
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, about| {
+            Box::pin(async move {
+                if about.idle_for > TRUSTED_FOR {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .connect_with(options)
+        .await
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}
+
+/// Applies the migrations that are missing. Replicas that start together take turns. Without the statement timeout,
+/// which `options` of the pool carry: an index on a large table takes its time.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = sqlx::PgConnection::connect_with(options).await?;
+    // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
+    MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    Ok(connection.close().await?)
+}
+
+/// Refuses a database whose schema is not exactly this program's.
+pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = sqlx::PgConnection::connect_with(options).await?;
+    let migrated = sqlx::query_scalar!(r#"SELECT to_regclass('_sqlx_migrations') IS NOT NULL AS "migrated!""#)
+        .fetch_one(&mut connection)
+        .await?;
+    let applied = if migrated { connection.list_applied_migrations(&MIGRATIONS.table_name).await? } else { Vec::new() };
+    connection.close().await?;
+    if let Some(foreign) = applied.iter().find(|applied| !MIGRATIONS.version_exists(applied.version)) {
+        return Err(SchemaError::Foreign { version: foreign.version });
+    }
+    let mut missing = Vec::new();
+    for ours in MIGRATIONS.iter() {
+        match applied.iter().find(|applied| applied.version == ours.version) {
+            None => missing.push(ours.version),
+            Some(applied) if applied.checksum != ours.checksum => {
+                return Err(SchemaError::Changed { version: ours.version });
+            }
+            Some(_) => {}
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
+}
+
+/// The database's time: what [`crate::clock::Clock`] follows, and the only time that SQL is asked for.
+pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
+}
+
+/// Whether the same work may succeed when it is tried again: the connection was lost, Postgres stops or is short of
+/// something, or the transaction ran into another one. Anything else fails the same way every time.
+///
+/// After a lost connection the transaction may have been committed: whoever repeats it needs a fence.
+pub fn is_transient(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_transient_state(&code)),
+        // A connection cut in the middle of a message or of its handshake shows as a protocol or TLS error.
+        sqlx::Error::Io(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::BeginFailed => true,
+        _ => false,
+    }
+}
+
+/// [`is_transient`] by SQLSTATE (PostgreSQL manual, appendix A).
+fn is_transient_state(code: &str) -> bool {
+    match code {
+        "40001" | "40P01" => true, // serialization failure, deadlock
+        "40003" => true,           // completion unknown
+        "55P03" => true,           // lock timeout
+        "25P03" => true,           // idle in a transaction for too long
+        "25006" => true,           // read-only: a standby, until the failover is through
+        "58030" => true,           // I/O error
+        _ => match code.get(..2) {
+            Some("08") => true,            // connection
+            Some("53") => true,            // out of connections, memory, disk
+            Some("57") => code != "57P04", // stopped, stopping, starting, cancelled by timeout; not: database dropped
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_from_what_stays() {
+        for code in ["08006", "40001", "40P01", "53100", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "25P03"]
+        {
+            assert!(is_transient_state(code), "{code}");
+        }
+        for code in ["23505", "23514", "22P02", "42P01", "42601", "57P04", "XX000", "", "0"] {
+            assert!(!is_transient_state(code), "{code}");
+        }
+        assert!(is_transient(&sqlx::Error::PoolTimedOut));
+        assert!(is_transient(&std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()));
+        assert!(!is_transient(&sqlx::Error::PoolClosed), "the process is stopping");
+        assert!(!is_transient(&sqlx::Error::RowNotFound));
+    }
+}

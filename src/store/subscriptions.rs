@@ -5,8 +5,9 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::cancelling::{Stop, StopKind, cancel_subscription, stop};
+use super::cancelling::{cancel_subscription, stop};
 use super::retrying::retrying;
+use super::stops::{Stop, StopKind};
 use super::topics;
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
@@ -388,9 +389,7 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     .await?;
     cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
     topics::leave_all_but(conn, shard, row.id, &[]).await?;
-    let told = Stop { kind: StopKind::Unsubscribe, target: row.id, at: now };
-    stop(conn, told).await?;
-    Ok(told)
+    stop(conn, StopKind::Unsubscribe, row.id, now).await
 }
 
 /// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and

@@ -1,0 +1,107 @@
+//! Finds the installed Postgres whose binaries can run a cluster.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Error;
+
+/// The oldest major version that the schema and our SQL are tested with.
+pub const OLDEST_MAJOR: u32 = 15;
+
+/// Directories below which packages put Postgres, each version in one of its own with its programs in `bin`: Debian
+/// and its relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
+const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/homebrew/opt", "/usr/local/opt"];
+
+/// One installed Postgres.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binaries {
+    /// The directory of `postgres` and `initdb`.
+    pub dir: PathBuf,
+    /// Its major version.
+    pub major: u32,
+}
+
+impl Binaries {
+    /// Picks the installation that can open a cluster: of major version `existing`, or, for a new cluster, the newest.
+    ///
+    /// `dir` names the only directory to look at; otherwise the usual places and then `search_path` (the form of
+    /// `PATH`) are looked through.
+    pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
+        let candidates = match dir {
+            Some(dir) => vec![dir.to_owned()],
+            None => candidates(search_path),
+        };
+        candidates
+            .into_iter()
+            .filter_map(Self::inspect)
+            .filter(|found| existing.map_or(found.major >= OLDEST_MAJOR, |major| found.major == major))
+            .max_by_key(|found| found.major)
+            .ok_or_else(|| match (dir, existing) {
+                (Some(dir), _) => Error::NotThere { dir: dir.to_owned(), wanted: wanted(existing) },
+                (None, Some(major)) => Error::OtherVersion { major },
+                (None, None) => Error::NotInstalled,
+            })
+    }
+
+    /// The path of one program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// What is installed in a directory, if it holds both programs and they run.
+    fn inspect(dir: PathBuf) -> Option<Self> {
+        let postgres = dir.join("postgres");
+        if !postgres.is_file() || !dir.join("initdb").is_file() {
+            return None;
+        }
+        let output = Command::new(postgres).arg("--version").env_clear().output().ok()?;
+        let major = major_of(std::str::from_utf8(&output.stdout).ok()?)?;
+        Some(Self { dir, major })
+    }
+}
+
+fn wanted(existing: Option<u32>) -> String {
+    existing.map_or(format!("{OLDEST_MAJOR} or newer"), |major| format!("{major}, which made the data directory"))
+}
+
+/// The major version in what `postgres --version` prints: `postgres (PostgreSQL) 15.18 (Debian …)`, `… 17beta1`.
+fn major_of(version: &str) -> Option<u32> {
+    let number = version.split_once("(PostgreSQL) ")?.1;
+    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+    number[..digits].parse().ok()
+}
+
+fn candidates(search_path: Option<&OsStr>) -> Vec<PathBuf> {
+    let installed = PARENTS.iter().flat_map(|parent| {
+        let children = fs::read_dir(parent).into_iter().flatten().flatten();
+        children.filter(|child| looks_like_postgres(parent, &child.file_name())).map(|child| child.path().join("bin"))
+    });
+    installed.chain(search_path.map(std::env::split_paths).into_iter().flatten()).collect()
+}
+
+/// Whether a directory below `parent` may be an installation: Debian's parent holds nothing else.
+fn looks_like_postgres(parent: &str, name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    parent == PARENTS[0] || name.starts_with("pgsql") || name.starts_with("postgresql")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_read_from_every_spelling() {
+        assert_eq!(major_of("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
+        assert_eq!(major_of("postgres (PostgreSQL) 17beta1"), Some(17));
+        assert_eq!(major_of("postgres (PostgreSQL) 16"), Some(16));
+        assert_eq!(major_of("postgres (EnterpriseDB) 15"), None);
+    }
+
+    #[test]
+    fn an_empty_directory_is_refused_by_name() {
+        let error = Binaries::find(Some(Path::new("/nonexistent/bin")), None, None).unwrap_err();
+        assert_eq!(error.to_string(), "/nonexistent/bin holds no Postgres 15 or newer (postgres and initdb)");
+    }
+}

@@ -1,0 +1,299 @@
+//! The embedded Postgres: a private cluster run from the installed binaries, for everyone who brings no database.
+//!
+//! ```text
+//! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
+//!     └──────────── unix socket ──────────┘               <data dir>/postgres.log  what it says
+//!                                                         /tmp/bellwire-<hash>/    its socket, mode 0700
+//! ```
+//!
+//! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the
+//! pipe. A second process on the same data directory adopts the running one. Postgres refuses to run as root, so a
+//! Bellwire started by root runs it as user `postgres`.
+//!
+//! Everything here blocks; asynchronous callers go through `spawn_blocking`.
+
+mod binaries;
+mod place;
+mod settings;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use parking_lot::Mutex;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+pub use binaries::{Binaries, OLDEST_MAJOR};
+pub use place::DATABASE;
+use place::{Place, Status};
+pub use settings::Durability;
+
+/// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
+const SUPERUSER: &str = "postgres";
+/// How often a starting or stopping Postgres is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// How long Postgres may take to start, recovery after a crash included.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a stop waits before it leaves the rest to the guard.
+const STOP_DEADLINE: Duration = Duration::from_secs(90);
+
+const GUARD: &str = include_str!("guard.sh");
+
+/// Why there is no embedded Postgres. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No binaries at all, or only old ones.
+    #[error(
+        "Postgres {OLDEST_MAJOR} or newer is not installed. On Debian or Ubuntu run `make deps`, or `apt-get install \
+         postgresql`; elsewhere install your system's package `postgresql-server`; or set DATABASE_URL to a Postgres \
+         that you run"
+    )]
+    NotInstalled,
+    /// The cluster was made by a major version that is not installed any more.
+    #[error(
+        "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
+         install postgresql-{major}`; to move to a newer version, dump and restore it with pg_dumpall"
+    )]
+    OtherVersion {
+        /// The version that made it.
+        major: u32,
+    },
+    /// The configured directory is not one of Postgres binaries.
+    #[error("{} holds no Postgres {wanted} (postgres and initdb)", dir.display())]
+    NotThere {
+        /// The configured directory.
+        dir: PathBuf,
+        /// Which versions would do.
+        wanted: String,
+    },
+    /// Started by root on a system without the user that Postgres is to run as.
+    #[error(
+        "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
+    )]
+    NoUser(&'static str),
+    /// User `postgres` may not enter a directory above the data.
+    #[error("user `{user}` may not enter {}, where the data would be: choose another data directory", dir.display())]
+    Unreachable {
+        /// The first closed directory.
+        dir: PathBuf,
+        /// The user that Postgres runs as.
+        user: &'static str,
+    },
+    /// Somebody else made the socket's directory, or opened it to others.
+    #[error("{} belongs to somebody else or is open to others: remove it", .0.display())]
+    SocketDir(PathBuf),
+    /// A file operation failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted, with its path.
+        what: String,
+        /// How it failed.
+        source: std::io::Error,
+    },
+    /// `initdb` failed.
+    #[error("initdb failed: {0}")]
+    InitDb(String),
+    /// Postgres ended while it started; what it said last.
+    #[error("Postgres did not start: {0}")]
+    Start(String),
+    /// Postgres neither started nor ended in time.
+    #[error("Postgres was not ready after {} s; its log is {}", START_DEADLINE.as_secs(), .0.display())]
+    Slow(PathBuf),
+}
+
+impl Error {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// Where and how to run Postgres.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The cluster is made in `postgres` below it.
+    pub data_dir: PathBuf,
+    /// The directory of `postgres` and `initdb`, instead of looking for it.
+    pub binaries: Option<PathBuf>,
+    /// `PATH`, looked through after the usual places.
+    pub search_path: Option<std::ffi::OsString>,
+    /// What a crash of the machine may cost.
+    pub durability: Durability,
+    /// Erases the data directory whenever Postgres ends, whatever ended it: for tests that do not restart it.
+    pub ephemeral: bool,
+}
+
+/// Who keeps Postgres running.
+#[derive(Debug)]
+enum Holder {
+    /// We do: dropping the guard closes its pipe.
+    Ours { guard: Child, postmaster: Pid },
+    /// Another process does, on the same data directory.
+    Adopted(Pid),
+    /// Nobody.
+    Nobody,
+}
+
+/// A running embedded Postgres. Dropping it, like any end of this process, stops a Postgres that it started.
+#[derive(Debug)]
+pub struct Embedded {
+    place: Place,
+    holder: Mutex<Holder>,
+}
+
+impl Embedded {
+    /// Makes the cluster if there is none, and starts Postgres, or adopts the one that runs on it. Blocks until it takes
+    /// connections.
+    pub fn start(options: &Options) -> Result<Self, Error> {
+        let place = Place::prepare(options)?;
+        let holder = Mutex::new(bring_up(&place)?);
+        Ok(Self { place, holder })
+    }
+
+    /// How to connect to one of its databases.
+    pub fn connect_options(&self, database: &str) -> PgConnectOptions {
+        PgConnectOptions::new_without_pgpass()
+            .host("localhost")
+            .socket(&self.place.socket_dir)
+            .port(5432)
+            .username(SUPERUSER)
+            .database(database)
+            .ssl_mode(PgSslMode::Disable)
+    }
+
+    /// The same as a URL, for `psql` and other programs.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{SUPERUSER}@localhost/{database}?host={}", self.place.socket_dir.display())
+    }
+
+    /// The socket itself, for a proxy in between.
+    pub fn socket(&self) -> PathBuf {
+        self.place.socket()
+    }
+
+    /// Where it writes its log.
+    pub fn log(&self) -> PathBuf {
+        self.place.log()
+    }
+
+    /// Whether it runs because of this process.
+    pub fn is_ours(&self) -> bool {
+        matches!(*self.holder.lock(), Holder::Ours { .. })
+    }
+
+    /// Process id of the postmaster, if one runs.
+    pub fn postmaster(&self) -> Option<i32> {
+        match &*self.holder.lock() {
+            Holder::Ours { postmaster, .. } | Holder::Adopted(postmaster) => Some(postmaster.as_raw()),
+            Holder::Nobody => None,
+        }
+    }
+
+    /// Stops it if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
+    /// is left to its holder.
+    pub fn stop(&self) {
+        let holder = std::mem::replace(&mut *self.holder.lock(), Holder::Nobody);
+        if let Holder::Ours { mut guard, .. } = holder {
+            drop(guard.stdin.take());
+            wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
+        }
+    }
+
+    /// Stops it as [`stop`](Self::stop) does and starts it again.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.stop();
+        *self.holder.lock() = bring_up(&self.place)?;
+        Ok(())
+    }
+
+    /// Starts it again if it ended without being told to: it crashed, or the process that held an adopted one is gone.
+    /// Answers whether it did. Does nothing after [`stop`](Self::stop).
+    pub fn revive(&self) -> Result<bool, Error> {
+        let mut holder = self.holder.lock();
+        let runs = match &mut *holder {
+            Holder::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
+            Holder::Adopted(pid) => self.place.status().is_some_and(|(now, _)| now == *pid),
+            Holder::Nobody => true,
+        };
+        if !runs {
+            *holder = bring_up(&self.place)?;
+        }
+        Ok(!runs)
+    }
+
+    /// Ends Postgres at once, as a crash would, and waits until its guard noticed: for tests.
+    pub fn kill(&self) {
+        if let Holder::Ours { guard, postmaster } = &mut *self.holder.lock() {
+            // It may have ended by itself; then there is nothing to do.
+            let _ = kill(*postmaster, Signal::SIGKILL);
+            wait_for(guard, Instant::now() + STOP_DEADLINE);
+        }
+    }
+}
+
+/// Adopts the Postgres that runs at this place, or starts one.
+fn bring_up(place: &Place) -> Result<Holder, Error> {
+    let deadline = Instant::now() + START_DEADLINE;
+    let _lock = place.lock()?;
+    while Instant::now() < deadline {
+        match place.status() {
+            Some((pid, Status::Ready)) => return Ok(Holder::Adopted(pid)),
+            Some((_, Status::Changing)) => sleep(POLL),
+            None => match launch(place, deadline) {
+                // A Postgres that died moments ago: its sessions are still letting go of the shared memory.
+                Err(Error::Start(said)) if said.contains("still in use") => sleep(POLL),
+                // Another process was faster.
+                Err(Error::Start(_)) if place.status().is_some() => {}
+                launched => return launched,
+            },
+        }
+    }
+    Err(Error::Slow(place.log()))
+}
+
+/// Starts Postgres under its guard and waits until it takes connections.
+fn launch(place: &Place, deadline: Instant) -> Result<Holder, Error> {
+    let (log, log_start) = place.open_log()?;
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(GUARD).arg("bellwire-postgres").arg(place.erase_at_end());
+    command.arg(place.binaries.program("postgres")).arg("-D").arg(place.cluster());
+    command.arg("-c").arg(format!("unix_socket_directories={}", place.socket_dir.display()));
+    for setting in settings::settings(place.durability) {
+        command.arg("-c").arg(setting);
+    }
+    let mut guard = place
+        .run_as(&mut command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(Error::io("cannot start /bin/sh"))?;
+    let postmaster = read_pid(&mut guard).ok_or_else(|| Error::Start(place.said_since(log_start)))?;
+    while Instant::now() < deadline {
+        if place.status() == Some((postmaster, Status::Ready)) {
+            return Ok(Holder::Ours { guard, postmaster });
+        }
+        if !matches!(guard.try_wait(), Ok(None)) {
+            return Err(Error::Start(place.said_since(log_start)));
+        }
+        sleep(POLL);
+    }
+    Err(Error::Slow(place.log()))
+}
+
+/// What the guard prints first.
+fn read_pid(guard: &mut Child) -> Option<Pid> {
+    let mut line = String::new();
+    BufReader::new(guard.stdout.take()?).read_line(&mut line).ok()?;
+    line.trim().parse().ok().map(Pid::from_raw)
+}
+
+fn wait_for(guard: &mut Child, deadline: Instant) {
+    while matches!(guard.try_wait(), Ok(None)) && Instant::now() < deadline {
+        sleep(POLL);
+    }
+}

@@ -1,0 +1,315 @@
+//! Where an embedded Postgres lives: directories, their owners, and what its lock file says.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use aws_lc_rs::digest;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, User, chown, geteuid};
+
+use super::binaries::Binaries;
+use super::settings::Durability;
+use super::{Error, Options, SUPERUSER};
+
+/// The system's user that Postgres runs as when root starts it; every package of Postgres makes it.
+const SYSTEM_USER: &str = "postgres";
+/// The database that is made with the cluster.
+pub const DATABASE: &str = "bellwire";
+/// A log larger than this is moved aside at the next start.
+const LOG_LIMIT_BYTES: u64 = 10 << 20;
+/// How much of the log an error quotes.
+const QUOTE_BYTES: u64 = 2000;
+
+/// What the lock file says about a running Postgres.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It takes connections.
+    Ready,
+    /// It starts or stops.
+    Changing,
+}
+
+/// A prepared place: binaries found, directories made, the cluster initialised.
+#[derive(Debug)]
+pub struct Place {
+    data_dir: PathBuf,
+    pub binaries: Binaries,
+    pub socket_dir: PathBuf,
+    pub durability: Durability,
+    ephemeral: bool,
+    /// Whom Postgres runs as, when that is not us.
+    user: Option<User>,
+}
+
+impl Place {
+    /// Makes whatever is missing.
+    pub fn prepare(options: &Options) -> Result<Self, Error> {
+        let user = run_user()?;
+        make_dir(&options.data_dir)?;
+        let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
+        if let Some(user) = &user {
+            refuse_closed_path(&data_dir, user)?;
+        }
+        let existing = existing_major(&data_dir.join("postgres"))?;
+        let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
+        let socket_dir = socket_dir(&data_dir);
+        let (durability, ephemeral) = (options.durability, options.ephemeral);
+        let place = Self { data_dir, binaries, socket_dir, durability, ephemeral, user };
+        place.make_socket_dir()?;
+        let _lock = place.lock()?;
+        if existing_major(&place.cluster())?.is_none() {
+            place.initdb()?;
+        }
+        Ok(place)
+    }
+
+    /// The directory of the cluster (`PGDATA`).
+    pub fn cluster(&self) -> PathBuf {
+        self.data_dir.join("postgres")
+    }
+
+    /// The socket that clients connect to.
+    pub fn socket(&self) -> PathBuf {
+        self.socket_dir.join(".s.PGSQL.5432")
+    }
+
+    /// Where Postgres writes its log.
+    pub fn log(&self) -> PathBuf {
+        self.data_dir.join("postgres.log")
+    }
+
+    /// Keeps other processes from making or starting the same cluster until the file is dropped.
+    pub fn lock(&self) -> Result<File, Error> {
+        let path = self.data_dir.join("postgres.lock");
+        let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
+        lock.lock().map_err(at("cannot lock", &path))?;
+        Ok(lock)
+    }
+
+    /// The log, opened for appending, and its present length.
+    pub fn open_log(&self) -> Result<(File, u64), Error> {
+        let path = self.log();
+        if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT_BYTES) {
+            fs::rename(&path, self.data_dir.join("postgres.log.1")).map_err(at("cannot move", &path))?;
+        }
+        let log = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
+        let length = log.metadata().map_err(at("cannot read", &path))?.len();
+        Ok((log, length))
+    }
+
+    /// The last words in the log since it had that length.
+    pub fn said_since(&self, start: u64) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut log = File::open(self.log())?;
+            let end = log.metadata()?.len();
+            log.seek(SeekFrom::Start(start.max(end.saturating_sub(QUOTE_BYTES))))?;
+            let mut octets = Vec::new();
+            log.read_to_end(&mut octets)?;
+            Ok(String::from_utf8_lossy(&octets).trim().to_owned())
+        };
+        match read() {
+            Ok(said) if !said.is_empty() => said,
+            _ => format!("it said nothing; see {}", self.log().display()),
+        }
+    }
+
+    /// What the guard is to remove at the end, one directory a line.
+    pub fn erase_at_end(&self) -> OsString {
+        if !self.ephemeral {
+            return OsString::new();
+        }
+        let mut list = self.data_dir.clone().into_os_string();
+        list.push("\n");
+        list.push(&self.socket_dir);
+        list
+    }
+
+    /// The Postgres that runs on this cluster and answers at its socket, if any.
+    ///
+    /// Its lock file alone proves nothing: after a crash of the machine its process id may be anybody's.
+    pub fn status(&self) -> Option<(Pid, Status)> {
+        let lock_file = fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
+        let (pid, status) = parse_lock_file(&lock_file)?;
+        let lives = kill(pid, None) != Err(Errno::ESRCH);
+        (lives && UnixStream::connect(self.socket()).is_ok()).then_some((pid, status))
+    }
+
+    /// Sets the user, directory and environment of a child. The environment is emptied: ours may hold the master key,
+    /// and `PG…` variables would change what Postgres does. A process group of its own keeps Ctrl-C on our terminal
+    /// from ending Postgres before we have settled.
+    pub fn run_as<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        if let Some(user) = &self.user {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C").current_dir("/").process_group(0)
+    }
+
+    /// Makes the cluster beside its final place and moves it there when it is whole, so that an interrupted attempt is
+    /// simply made again.
+    fn initdb(&self) -> Result<(), Error> {
+        let new = self.data_dir.join("postgres.new");
+        if new.exists() {
+            fs::remove_dir_all(&new).map_err(at("cannot remove", &new))?;
+        }
+        DirBuilder::new().mode(0o700).create(&new).map_err(at("cannot make", &new))?;
+        self.give_away(&new)?;
+        let mut initdb = Command::new(self.binaries.program("initdb"));
+        // "trust" is right because only the owner (and root) can enter the socket's directory. With the C locale text
+        // sorts by its octets, the same on every machine.
+        initdb.args(["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
+        initdb.arg("--pgdata").arg(&new);
+        match self.durability {
+            Durability::Full => initdb.arg("--data-checksums"),
+            Durability::Fast => initdb.arg("--no-sync"),
+        };
+        self.run_to_end(&mut initdb, "")?;
+        let mut single = Command::new(self.binaries.program("postgres"));
+        single.arg("--single").arg("-D").arg(&new).arg("postgres");
+        self.run_to_end(&mut single, &format!("CREATE DATABASE {DATABASE}\n"))?;
+        fs::rename(&new, self.cluster()).map_err(at("cannot move", &new))
+    }
+
+    /// Runs a program of Postgres with that input; what it said is the error.
+    fn run_to_end(&self, command: &mut Command, input: &str) -> Result<(), Error> {
+        let mut child = self
+            .run_as(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(Error::io(format!("cannot run {}", command.get_program().to_string_lossy())))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ended early says why on its standard error.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child.wait_with_output().map_err(Error::io("cannot wait for initdb"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Error::InitDb(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+
+    /// `/tmp` is everybody's: a directory that another user made there first could hand us to a Postgres of theirs.
+    fn make_socket_dir(&self) -> Result<(), Error> {
+        let dir = &self.socket_dir;
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Ok(()) => self.give_away(dir)?,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(at("cannot make", dir)(error)),
+        }
+        let found = fs::symlink_metadata(dir).map_err(at("cannot read", dir))?;
+        let owner = self.user.as_ref().map_or(geteuid(), |user| user.uid);
+        if !found.is_dir() || found.uid() != owner.as_raw() || found.mode() & 0o077 != 0 {
+            return Err(Error::SocketDir(dir.clone()));
+        }
+        if self.ephemeral {
+            self.give_away(&self.data_dir)?; // the guard, which erases it, runs as that user
+        }
+        Ok(())
+    }
+
+    /// Makes the user that Postgres runs as the owner.
+    fn give_away(&self, path: &Path) -> Result<(), Error> {
+        let Some(user) = &self.user else { return Ok(()) };
+        chown(path, Some(user.uid), Some(user.gid)).map_err(|errno| at("cannot give away", path)(errno.into()))
+    }
+}
+
+fn at(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
+    Error::io(format!("{what} {}", path.display()))
+}
+
+fn run_user() -> Result<Option<User>, Error> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    match User::from_name(SYSTEM_USER) {
+        Ok(Some(user)) => Ok(Some(user)),
+        _ => Err(Error::NoUser(SYSTEM_USER)),
+    }
+}
+
+/// Makes the data directory. Others may pass through it (Postgres runs as another user when root starts us) but not
+/// list it.
+fn make_dir(dir: &Path) -> Result<(), Error> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(at("cannot make", dir))?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o711)).map_err(at("cannot open", dir))
+}
+
+fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
+    for dir in dir.ancestors() {
+        let meta = fs::metadata(dir).map_err(at("cannot read", dir))?;
+        let may_enter = if meta.uid() == user.uid.as_raw() {
+            0o100
+        } else if meta.gid() == user.gid.as_raw() {
+            0o010
+        } else {
+            0o001
+        };
+        if meta.mode() & may_enter == 0 {
+            return Err(Error::Unreachable { dir: dir.to_owned(), user: SYSTEM_USER });
+        }
+    }
+    Ok(())
+}
+
+/// The major version that made the cluster; none if there is no cluster.
+fn existing_major(cluster: &Path) -> Result<Option<u32>, Error> {
+    let path = cluster.join("PG_VERSION");
+    match fs::read_to_string(&path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map(Some)
+            .map_err(|_| at("cannot understand", &path)(std::io::Error::other("not a version number"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at("cannot read", &path)(error)),
+    }
+}
+
+/// A short directory for the socket, since its path may hold at most 107 octets; the same for the same data directory.
+fn socket_dir(data_dir: &Path) -> PathBuf {
+    let hash = digest::digest(&digest::SHA256, data_dir.as_os_str().as_encoded_bytes());
+    let hex: String = hash.as_ref()[..8].iter().map(|octet| format!("{octet:02x}")).collect();
+    PathBuf::from(format!("/tmp/bellwire-{hex}"))
+}
+
+/// Process id and state in `postmaster.pid`: its first and eighth line (Postgres, src/include/utils/pidfile.h).
+fn parse_lock_file(text: &str) -> Option<(Pid, Status)> {
+    let mut lines = text.lines();
+    let pid: i32 = lines.next()?.trim().parse().ok()?;
+    let ready = lines.nth(6).is_some_and(|status| status.trim() == "ready");
+    (pid > 0).then(|| (Pid::from_raw(pid), if ready { Status::Ready } else { Status::Changing }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_file_tells_a_ready_postgres_from_a_starting_one() {
+        let text = "4711\n/data\n1800000000\n5432\n/tmp/x\n\n  123 456\nready   \n";
+        assert_eq!(parse_lock_file(text), Some((Pid::from_raw(4711), Status::Ready)));
+        assert_eq!(parse_lock_file("4711\n/data\n18\n5432\n"), Some((Pid::from_raw(4711), Status::Changing)));
+        assert_eq!(parse_lock_file("-4711\n"), None);
+        assert_eq!(parse_lock_file(""), None);
+    }
+
+    #[test]
+    fn the_socket_is_short_and_follows_from_the_data_directory() {
+        let long = PathBuf::from("/very-long".repeat(30));
+        assert!(socket_dir(&long).join(".s.PGSQL.5432").as_os_str().len() <= 107);
+        assert_eq!(socket_dir(&long), socket_dir(&long));
+        assert_ne!(socket_dir(&long), socket_dir(Path::new("/other")));
+    }
+}

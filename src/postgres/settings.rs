@@ -1,0 +1,76 @@
+//! How the embedded Postgres is tuned. Given on its command line at every start, so that an upgrade of Bellwire brings
+//! new settings to old clusters.
+
+/// What a crash of the machine may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Nothing that was committed.
+    #[default]
+    Full,
+    /// Everything: for tests, whose clusters live no longer than they do.
+    Fast,
+}
+
+/// Settings of every cluster.
+const COMMON: &[&str] = &[
+    // Nobody but this machine's Bellwire talks to it, over a socket in a directory that is closed to other users.
+    "listen_addresses=",
+    "port=5432",
+    "unix_socket_permissions=0700",
+    "timezone=UTC",
+    "log_timezone=UTC",
+    // Rows hold secrets, sealed or hashed, and people's ids: neither statements nor "failing row contains" are logged.
+    "log_error_verbosity=terse",
+    "log_min_error_statement=panic",
+    "log_checkpoints=off",
+    // Statements take a millisecond: compiling them or starting parallel workers would cost more than it gains.
+    "jit=off",
+    "max_parallel_workers_per_gather=0",
+    // A system call for each statement, to rename the process for `ps`.
+    "update_process_title=off",
+    "random_page_cost=1.1",
+    // Nobody replicates from an embedded Postgres: less to write. Backups are made with pg_dump; whoever wants archived
+    // WAL brings a Postgres of their own.
+    "wal_level=minimal",
+    "max_wal_senders=0",
+];
+
+const FULL: &[&str] = &[
+    "synchronous_commit=on",
+    // Processes of one Bellwire use some 40; the rest is for psql, pg_dump, and another Bellwire during an upgrade.
+    "max_connections=120",
+    // Indexes of a million subscriptions and all hot tables. The operating system caches the rest.
+    "shared_buffers=256MB",
+    "effective_cache_size=1GB",
+    "maintenance_work_mem=128MB",
+    "wal_buffers=16MB",
+    // Each checkpoint makes every page that is changed after it go to the log in full: rare ones are cheap.
+    "max_wal_size=2GB",
+    "min_wal_size=256MB",
+    "checkpoint_timeout=15min",
+    "checkpoint_completion_target=0.9",
+    // Queue, pages and cursors turn over within seconds; a minute between looks lets them bloat.
+    "autovacuum_naptime=5s",
+    "autovacuum_vacuum_cost_limit=2000",
+];
+
+const FAST: &[&str] = &[
+    "fsync=off",
+    "full_page_writes=off",
+    // Many tests at once, each with pools of its own.
+    "max_connections=400",
+    "shared_buffers=128MB",
+    "max_wal_size=1GB",
+    // Checkpoints and vacuum by the clock would only disturb what tests measure.
+    "checkpoint_timeout=1h",
+    "autovacuum_naptime=1min",
+];
+
+/// The settings as `name=value`.
+pub fn settings(durability: Durability) -> impl Iterator<Item = &'static str> {
+    let by_durability = match durability {
+        Durability::Full => FULL,
+        Durability::Fast => FAST,
+    };
+    COMMON.iter().chain(by_durability).copied()
+}

@@ -1,0 +1,5 @@
+//! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
+
+mod postgres;
+mod store;
+mod support;

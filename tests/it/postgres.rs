@@ -1,0 +1,179 @@
+//! What the embedded Postgres promises.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bellwire::postgres::{DATABASE, Durability, Embedded, Error, Options};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sqlx::{Connection, PgConnection};
+
+use crate::support::TempDir;
+
+/// Set for the helper process of `hold`.
+const HOLD: &str = "BELLWIRE_TEST_HOLD";
+
+fn options(dir: &Path) -> Options {
+    Options {
+        data_dir: dir.to_owned(),
+        search_path: std::env::var_os("PATH"),
+        durability: Durability::Fast,
+        ..Options::default()
+    }
+}
+
+async fn run(postgres: &Embedded, sql: &'static str) -> i64 {
+    let mut connection = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await.expect("a connection");
+    let value = sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a value");
+    connection.close().await.expect("closed");
+    value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_survives_restarts_and_crashes_of_postgres() {
+    let dir = TempDir::new();
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts in an empty directory");
+    assert!(postgres.is_ours());
+    let mut connection = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await.expect("a connection");
+    sqlx::raw_sql("CREATE TABLE kept AS SELECT 42::bigint AS n").execute(&mut connection).await.expect("a table");
+
+    postgres.restart().expect("it restarts");
+    assert_eq!(run(&postgres, "SELECT n FROM kept").await, 42);
+
+    assert!(!postgres.revive().expect("it runs"), "nothing to revive");
+    postgres.kill();
+    assert!(postgres.revive().expect("it comes back"), "it was dead");
+    assert_eq!(run(&postgres, "SELECT n FROM kept").await, 42);
+
+    let pid = postgres.postmaster().expect("it runs");
+    postgres.stop();
+    assert_eq!(kill(Pid::from_raw(pid), None), Err(Errno::ESRCH), "a stop waits for the end");
+    assert!(!postgres.revive().expect("a stop is final"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_start_adopts_and_takes_over_when_the_first_is_gone() {
+    let dir = TempDir::new();
+    let first = Embedded::start(&options(dir.path())).expect("it starts");
+    let second = Embedded::start(&options(dir.path())).expect("it adopts");
+    assert!(!second.is_ours());
+    assert_eq!(second.postmaster(), first.postmaster());
+    second.stop();
+    assert_eq!(run(&first, "SELECT 1::bigint").await, 1, "an adopted Postgres is not ours to stop");
+
+    let second = Embedded::start(&options(dir.path())).expect("it adopts again");
+    first.stop();
+    assert!(second.revive().expect("it takes over"));
+    assert!(second.is_ours());
+    assert_eq!(run(&second, "SELECT 1::bigint").await, 1);
+    second.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starts_at_the_same_time_share_one_postgres() {
+    let dir = TempDir::new();
+    let starts: Vec<_> = (0..4)
+        .map(|_| {
+            let options = options(dir.path());
+            tokio::task::spawn_blocking(move || Embedded::start(&options).expect("it starts or adopts"))
+        })
+        .collect();
+    let all = futures_util::future::try_join_all(starts).await.expect("no panic");
+    assert_eq!(all.iter().filter(|postgres| postgres.is_ours()).count(), 1);
+    assert!(all.iter().all(|postgres| postgres.postmaster() == all[0].postmaster()));
+    all.iter().for_each(Embedded::stop);
+}
+
+/// Not a promise by itself: the process that `a_killed_holder_leaves_no_orphan` kills. It starts a Postgres, prints its
+/// process id, and lives until it is killed.
+#[test]
+fn hold() {
+    let Some(dir) = std::env::var_os(HOLD) else { return };
+    let postgres = Embedded::start(&options(Path::new(&dir))).expect("it starts");
+    assert!(postgres.is_ours());
+    eprintln!("holds {}", postgres.postmaster().expect("it runs"));
+    loop {
+        std::thread::park();
+    }
+}
+
+fn spawn_holder(dir: &Path) -> (Child, Pid) {
+    let mut holder = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "postgres::hold", "--nocapture"])
+        .env(HOLD, dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a helper process");
+    let lines = BufReader::new(holder.stderr.take().expect("piped")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holds ")?.parse().ok());
+    (holder, Pid::from_raw(pid.expect("the helper prints the process id")))
+}
+
+#[test]
+fn a_killed_holder_leaves_no_orphan() {
+    let dir = TempDir::new();
+    let (mut holder, postmaster) = spawn_holder(dir.path());
+    assert_eq!(kill(postmaster, None), Ok(()), "Postgres runs");
+    holder.kill().expect("SIGKILL");
+    holder.wait().expect("it is gone");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while kill(postmaster, None) != Err(Errno::ESRCH) {
+        assert!(Instant::now() < deadline, "Postgres outlived its holder");
+        std::thread::yield_now();
+    }
+    assert!(!dir.path().join("postgres/postmaster.pid").exists(), "it was an orderly end");
+}
+
+#[test]
+fn an_interrupt_of_the_process_group_does_not_end_postgres_before_its_holder() {
+    let dir = TempDir::new();
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    let postmaster = Pid::from_raw(postgres.postmaster().expect("it runs"));
+    let ours = nix::unistd::getpgrp();
+    let theirs = nix::unistd::getpgid(Some(postmaster)).expect("its group");
+    assert_ne!(ours, theirs, "Ctrl-C reaches a whole group");
+    postgres.stop();
+    assert_eq!(kill(postmaster, Some(Signal::SIGCONT)), Err(Errno::ESRCH));
+}
+
+#[test]
+fn a_missing_postgres_is_named_with_its_package() {
+    let dir = TempDir::new();
+    let nowhere = Options { binaries: Some(dir.path().to_owned()), ..options(&dir.path().join("data")) };
+    let error = Embedded::start(&nowhere).expect_err("there is none");
+    assert!(matches!(error, Error::NotThere { .. }), "{error}");
+    assert!(Error::NotInstalled.to_string().contains("apt-get install postgresql"), "{}", Error::NotInstalled);
+
+    let old = TempDir::new();
+    std::fs::create_dir(old.path().join("postgres")).expect("a directory");
+    std::fs::write(old.path().join("postgres/PG_VERSION"), "9\n").expect("a file");
+    let error = Embedded::start(&options(old.path())).expect_err("that version is not installed");
+    assert!(matches!(error, Error::OtherVersion { major: 9 }), "{error}");
+}
+
+#[test]
+fn a_socket_directory_that_is_open_to_others_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    let sockets = postgres.socket().parent().expect("a directory").to_owned();
+    postgres.stop();
+    std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("opened");
+    let error = Embedded::start(&options(dir.path())).expect_err("anybody could listen there");
+    assert!(matches!(error, Error::SocketDir(_)), "{error}");
+    std::fs::remove_dir(&sockets).expect("empty");
+}
+
+#[test]
+fn an_interrupted_initdb_is_made_again() {
+    let dir = TempDir::new();
+    std::fs::create_dir(dir.path().join("postgres.new")).expect("a directory");
+    std::fs::write(dir.path().join("postgres.new/PG_VERSION"), "15\n").expect("a file");
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    assert!(postgres.is_ours());
+    postgres.stop();
+}

@@ -1,0 +1,154 @@
+//! One Postgres for the whole test binary, and a database of its own for every test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::sync::{LazyLock, OnceLock};
+
+use bellwire::postgres::{Durability, Embedded, Options};
+use bellwire::store;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+const TEMPLATE: &str = "bellwire_template";
+/// Connections of a test's own pool.
+const CONNECTIONS: u32 = 20;
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that goes away with its value. A test binary that is killed leaves its directories to the next one.
+#[derive(Debug)]
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new() -> Self {
+        static SWEEP: std::sync::Once = std::sync::Once::new();
+        SWEEP.call_once(sweep);
+        let dir = fresh_path();
+        fs::create_dir(&dir).expect("a new directory in /tmp");
+        Self(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const PREFIX: &str = "bellwire-test-";
+
+/// Not `$TMPDIR`, which may lie where the user that Postgres runs as cannot go.
+fn fresh_path() -> PathBuf {
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    PathBuf::from(format!("/tmp/{PREFIX}{}-{serial}", std::process::id()))
+}
+
+/// Removes what killed test binaries left.
+fn sweep() {
+    for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+        if maker.is_some_and(|pid: i32| kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The Postgres of this test binary, started by the first who asks. It ends with the process, however that ends, and
+/// then erases itself.
+pub fn shared_postgres() -> &'static Embedded {
+    static SHARED: OnceLock<Embedded> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        sweep();
+        let options = Options {
+            data_dir: fresh_path(),
+            search_path: std::env::var_os("PATH"),
+            durability: Durability::Fast,
+            ephemeral: true,
+            ..Options::default()
+        };
+        let postgres = Embedded::start(&options).expect("an embedded Postgres for the tests");
+        // Tests bring runtimes of their own, and this may run inside of one: a thread has none.
+        let admin = postgres.connect_options("postgres");
+        let template = postgres.connect_options(TEMPLATE);
+        on_a_thread(async move {
+            let mut admin = PgConnection::connect_with(&admin).await.expect("a connection");
+            sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}")))
+                .execute(&mut admin)
+                .await
+                .expect("a template");
+            store::migrate(&template).await.expect("the migrations apply to an empty database");
+        });
+        postgres
+    })
+}
+
+fn on_a_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
+    std::thread::spawn(run).join().expect("the thread did its work")
+}
+
+/// A migrated, empty database that goes away with its value.
+#[derive(Debug)]
+pub struct TestDatabase {
+    pub name: String,
+    /// A pool as the server opens it.
+    pub pool: PgPool,
+}
+
+impl TestDatabase {
+    /// Copies the template.
+    pub async fn create() -> Self {
+        let postgres = tokio::task::spawn_blocking(shared_postgres).await.expect("a Postgres");
+        let name = format!("test_{}", SERIAL.fetch_add(1, Ordering::Relaxed));
+        let mut admin = PgConnection::connect_with(&postgres.connect_options("postgres")).await.expect("a connection");
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")))
+            .execute(&mut admin)
+            .await
+            .expect("a copy of the template");
+        let pool = store::connect(postgres.connect_options(&name), CONNECTIONS).await.expect("a pool");
+        Self { name, pool }
+    }
+
+    /// How to connect to it directly.
+    pub fn options(&self) -> PgConnectOptions {
+        shared_postgres().connect_options(&self.name)
+    }
+
+    /// The same as a URL, for a `bellwire` process.
+    pub fn url(&self) -> String {
+        shared_postgres().url(&self.name)
+    }
+}
+
+impl Drop for TestDatabase {
+    /// Leaves the work to one thread: a test must not wait for it, and its runtime may be gone.
+    fn drop(&mut self) {
+        static JANITOR: LazyLock<mpsc::Sender<String>> = LazyLock::new(|| {
+            let (sender, names) = mpsc::channel::<String>();
+            std::thread::spawn(move || {
+                for name in names {
+                    let options = shared_postgres().connect_options("postgres");
+                    on_a_thread(async move {
+                        // What is not dropped here goes with the whole cluster.
+                        if let Ok(mut admin) = PgConnection::connect_with(&options).await {
+                            let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+                            let _ = sqlx::query(AssertSqlSafe(drop)).execute(&mut admin).await;
+                        }
+                    });
+                }
+            });
+            sender
+        });
+        let _ = JANITOR.send(self.name.clone());
+    }
+}

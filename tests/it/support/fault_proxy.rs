@@ -1,0 +1,267 @@
+//! A proxy in front of Postgres that understands just enough of its protocol to cut a connection at the worst moment.
+//!
+//! Frontend messages after the start-up packet are `type (1) | length (4, itself included) | body`. A statement runs
+//! when `Query` names it, or when `Execute` names a portal that `Bind` tied to what `Parse` prepared; it is committed
+//! before the server says `ReadyForQuery` (PostgreSQL manual, "Frontend/Backend Protocol").
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream, UnixStream, unix};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::database::shared_postgres;
+
+/// When a statement's connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Postgres never sees the statement.
+    Before,
+    /// Postgres has done it; its client never learns.
+    After,
+}
+
+#[derive(Debug, Clone)]
+struct Trap {
+    moment: Moment,
+    statement: String,
+}
+
+#[derive(Debug)]
+struct State {
+    socket: PathBuf,
+    traps: Mutex<Vec<Trap>>,
+    refuse: AtomicBool,
+    /// Raised to cut every open connection.
+    generation: watch::Sender<u64>,
+    sprung: AtomicU64,
+    sprung_now: Notify,
+}
+
+/// The proxy, on a TCP port of 127.0.0.1. Dropping it cuts everything.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    state: Arc<State>,
+    accepting: JoinHandle<()>,
+}
+
+impl FaultProxy {
+    /// In front of the test binary's Postgres.
+    pub async fn start() -> Self {
+        let socket = tokio::task::spawn_blocking(|| shared_postgres().socket()).await.expect("a Postgres");
+        Self::in_front_of(socket).await
+    }
+
+    /// In front of the Postgres that listens on that unix socket.
+    pub async fn in_front_of(socket: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let state = Arc::new(State {
+            socket,
+            traps: Mutex::default(),
+            refuse: AtomicBool::new(false),
+            generation: watch::Sender::new(0),
+            sprung: AtomicU64::new(0),
+            sprung_now: Notify::new(),
+        });
+        let accepting = tokio::spawn(accept(listener, state.clone()));
+        Self { address, state, accepting }
+    }
+
+    /// How to connect through it.
+    pub fn connect_options(&self, database: &str) -> PgConnectOptions {
+        PgConnectOptions::new_without_pgpass()
+            .host("127.0.0.1")
+            .port(self.address.port())
+            .username("postgres")
+            .database(database)
+            .ssl_mode(PgSslMode::Disable)
+    }
+
+    /// The same as a URL.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@{}/{database}?sslmode=disable", self.address)
+    }
+
+    /// Cuts all connections that are open now.
+    pub fn cut(&self) {
+        self.state.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// While set, new connections are closed as soon as they come.
+    pub fn refuse(&self, refuse: bool) {
+        self.state.refuse.store(refuse, Ordering::SeqCst);
+    }
+
+    /// Cuts the next connection that runs a statement with that beginning (case aside), once.
+    pub fn cut_at(&self, moment: Moment, statement: &str) {
+        self.state.traps.lock().push(Trap { moment, statement: statement.to_ascii_lowercase() });
+    }
+
+    /// How many traps have cut a connection so far.
+    pub fn sprung(&self) -> u64 {
+        self.state.sprung.load(Ordering::SeqCst)
+    }
+
+    /// Waits until that many traps have cut a connection.
+    pub async fn until_sprung(&self, times: u64) {
+        loop {
+            let notified = self.state.sprung_now.notified();
+            if self.sprung() >= times {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.refuse(true);
+        self.cut();
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    while let Ok((client, _)) = listener.accept().await {
+        if !state.refuse.load(Ordering::SeqCst) {
+            tokio::spawn(serve(client, state.clone()));
+        }
+    }
+}
+
+/// Pipes both ways until either side ends, everything is cut, or a trap springs. Ending drops both sockets.
+async fn serve(client: TcpStream, state: Arc<State>) {
+    let mut generation = state.generation.subscribe();
+    let Ok(server) = UnixStream::connect(&state.socket).await else { return };
+    // Half a message must not wait for the other half's acknowledgement.
+    let _ = client.set_nodelay(true);
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mute = Arc::new(AtomicBool::new(false));
+    tokio::select! {
+        _ = generation.changed() => {}
+        _ = client_to_server(from_client, to_server, &state, &mute) => {}
+        _ = server_to_client(from_server, to_client, &state, &mute) => {}
+    }
+}
+
+async fn client_to_server(
+    mut from: OwnedReadHalf,
+    mut to: unix::OwnedWriteHalf,
+    state: &State,
+    mute: &AtomicBool,
+) -> std::io::Result<()> {
+    let start_up_length = from.read_u32().await?;
+    let mut start_up = vec![0; start_up_length.saturating_sub(4) as usize];
+    from.read_exact(&mut start_up).await?;
+    to.write_all(&start_up_length.to_be_bytes()).await?;
+    to.write_all(&start_up).await?;
+    let mut session = Session::default();
+    loop {
+        let (kind, body) = read_message(&mut from).await?;
+        if let Some(sql) = session.runs(kind, &body) {
+            match state.spring(sql) {
+                Some(Moment::Before) => {
+                    state.tell_sprung();
+                    return Ok(());
+                }
+                Some(Moment::After) => mute.store(true, Ordering::SeqCst),
+                None => {}
+            }
+        }
+        write_message(&mut to, kind, &body).await?;
+    }
+}
+
+/// Passes answers on, or, once a trap muted them, swallows them until Postgres has finished the statement.
+async fn server_to_client(
+    mut from: unix::OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    mute: &AtomicBool,
+) -> std::io::Result<()> {
+    loop {
+        let (kind, body) = read_message(&mut from).await?;
+        if !mute.load(Ordering::SeqCst) {
+            write_message(&mut to, kind, &body).await?;
+        } else if kind == b'Z' {
+            state.tell_sprung();
+            return Ok(());
+        }
+    }
+}
+
+async fn read_message(from: &mut (impl AsyncReadExt + Unpin)) -> std::io::Result<(u8, Vec<u8>)> {
+    let kind = from.read_u8().await?;
+    let length = from.read_u32().await?;
+    let mut body = vec![0; length.saturating_sub(4) as usize];
+    from.read_exact(&mut body).await?;
+    Ok((kind, body))
+}
+
+async fn write_message(to: &mut (impl AsyncWriteExt + Unpin), kind: u8, body: &[u8]) -> std::io::Result<()> {
+    let mut message = Vec::with_capacity(body.len() + 5);
+    message.push(kind);
+    message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+    message.extend_from_slice(body);
+    to.write_all(&message).await
+}
+
+impl State {
+    /// Takes the first trap that the statement steps into.
+    fn spring(&self, sql: &str) -> Option<Moment> {
+        let sql = sql.trim_start().to_ascii_lowercase();
+        let mut traps = self.traps.lock();
+        let at = traps.iter().position(|trap| sql.starts_with(&trap.statement))?;
+        Some(traps.remove(at).moment)
+    }
+
+    fn tell_sprung(&self) {
+        self.sprung.fetch_add(1, Ordering::SeqCst);
+        self.sprung_now.notify_waiters();
+    }
+}
+
+/// What a connection's prepared statements and portals stand for.
+#[derive(Debug, Default)]
+struct Session {
+    statements: HashMap<Vec<u8>, String>,
+    portals: HashMap<Vec<u8>, String>,
+}
+
+impl Session {
+    /// The SQL that a message makes Postgres run, if it does.
+    fn runs<'a>(&'a mut self, kind: u8, body: &[u8]) -> Option<&'a str> {
+        let mut strings = body.split(|&octet| octet == 0);
+        let first = strings.next()?.to_vec();
+        match kind {
+            b'Q' => {
+                self.portals.insert(Vec::new(), String::from_utf8_lossy(&first).into_owned());
+                self.portals.get(&Vec::new()).map(String::as_str)
+            }
+            b'P' => {
+                let sql = String::from_utf8_lossy(strings.next()?).into_owned();
+                self.statements.insert(first, sql);
+                None
+            }
+            b'B' => {
+                let sql = self.statements.get(strings.next()?).cloned().unwrap_or_default();
+                self.portals.insert(first, sql);
+                None
+            }
+            b'E' => self.portals.get(&first).map(String::as_str),
+            _ => None,
+        }
+    }
+}

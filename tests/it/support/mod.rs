@@ -1,0 +1,7 @@
+//! What tests stand on.
+
+pub mod database;
+pub mod fault_proxy;
+
+pub use database::{TempDir, TestDatabase};
+pub use fault_proxy::{FaultProxy, Moment};
