@@ -115,17 +115,18 @@ async fn authenticate(
         .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))
 }
 
-/// Who may register and look after subscriptions: a server with `manage`, or a browser.
+/// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
 #[derive(Debug)]
-pub struct Client {
+pub struct Client<S> {
     /// The app.
     pub app: App,
     /// Whether it showed an API key.
     pub server: bool,
     token: Option<[u8; 32]>,
+    scope: PhantomData<S>,
 }
 
-impl Client {
+impl<S> Client<S> {
     /// By what right it acts on one subscription.
     pub fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
@@ -140,13 +141,13 @@ impl Client {
     }
 }
 
-impl FromRequestParts<ApiState> for Client {
+impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         if shows_api_key(&parts.headers) {
-            let Server { app, .. } = Server::<Manage>::from_request_parts(parts, state).await?;
-            return Ok(Self { app, server: true, token: None });
+            let Server { app, scope } = Server::from_request_parts(parts, state).await?;
+            return Ok(Self { app, server: true, token: None, scope });
         }
         let token = match bearer(&parts.headers) {
             None if parts.headers.contains_key(header::AUTHORIZATION) => {
@@ -156,6 +157,7 @@ impl FromRequestParts<ApiState> for Client {
             Some(text) => Some(read_token(text).ok_or_else(|| Problem::unauthorized("The token is not one of ours."))?),
         };
         let app = parts.extensions.get::<App>().cloned();
-        Ok(Self { app: app.expect("`cors::public` stands before every route that lets browsers in"), server: false, token })
+        let app = app.expect("`cors::public` stands before every route that lets browsers in");
+        Ok(Self { app, server: false, token, scope: PhantomData })
     }
 }

@@ -10,8 +10,8 @@ use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
-use super::problem::{FieldError, Problem, pointer_segment};
 use super::ApiState;
+use super::problem::{FieldError, Problem, pointer_segment};
 use crate::id::{ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -179,8 +179,8 @@ impl FromStr for TopicName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fits = (1..=128).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.~%-".contains(&b));
+        let fits =
+            (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.~%-".contains(&b));
         if fits { Ok(Self(text.to_owned())) } else { Err(TOPIC_NAME_RULE) }
     }
 }

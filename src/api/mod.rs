@@ -6,9 +6,11 @@
 pub mod api_keys;
 pub mod apps;
 pub mod auth;
+pub mod compose;
 pub mod config;
 pub mod cors;
 pub mod deliveries;
+pub mod details;
 pub mod extract;
 pub mod gateways;
 pub mod health;
@@ -62,6 +64,7 @@ pub struct ApiState {
     /// Limits.
     pub settings: Arc<Settings>,
     limits: Arc<Limits>,
+    schema_checked: Arc<tokio::sync::OnceCell<()>>,
 }
 
 /// What the API tells this process's dispatch.
@@ -127,7 +130,16 @@ impl ApiState {
         settings: Settings,
     ) -> Self {
         let limits = Arc::new(Limits::new(&settings));
-        Self { pool, vault, clock, gateways, engine, settings: Arc::new(settings), limits }
+        Self {
+            pool,
+            vault,
+            clock,
+            gateways,
+            engine,
+            settings: Arc::new(settings),
+            limits,
+            schema_checked: Arc::default(),
+        }
     }
 }
 
@@ -189,12 +201,13 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems.
 async fn identify(request: Request, next: Next) -> Response {
-    let given = request.headers().get(&REQUEST_ID).filter(|value| {
-        (1..=128).contains(&value.len()) && value.as_bytes().iter().all(|b| b.is_ascii_graphic())
-    });
-    let id = given.cloned().unwrap_or_else(|| {
-        HeaderValue::try_from(Uuid::now_v7().to_string()).expect("a UUID is a header value")
-    });
+    let given = request
+        .headers()
+        .get(&REQUEST_ID)
+        .filter(|value| (1..=128).contains(&value.len()) && value.as_bytes().iter().all(|b| b.is_ascii_graphic()));
+    let id = given
+        .cloned()
+        .unwrap_or_else(|| HeaderValue::try_from(Uuid::now_v7().to_string()).expect("a UUID is a header value"));
     let id_text = id.to_str().expect("graphic ASCII").to_owned();
     let path = request.uri().path().to_owned();
     // The route, not the path: ids of subscriptions and users are not for logs.

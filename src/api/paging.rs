@@ -69,6 +69,18 @@ impl Cut {
     }
 }
 
+/// A number in the form that cursors have.
+pub fn number_cursor(number: i32) -> Uuid {
+    Uuid::from_u128(u128::from(number.unsigned_abs()))
+}
+
+impl Cut {
+    /// Where the page begins, in a list by numbers.
+    pub fn below(self) -> i32 {
+        i32::try_from(self.before.as_u128()).unwrap_or(i32::MAX)
+    }
+}
+
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Page<T> {

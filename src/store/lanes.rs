@@ -8,9 +8,8 @@ use crate::lane::Gateway;
 
 /// The lane of a VAPID key and gateway, made on demand.
 pub async fn ensure(conn: &mut PgConnection, app: Uuid, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
-    let find = || {
-        sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key, gateway.name())
-    };
+    let find =
+        || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key, gateway.name());
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
         return Ok(id);
     }
@@ -58,14 +57,14 @@ pub struct LaneState {
     pub changed_at: Timestamp,
 }
 
-/// Lanes with numbers above `after`, by number.
-pub async fn list(pool: &PgPool, after: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
+/// Lanes with numbers below `below`, the newest first.
+pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as!(
         LaneRow,
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
              (SELECT count(*) FROM subscriptions s WHERE s.lane = l.id AND s.state = 'active') AS "subscriptions!"
-         FROM lanes l WHERE l.id > $1 ORDER BY l.id LIMIT $2"#,
-        after,
+         FROM lanes l WHERE l.id < $1 ORDER BY l.id DESC LIMIT $2"#,
+        below,
         limit
     )
     .fetch_all(pool)

@@ -324,6 +324,19 @@ pub(super) async fn set_topics(
     Ok(true)
 }
 
+/// What became of a wish to join or leave a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Membership {
+    /// It is so.
+    Done,
+    /// There is no such subscription.
+    Unknown,
+    /// It has ended.
+    Ended,
+    /// The app would have too many topics.
+    TooManyTopics,
+}
+
 /// Puts a subscription into a topic, or takes it out.
 pub async fn set_membership(
     pool: &PgPool,
@@ -332,24 +345,23 @@ pub async fn set_membership(
     topic: &str,
     member: bool,
     now: Timestamp,
-) -> Result<Changed, sqlx::Error> {
+) -> Result<Membership, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Changed::Unknown) };
+        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
         if member && !row.lives() {
-            return Ok(Changed::Ended);
+            return Ok(Membership::Ended);
         }
         if member {
             let Some(topics) = topics::ensure(&mut tx, app, &[topic.to_owned()], now).await? else {
-                return Ok(Changed::TooManyTopics);
+                return Ok(Membership::TooManyTopics);
             };
             topics::join(&mut tx, id.shard(), id.0, row.lane, &topics, now).await?;
         } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
             topics::leave(&mut tx, id.shard(), id.0, topic).await?;
         }
-        let names = topics::names_of(&mut tx, id.shard(), id.0).await?;
         tx.commit().await?;
-        Ok(Changed::Done(Box::new(row), names))
+        Ok(Membership::Done)
     })
     .await
 }

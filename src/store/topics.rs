@@ -60,22 +60,23 @@ pub struct TopicRow {
     pub created_at: Timestamp,
 }
 
-/// An app's topics with names after `after`, by name; or only the one of that `name`.
+/// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
 pub async fn list(
     pool: &PgPool,
     app: Uuid,
     name: Option<&str>,
-    after: &str,
+    below: i32,
     limit: i64,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
     sqlx::query_as!(
         TopicRow,
         r#"SELECT t.id, t.name, t.created_at,
              (SELECT count(*) FROM topic_members m WHERE m.topic = t.id) AS "members!"
-         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.name > $3 ORDER BY t.name LIMIT $4"#,
+         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
+         ORDER BY t.id DESC LIMIT $4"#,
         app,
         name,
-        after,
+        below,
         limit
     )
     .fetch_all(pool)
@@ -124,12 +125,7 @@ pub async fn leave_all_but(
 }
 
 /// Takes a subscription out of one topic.
-pub async fn leave(
-    conn: &mut PgConnection,
-    shard: i16,
-    subscription: Uuid,
-    topic: i32,
-) -> Result<(), sqlx::Error> {
+pub async fn leave(conn: &mut PgConnection, shard: i16, subscription: Uuid, topic: i32) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
         shard,
@@ -163,11 +159,7 @@ pub async fn inherit(
 }
 
 /// The names of the topics that a subscription is in, sorted.
-pub async fn names_of(
-    conn: &mut PgConnection,
-    shard: i16,
-    subscription: Uuid,
-) -> Result<Vec<String>, sqlx::Error> {
+pub async fn names_of(conn: &mut PgConnection, shard: i16, subscription: Uuid) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         "SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic WHERE m.shard = $1 AND m.subscription = $2
          ORDER BY t.name",

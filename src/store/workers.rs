@@ -68,11 +68,9 @@ pub async fn hold(pool: &PgPool, hold: &Hold, now: Timestamp) -> sqlx::Result<()
 
 /// The holds that last beyond `now`.
 pub async fn holds(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Hold>> {
-    let rows = sqlx::query!(
-        r#"SELECT lane, origin, held_until AS "until!" FROM lane_states WHERE held_until > $1"#,
-        now
-    )
-    .fetch_all(pool)
-    .await?;
+    let rows =
+        sqlx::query!(r#"SELECT lane, origin, held_until AS "until!" FROM lane_states WHERE held_until > $1"#, now)
+            .fetch_all(pool)
+            .await?;
     Ok(rows.into_iter().map(|row| Hold { lane: LaneId(row.lane), origin: row.origin, until: row.until }).collect())
 }
