@@ -12,11 +12,10 @@ CREATE TABLE lane_states (
     lane        integer     NOT NULL,
     origin      text        NOT NULL, -- `https://host[:port]`: lanes of recognised gateways may span hosts
     held_until  timestamptz, -- no POST before: a Retry-After, or a doubling hold after a 429 without one
-    breaker     text        NOT NULL DEFAULT 'closed' CHECK (breaker IN ('closed', 'open', 'half_open')),
-    open_until  timestamptz, -- when an open breaker lets probes through
-    open_ms     integer     NOT NULL DEFAULT 0, -- how long it was opened for; doubles on repeated trips
-    prober      uuid,        -- the one worker that probes while half open
-    probe_until timestamptz, -- when another may take over probing
-    changed_at  timestamptz NOT NULL,
+    breaker     text        CHECK (breaker IN ('closed', 'open', 'half_open')), -- null: it never tripped
+    open_until  timestamptz CHECK (open_until IS NOT NULL OR breaker <> 'open'), -- when an open breaker lets probes through
+    open_ms     integer,     -- how long its last opening was; doubles on repeated trips
+    breaker_changed_at timestamptz, -- the later of two breakers stands
+    changed_at  timestamptz NOT NULL, -- what the poll goes by
     PRIMARY KEY (lane, origin)
 );

@@ -302,13 +302,15 @@ fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
 }
 
 /// Mozilla's `errno`: 103, 105 and 106 name a subscription that is gone, 201 asks to back off, 202 to try again now.
+/// Statuses that must never prune (refused keys, throttling, server errors) do not, whatever the body says.
 fn refined_by_errno(kind: Kind, status: u16, body: &[u8]) -> Kind {
     #[derive(Deserialize)]
     struct Body {
         errno: u32,
     }
+    let may_prune = status < 500 && !matches!(status, 401 | 403 | 406 | 408 | 429);
     match serde_json::from_slice(body) {
-        Ok(Body { errno: 103 | 105 | 106 }) if status < 500 => Kind::Gone,
+        Ok(Body { errno: 103 | 105 | 106 }) if may_prune => Kind::Gone,
         Ok(Body { errno: 201 }) if status != 429 => Kind::Unavailable { retry_now: false },
         Ok(Body { errno: 202 }) if status != 429 => Kind::Unavailable { retry_now: true },
         _ => kind,

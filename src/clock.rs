@@ -51,6 +51,11 @@ impl Clock {
         Uuid::new_v7(uuid::Timestamp::from_unix(&*self.ids.lock(), seconds, now.timestamp_subsec_nanos()))
     }
 
+    /// A random number in [0, 1), for jitter. Never for keys.
+    pub fn randomness(&self) -> f64 {
+        rand::random()
+    }
+
     /// Takes over the database's time as read at this moment. Answers by how many microseconds this host was off
     /// (positive: the database is ahead). A stub stays as it is.
     pub fn follow(&self, database: Timestamp) -> i64 {

@@ -25,6 +25,7 @@ pub mod dispatch;
 pub mod gateway;
 pub mod id;
 pub mod lane;
+pub mod maintenance;
 pub mod message;
 pub mod policy;
 pub mod postgres;

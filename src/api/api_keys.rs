@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,7 +14,6 @@ use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::id::ApiKeyId;
 use crate::store::api_keys::{self, ApiKey, Scope};
-use chrono::{DateTime, Utc};
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -16,7 +17,6 @@ use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
 use crate::store::apps::{self, App};
 use crate::webpush::keys::{SigningKey, check_subject};
-use chrono::{DateTime, Utc};
 
 /// Most origins of one app.
 const ORIGINS_MAX: usize = 50;

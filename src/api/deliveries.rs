@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -15,7 +16,6 @@ use super::{ApiState, Work};
 use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 use crate::store::deliveries::{self, AttemptRow, DeliveryRow};
-use chrono::{DateTime, Utc};
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]

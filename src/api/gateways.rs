@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,7 +14,6 @@ use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
 use crate::id::{AppId, VapidKeyId};
 use crate::store::lanes::{self, LaneState};
-use chrono::{DateTime, Utc};
 
 /// A lane: the deliveries to one push service under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]

@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -22,7 +23,6 @@ use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, Account, MessageRow};
 use crate::store::sending::{self, Audience, Sent};
 use crate::store::steering::{self, Steered, Turn};
-use chrono::{DateTime, Utc};
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +22,6 @@ use crate::store::registration::{self, Registered, Registration};
 use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
 use crate::store::vapid_keys;
 use crate::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
-use chrono::{DateTime, Utc};
 
 const STATES: [&str; 6] = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"];
 

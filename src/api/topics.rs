@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,7 +16,6 @@ use super::subscriptions::{ended, too_many_topics, unknown};
 use crate::id::SubscriptionId;
 use crate::store::subscriptions::{self, Membership};
 use crate::store::topics::{self, TopicRow};
-use chrono::{DateTime, Utc};
 
 /// A topic.
 #[derive(Debug, Serialize, ToSchema)]

@@ -6,6 +6,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use utoipa::ToSchema;
@@ -20,7 +21,6 @@ use crate::id::VapidKeyId;
 use crate::store::vapid_keys::{self, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
-use chrono::{DateTime, Utc};
 
 /// What a key is used for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -104,6 +104,8 @@ fn mozillas_errno_refines_the_status() {
         (410, 105, Kind::Gone),
         (410, 106, Kind::Gone),
         (503, 103, DOWN), // a server error never prunes
+        (401, 103, dead(DeadReason::Unauthorized)),
+        (429, 105, Kind::Throttled),
         (503, 201, DOWN),
         (400, 201, DOWN),
         (503, 202, Kind::Unavailable { retry_now: true }),

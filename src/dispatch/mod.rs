@@ -1,1 +1,262 @@
-//! dispatch
+//! The dispatch engine: claims due deliveries and takes each along the line to its outcome.
+//!
+//! ```text
+//! feeder ─ claims ─► fair queue ─► sealers: admit → seal ─► a task: post → classify → decide ─► page or row settler
+//!    ▲                   ▲                                                                            │
+//!    └── hungry lanes ───┘            ticker: closes pages         pulse: stops, holds, heartbeat     ▼ Postgres
+//! ```
+//!
+//! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
+//! another worker takes it.
+
+mod catalog;
+mod fair;
+mod feeder;
+mod job;
+mod lane;
+mod limit;
+mod line;
+mod page;
+mod pulse;
+mod rate;
+mod settler;
+mod stops;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sqlx::PgPool;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::clock::{Clock, Timestamp};
+use crate::gateway::Gateways;
+use crate::id::{LaneId, SubscriptionId};
+use crate::store::claims::{ClaimedRow, MessageRow};
+use crate::store::stops::Stop;
+use crate::vault::{Purpose, Vault};
+use crate::webpush::vapid::TokenCache;
+
+use catalog::Catalog;
+use fair::FairQueue;
+use page::OpenPage;
+use rate::Rates;
+use settler::Settler;
+use stops::StopSet;
+
+pub use catalog::CatalogError;
+pub use feeder::LEASE;
+pub use line::ATTEMPT_DEADLINE;
+
+/// How the engine is sized.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Tasks that seal. Each keeps a core busy while there is work.
+    pub sealers: usize,
+    /// POSTs in flight per lane and origin at most.
+    pub lane_limit_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { sealers: 2 * cores, lane_limit_max: 256 }
+    }
+}
+
+/// The engine of one process.
+pub struct Dispatcher {
+    pool: PgPool,
+    vault: Vault,
+    clock: Clock,
+    gateways: Gateways,
+
+    tokens: TokenCache,
+    catalog: Catalog,
+    fair: FairQueue,
+    stops: StopSet,
+    settler: Arc<Settler>,
+    rates: Rates,
+    pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
+    /// Deliveries between claim and settling.
+    alive: AtomicUsize,
+    /// Told when `alive` reaches zero.
+    idle: Notify,
+    /// Told that something became due.
+    kicked: Notify,
+    /// Ends the attempts that are still in flight when a stop runs out of patience.
+    abandon: Notify,
+    stopping: AtomicBool,
+    id: Uuid,
+    started_at: Timestamp,
+}
+
+/// A short, stable stand-in for a subscription in logs.
+fn label(vault: &Vault, subscription: SubscriptionId) -> String {
+    let mac = vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
+    mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+impl Dispatcher {
+    /// Starts the engine. Its tasks never end by themselves: if one does, the process has to.
+    pub fn start(
+        pool: PgPool,
+        vault: Vault,
+        clock: Clock,
+        gateways: Gateways,
+
+        settings: Settings,
+    ) -> (Arc<Self>, JoinSet<()>) {
+        let (hungry, hunger) = mpsc::unbounded_channel();
+        let dispatcher = Arc::new(Self {
+            catalog: Catalog::new(pool.clone(), vault.clone()),
+            fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
+                let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
+            }),
+            settler: Settler::start(pool.clone(), clock.clone()),
+            id: clock.uuid(),
+            started_at: clock.now(),
+            pool,
+            vault,
+            clock,
+            gateways,
+
+            tokens: TokenCache::default(),
+            stops: StopSet::default(),
+            rates: Rates::default(),
+            pages: Mutex::default(),
+            alive: AtomicUsize::new(0),
+            idle: Notify::new(),
+            kicked: Notify::new(),
+            abandon: Notify::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(pulse::pulse(dispatcher.clone()));
+        tasks.spawn(pulse::close_pages(dispatcher.clone()));
+        tasks.spawn(feeder::feed(dispatcher.clone(), hunger));
+        tasks.spawn(line::sealer(dispatcher.clone(), true));
+        for _ in 0..settings.sealers.max(1) {
+            tasks.spawn(line::sealer(dispatcher.clone(), false));
+        }
+        (dispatcher, tasks)
+    }
+
+    /// Says that something may have become due.
+    pub fn kick(&self) {
+        self.kicked.notify_one();
+    }
+
+    /// Obeys a stop before its request is answered.
+    pub fn obey(&self, stop: Stop) {
+        self.stops.obey(stop, Instant::now());
+    }
+
+    /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
+    /// process does not manage to send comes back when the lease runs out.
+    pub async fn hand_over(
+        self: &Arc<Self>,
+        message: &MessageRow,
+        rows: Vec<(LaneId, ClaimedRow)>,
+        lease: Uuid,
+    ) -> Result<(), CatalogError> {
+        let claimed_at = Instant::now();
+        let message = self.catalog.open(message)?;
+        let mut jobs = Vec::with_capacity(rows.len());
+        for (lane, row) in rows {
+            let lane = self.catalog.lane(lane).await?;
+            self.started(1);
+            jobs.extend(self.job_of_row(row, message.clone(), lane, lease, claimed_at));
+        }
+        self.admit_jobs(jobs);
+        Ok(())
+    }
+
+    /// A fresh lease for rows that will be handed over, and when it runs out.
+    pub fn lease(&self) -> (Uuid, Timestamp) {
+        (self.clock.uuid(), self.clock.now() + LEASE)
+    }
+
+    /// Whether this engine takes work at all: it can read stops and settle.
+    pub fn is_ready(&self) -> bool {
+        !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
+    }
+
+    /// Deliveries that wait for a turn, are in flight, and are answered but not settled yet.
+    pub fn load(&self) -> (usize, usize, usize) {
+        let (waiting, in_flight) = self.fair.load();
+        (waiting, in_flight, self.settler.pending())
+    }
+
+    /// Settlings of this process that found their lease gone.
+    pub fn fenced(&self) -> usize {
+        self.settler.fenced()
+    }
+
+    /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
+    /// the clock.
+    pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        loop {
+            let claimed = self.look().await?;
+            self.wait_until_idle().await;
+            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn wait_until_idle(&self) {
+        loop {
+            let (idle, settled) = (self.idle.notified(), self.settler.settled());
+            tokio::pin!(idle, settled);
+            idle.as_mut().enable();
+            settled.as_mut().enable();
+            if self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0 {
+                return;
+            }
+            tokio::select! { () = idle => {}, () = settled => {} }
+        }
+    }
+
+    /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
+    /// in flight, gives back those that did not end, uncounted, and settles everything.
+    pub async fn stop(self: &Arc<Self>, patience: Duration) {
+        self.stopping.store(true, Ordering::Release);
+        let now = self.clock.now();
+        self.put_back(self.fair.drain(), now);
+        if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
+            self.abandon.notify_waiters();
+        }
+        // Whatever is settled from here on waits for Postgres alone; the lease bounds how long that makes sense.
+        let _ = tokio::time::timeout(LEASE, self.wait_until_idle()).await;
+        if let Err(error) = crate::store::workers::leave(&self.pool, self.id).await {
+            tracing::debug!(%error, "could not take this worker off the list; it will be taken for dead");
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn started(&self, n: usize) {
+        self.alive.fetch_add(n, Ordering::AcqRel);
+    }
+
+    fn finished(&self, n: usize) {
+        if self.alive.fetch_sub(n, Ordering::AcqRel) == n {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Hands a page that was just closed to the settler.
+    fn close_page(&self, page: &Arc<OpenPage>) {
+        self.pages.lock().remove(&page.id);
+        self.settler.page(page.clone());
+    }
+}

@@ -81,13 +81,21 @@ fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f6
     if !outlives(attempt, Duration::ZERO) {
         return Verdict::Expired;
     }
-    let Some(delay) = policy.delay(attempt.retries, randomness) else {
+    let step = match outcome.kind {
+        Kind::Throttled | Kind::ChannelThrottled => policy.retry.throttled_step(attempt.retries),
+        _ => policy.retry.step(attempt.retries),
+    };
+    let Some(delay) = step.map(|step| step.draw(randomness)) else {
         return Verdict::Dead { reason: DeadReason::RetriesExhausted };
     };
     // Only the first retry follows the gateway's invitation: a gateway that repeats it is not hammered.
     let invited = outcome.kind == Kind::Unavailable { retry_now: true } && attempt.retries == 0;
     let delay = if invited { Duration::ZERO } else { delay };
-    let after = outcome.retry_after.map_or(delay, |wanted| wanted.max(delay));
+    let after = match (outcome.retry_after, &policy.retry) {
+        (None, _) => delay,
+        (Some(wanted), Retry::Scripted(_)) => wanted,
+        (Some(wanted), Retry::Guide(_) | Retry::Phased(_)) => wanted.max(delay),
+    };
     if !outlives(attempt, after) {
         Verdict::Expired
     } else if matches!(policy.retry, Retry::Guide(_)) && attempt.accepted_at + GUIDE_WINDOW <= attempt.now + after {
@@ -138,6 +146,8 @@ pub fn shrink_target(sent_octets: usize, known_limit_octets: Option<usize>) -> O
 mod tests {
     use super::*;
     use crate::delivery::Tier;
+    use crate::policy::{Layer, Places, Terms};
+    use serde_json::json;
 
     const MINUTE: u64 = 60;
     const HOUR: u64 = 3_600;
@@ -219,6 +229,44 @@ mod tests {
     fn the_later_of_policy_and_header_counts_in_the_guides_form() {
         assert_eq!(promotional(&asking(Kind::Throttled, 120), &attempt(0, 1, HOUR)), retry(120));
         assert_eq!(promotional(&asking(Kind::Throttled, 0), &attempt(0, 1, HOUR)), retry(2));
+    }
+
+    fn in_force(layer: serde_json::Value) -> Policy {
+        let layer = Layer::parse(&layer, &Terms::default()).unwrap().layer;
+        Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() })
+    }
+
+    #[test]
+    fn the_header_replaces_the_delay_in_qstashs_form_and_the_later_counts_in_snss() {
+        let qstash = in_force(json!({"retries": 3, "retryDelay": "60000"}));
+        let sns = in_force(json!({"healthyRetryPolicy": {"minDelayTarget": 60, "maxDelayTarget": 60}}));
+        for (wait_s, by_qstash_s, by_sns_s) in [(0, 0, 60), (5, 5, 60), (90, 90, 90)] {
+            let outcome = asking(DOWN, wait_s);
+            let at = attempt(0, 1, HOUR);
+            assert_eq!(decide(&outcome, &qstash, &at, 1.0), retry(by_qstash_s));
+            assert_eq!(decide(&outcome, &sns, &at, 1.0), retry(by_sns_s));
+        }
+        assert_eq!(decide(&outcome(DOWN), &qstash, &attempt(2, 1, HOUR), 0.5), retry(60));
+        assert_eq!(decide(&asking(DOWN, 0), &qstash, &attempt(3, 1, HOUR), 0.5), EXHAUSTED);
+        assert_eq!(decide(&asking(DOWN, HOUR), &qstash, &attempt(0, 1, HOUR), 0.5), Verdict::Expired);
+    }
+
+    #[test]
+    fn only_the_guides_form_ends_after_24_hours() {
+        let sns = in_force(json!({"healthyRetryPolicy": {}}));
+        assert_eq!(decide(&outcome(DOWN), &sns, &attempt(0, 25 * HOUR, 72 * HOUR), 1.0), retry(20));
+    }
+
+    #[test]
+    fn throttling_answers_follow_the_other_presets_timetable() {
+        let policy = in_force(json!({"preset": "sns-aws-managed"}));
+        let late = |n| attempt(n, 1, 72 * HOUR);
+        assert_eq!(decide(&outcome(DOWN), &policy, &late(0), 1.0), retry(0));
+        assert_eq!(decide(&outcome(Kind::Throttled), &policy, &late(0), 1.0), retry(10));
+        assert_eq!(decide(&outcome(DOWN), &policy, &late(49), 1.0), retry(20));
+        assert_eq!(decide(&outcome(Kind::ChannelThrottled), &policy, &late(49), 1.0), retry(600));
+        assert_eq!(decide(&outcome(Kind::Throttled), &policy, &late(50), 1.0), EXHAUSTED);
+        assert_eq!(decide(&outcome(DOWN), &policy, &late(50), 1.0), retry(20));
     }
 
     #[test]

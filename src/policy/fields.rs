@@ -50,6 +50,22 @@ impl<'a> Fields<'a> {
         self.members.get(name).filter(|value| !value.is_null())
     }
 
+    /// Whether the member is there, be it null.
+    pub fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// Reads a member that is an object itself, at `pointer`.
+    pub fn inside<T>(
+        &mut self,
+        value: &Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        read(&mut Fields::of(value, pointer, allowed, self.errors)?)
+    }
+
     /// Notes a mistake in a member; an empty name means the object itself.
     pub fn refuse(&mut self, name: &str, detail: impl Into<String>) {
         let separator = if name.is_empty() { "" } else { "/" };
@@ -73,6 +89,17 @@ impl<'a> Fields<'a> {
         let Some(value) = self.raw(name) else { return default };
         value.as_f64().unwrap_or_else(|| {
             self.refuse(name, "must be a number");
+            default
+        })
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(&mut self, name: &str, default: T, words: &[T], spelled: fn(T) -> &'static str) -> T {
+        let Some(value) = self.raw(name) else { return default };
+        let word = words.iter().copied().find(|word| value == spelled(*word));
+        word.unwrap_or_else(|| {
+            let known: Vec<_> = words.iter().copied().map(spelled).collect();
+            self.refuse(name, format!("must be one of {}", known.join(", ")));
             default
         })
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::{Guide, Retry, Settings, guide};
+use super::{Guide, Phased, Retry, Scripted, Settings, guide, phased, qstash};
 
 /// A mistake in a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema, thiserror::Error)]
@@ -51,9 +51,27 @@ impl Default for Terms {
 pub struct Layer {
     /// When to try again.
     pub retry: Option<Retry>,
+    /// How fast one subscription is sent to.
+    pub throttle: Option<Throttle>,
+    /// How raw payloads are labelled.
+    pub request: Option<Request>,
     /// A topic's word that its subscriptions' policies do not count.
     pub disable_subscription_overrides: bool,
     pub(super) settings: SettingsLayer,
+}
+
+/// SNS's `throttlePolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// Deliveries a second to one subscription, at least 1. What exceeds it waits.
+    pub max_receives_per_second: u32,
+}
+
+/// SNS's `requestPolicy`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The media type of raw payloads as handed to the service worker, and of webhooks.
+    pub header_content_type: Box<str>,
 }
 
 /// Figures of the server that a tier overrides.
@@ -107,28 +125,86 @@ impl<'a> Places<'a> {
 const SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
 const DISABLE: &str = "disableSubscriptionOverrides";
 
+/// The forms of policies. One policy keeps to one of them.
+const FORMS: [(&str, &[&str]); 3] =
+    [("SNS", &phased::MEMBERS), ("QStash", &qstash::MEMBERS), ("guide", &guide::MEMBERS)];
+
 impl Layer {
-    /// Parses and checks one place's JSON. All mistakes are told at once.
+    /// Parses and checks one place's JSON, which is in one of the three forms, or empty. All mistakes are told at once.
     pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
-        let mut errors = Vec::new();
-        let mut layer = Layer::default();
-        let mut allowed = Vec::new();
-        allowed.extend(guide::MEMBERS);
-        if terms.place == Place::Tier {
-            allowed.extend(SETTINGS);
+        let mut allowed = FORMS.map(|(_, members)| members).concat();
+        match terms.place {
+            Place::Tier => allowed.extend(SETTINGS),
+            Place::Topic => allowed.push(DISABLE),
+            Place::Message | Place::Subscription => {}
         }
-        if terms.place == Place::Topic {
-            allowed.push(DISABLE);
-        }
+        let (mut errors, mut warnings, mut layer) = (Vec::new(), Vec::new(), Layer::default());
         if let Some(mut fields) = Fields::of(value, "", &allowed, &mut errors) {
-            if guide::MEMBERS.iter().any(|name| fields.raw(name).is_some()) {
-                layer.retry = Guide::read(&mut fields).map(Retry::Guide);
+            let forms = FORMS.iter().filter(|(_, members)| members.iter().any(|name| fields.has(name)));
+            match forms.map(|(form, _)| *form).collect::<Vec<_>>()[..] {
+                [] => {}
+                ["SNS"] => {
+                    layer.retry = Phased::read(&mut fields, &mut warnings).map(Retry::Phased);
+                    layer.throttle = throttle(&mut fields);
+                    layer.request = request(&mut fields, terms.place);
+                }
+                ["QStash"] => layer.retry = Scripted::read(&mut fields, terms.max_retries).map(Retry::Scripted),
+                ["guide"] => layer.retry = Guide::read(&mut fields).map(Retry::Guide),
+                ref several => {
+                    fields.refuse("", format!("mixes the forms {}; keep to one of them", several.join(" and ")));
+                }
             }
             layer.settings = settings(&mut fields);
             layer.disable_subscription_overrides = disables(&mut fields);
         }
-        if errors.is_empty() { Ok(Parsed { layer, warnings: Vec::new() }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Parsed { layer, warnings }) } else { Err(errors) }
     }
+}
+
+fn throttle(fields: &mut Fields<'_>) -> Option<Throttle> {
+    const RATE: &str = "maxReceivesPerSecond";
+    let written = fields.raw("throttlePolicy")?;
+    fields.inside(written, "/throttlePolicy", &[RATE], |fields| {
+        fields.raw(RATE)?;
+        let given = fields.integer(RATE, 1);
+        fields.within(RATE, given, 1, u32::MAX);
+        Some(Throttle { max_receives_per_second: given.value })
+    })
+}
+
+fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
+    const TYPE: &str = "headerContentType";
+    let written = fields.raw("requestPolicy")?;
+    fields.inside(written, "/requestPolicy", &[TYPE], |fields| {
+        let Some(text) = fields.raw(TYPE)?.as_str().filter(|text| is_media_type(text)) else {
+            fields.refuse(TYPE, "must be a media type, such as text/plain; charset=UTF-8");
+            return None;
+        };
+        let essence = text.split(';').next().unwrap_or_default().trim_end();
+        let plain = ["text/plain", "application/json"].iter().any(|plain| essence.eq_ignore_ascii_case(plain));
+        if place == Place::Topic && !plain {
+            fields.refuse(TYPE, "must be text/plain or application/json at topic level");
+        }
+        Some(Request { header_content_type: text.into() })
+    })
+}
+
+/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets.
+fn is_media_type(text: &str) -> bool {
+    let token = |word: &str| {
+        let special = |b| b"!#$%&'*+-.^_`|~".contains(&b);
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || special(b))
+    };
+    let quoted = |word: &str| {
+        let inner = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
+        inner.is_some_and(|inner| inner.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\'))
+    };
+    let mut parts = text.split(';').map(|part| part.trim_matches([' ', '\t']));
+    let essence = parts.next().and_then(|essence| essence.split_once('/'));
+    text.len() <= 255
+        && essence.is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+        && parts
+            .all(|part| part.split_once('=').is_some_and(|(name, word)| token(name) && (token(word) || quoted(word))))
 }
 
 fn disables(fields: &mut Fields<'_>) -> bool {
@@ -165,3 +241,6 @@ fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
     }
     layer
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,24 +6,30 @@
 //! against an outcome and the time that is left.
 
 pub mod breaker;
+pub mod expression;
 pub mod hold;
+pub mod preview;
 pub mod retry_after;
 
 mod decide;
 mod fields;
 mod guide;
 mod layer;
+mod phased;
+mod qstash;
 mod tiers;
 mod window;
 
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, Place, Places, PolicyError, Terms};
+pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, Terms, Throttle};
+pub use phased::{Backoff, Phased, Preset};
+pub use qstash::Scripted;
 pub use tiers::{Settings, TierDefaults};
 
 use crate::delivery::Tier;
@@ -55,11 +61,22 @@ pub struct Step {
     pub longest: Duration,
 }
 
+impl Step {
+    /// The delay that a draw gives; `randomness` lies in [0, 1).
+    fn draw(&self, randomness: f64) -> Duration {
+        self.shortest + self.longest.saturating_sub(self.shortest).mul_f64(randomness.clamp(0.0, 1.0))
+    }
+}
+
 /// A timetable of retries, in the form it was written in. Values have been checked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Retry {
     /// The web-push retry guide's form.
     Guide(Guide),
+    /// Amazon SNS's form.
+    Phased(Phased),
+    /// QStash's form.
+    Scripted(Scripted),
 }
 
 impl Retry {
@@ -67,6 +84,8 @@ impl Retry {
     pub fn retries(&self) -> u32 {
         match self {
             Retry::Guide(guide) => guide.max_attempts,
+            Retry::Phased(phased) => phased.retries(),
+            Retry::Scripted(scripted) => scripted.retries(),
         }
     }
 
@@ -74,19 +93,30 @@ impl Retry {
     pub fn step(&self, retries_so_far: u32) -> Option<Step> {
         match self {
             Retry::Guide(guide) => guide.step(retries_so_far),
+            Retry::Phased(phased) => phased.step(retries_so_far),
+            Retry::Scripted(scripted) => scripted.step(retries_so_far),
+        }
+    }
+
+    /// The same after a throttling answer: the preset `sns-aws-managed` has another timetable for these.
+    pub fn throttled_step(&self, retries_so_far: u32) -> Option<Step> {
+        match self {
+            Retry::Phased(phased) => phased.when_throttled().step(retries_so_far),
+            _ => self.step(retries_so_far),
         }
     }
 
     /// The delay before the next retry; none if there is none. `randomness` lies in [0, 1).
     pub fn delay(&self, retries_so_far: u32, randomness: f64) -> Option<Duration> {
-        let Step { shortest, longest, .. } = self.step(retries_so_far)?;
-        Some(shortest + longest.saturating_sub(shortest).mul_f64(randomness.clamp(0.0, 1.0)))
+        Some(self.step(retries_so_far)?.draw(randomness))
     }
 
     /// The JSON members that this timetable was made from, with defaults filled in.
     fn write(&self, members: &mut Map<String, Value>) {
         match self {
             Retry::Guide(guide) => guide.write(members),
+            Retry::Phased(phased) => phased.write(members),
+            Retry::Scripted(scripted) => scripted.write(members),
         }
     }
 }
@@ -96,6 +126,10 @@ impl Retry {
 pub struct Policy {
     /// When to try again.
     pub retry: Retry,
+    /// How many deliveries a second one subscription gets, if that is limited.
+    pub throttle: Option<Throttle>,
+    /// How raw payloads are labelled, if somebody said so.
+    pub request: Option<Request>,
     /// Figures of the breaker and of retry tokens, overridable per tier.
     pub settings: Settings,
 }
@@ -104,7 +138,7 @@ impl Policy {
     /// What holds when nobody says otherwise.
     pub fn tier_default(tier: Tier) -> Self {
         let defaults = TierDefaults::of(tier);
-        Self { retry: Retry::Guide(defaults.guide), settings: Settings::DEFAULT }
+        Self { retry: Retry::Guide(defaults.guide), throttle: None, request: None, settings: Settings::DEFAULT }
     }
 
     /// What holds for a delivery of `tier`: for each member the first place that sets it.
@@ -113,7 +147,12 @@ impl Policy {
     }
 
     fn overridden(self, layer: &Layer) -> Self {
-        Self { retry: layer.retry.clone().unwrap_or(self.retry), settings: layer.settings.over(self.settings) }
+        Self {
+            retry: layer.retry.clone().unwrap_or(self.retry),
+            throttle: layer.throttle.or(self.throttle),
+            request: layer.request.clone().or(self.request),
+            settings: layer.settings.over(self.settings),
+        }
     }
 
     /// The delay before the next retry; none if the policy has no further one. `randomness` lies in [0, 1).
@@ -121,10 +160,17 @@ impl Policy {
         self.retry.delay(retries_so_far, randomness)
     }
 
-    /// The policy as JSON in its published form, defaults filled in: what a dead letter keeps.
+    /// The policy as JSON by its published names, defaults filled in: what a dead letter keeps. When its members stem
+    /// from several places it may show members of several forms side by side.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         self.retry.write(&mut members);
+        if let Some(Throttle { max_receives_per_second }) = self.throttle {
+            members.insert("throttlePolicy".into(), json!({ "maxReceivesPerSecond": max_receives_per_second }));
+        }
+        if let Some(Request { header_content_type }) = &self.request {
+            members.insert("requestPolicy".into(), json!({ "headerContentType": header_content_type }));
+        }
         Value::Object(members)
     }
 }

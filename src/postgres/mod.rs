@@ -200,6 +200,9 @@ impl Embedded {
         if let Holder::Ours { mut guard, .. } = holder {
             drop(guard.stdin.take());
             wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
+            if let Ok(_lock) = self.place.lock() {
+                self.place.remove_socket_dir();
+            }
         }
     }
 
@@ -257,6 +260,7 @@ fn bring_up(place: &Place) -> Result<Holder, Error> {
 
 /// Starts Postgres under its guard and waits until it takes connections.
 fn launch(place: &Place, deadline: Instant) -> Result<Holder, Error> {
+    place.make_socket_dir()?;
     let (log, log_start) = place.open_log()?;
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(GUARD).arg("bellwire-postgres").arg(place.erase_at_end());

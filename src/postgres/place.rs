@@ -62,8 +62,10 @@ impl Place {
         let socket_dir = socket_dir(&data_dir);
         let (durability, ephemeral) = (options.durability, options.ephemeral);
         let place = Self { data_dir, binaries, socket_dir, durability, ephemeral, user };
-        place.make_socket_dir()?;
         let _lock = place.lock()?;
+        if ephemeral {
+            place.give_away(&place.data_dir)?; // the guard, which erases it, runs as that user
+        }
         if existing_major(&place.cluster())?.is_none() {
             place.initdb()?;
         }
@@ -197,7 +199,8 @@ impl Place {
     }
 
     /// `/tmp` is everybody's: a directory that another user made there first could hand us to a Postgres of theirs.
-    fn make_socket_dir(&self) -> Result<(), Error> {
+    /// Called under the lock, as is [`remove_socket_dir`](Self::remove_socket_dir).
+    pub fn make_socket_dir(&self) -> Result<(), Error> {
         let dir = &self.socket_dir;
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => self.give_away(dir)?,
@@ -209,10 +212,15 @@ impl Place {
         if !found.is_dir() || found.uid() != owner.as_raw() || found.mode() & 0o077 != 0 {
             return Err(Error::SocketDir(dir.clone()));
         }
-        if self.ephemeral {
-            self.give_away(&self.data_dir)?; // the guard, which erases it, runs as that user
-        }
         Ok(())
+    }
+
+    /// Leaves nothing behind in `/tmp`, unless another process has started Postgres meanwhile.
+    pub fn remove_socket_dir(&self) {
+        if self.status().is_none() {
+            // It is not empty if that other process is about to start; and nothing depends on its removal.
+            let _ = fs::remove_dir(&self.socket_dir);
+        }
     }
 
     /// Makes the user that Postgres runs as the owner.

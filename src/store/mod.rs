@@ -1,5 +1,4 @@
-//! All SQL. One file for each group of tables; functions are named after the transition that they make; what is
-//! expected to happen comes back as a value, and an error means that the database failed.
+//! All SQL. One file for each group of tables; functions are named after the transition that they make.
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
@@ -8,11 +7,13 @@ pub mod apps;
 pub mod cancelling;
 pub mod claims;
 pub mod copy;
+pub mod data_keys;
 pub mod deliveries;
 pub mod endings;
 pub mod idempotency;
 pub mod lanes;
 pub mod messages;
+pub mod partitions;
 pub mod registration;
 pub mod retrying;
 pub mod sending;
@@ -20,6 +21,7 @@ pub mod settle;
 pub mod steering;
 pub mod stops;
 pub mod subscriptions;
+pub mod sweeps;
 pub mod topics;
 pub mod vapid_keys;
 pub mod workers;

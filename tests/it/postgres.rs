@@ -126,6 +126,7 @@ fn a_killed_holder_leaves_no_orphan() {
         std::thread::yield_now();
     }
     assert!(!dir.path().join("postgres/postmaster.pid").exists(), "it was an orderly end");
+    Embedded::start(&options(dir.path())).expect("its directory is free").stop();
 }
 
 #[test]
@@ -162,7 +163,9 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
     let sockets = postgres.socket().parent().expect("a directory").to_owned();
     postgres.stop();
-    std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("opened");
+    assert!(!sockets.exists(), "a stop leaves nothing behind in /tmp");
+    std::fs::create_dir(&sockets).expect("somebody else was here");
+    std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("open to others");
     let error = Embedded::start(&options(dir.path())).expect_err("anybody could listen there");
     assert!(matches!(error, Error::SocketDir(_)), "{error}");
     std::fs::remove_dir(&sockets).expect("empty");

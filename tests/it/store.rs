@@ -1,10 +1,15 @@
 //! What the store promises about connections, the schema and the data keys.
 
-use bellwire::store::{self, SchemaError};
+use bellwire::store::data_keys::{self, MasterKey, Source};
+use bellwire::store::{self, SchemaError, partitions};
+use bellwire::vault::CONTENT;
+use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;
 use sqlx::{Connection, PgConnection};
 
-use crate::support::{FaultProxy, Moment, TestDatabase};
+use uuid::Uuid;
+
+use crate::support::{FaultProxy, Moment, START, TempDir, TestDatabase};
 
 async fn stops(pool: &PgPool) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM stops").fetch_one(pool).await.expect("a count")
@@ -104,4 +109,114 @@ async fn only_the_schema_of_this_program_is_accepted_without_migrating() {
     sqlx::query("DROP TABLE _sqlx_migrations").execute(&database.pool).await.expect("gone");
     let error = store::check_schema(&database.options()).await.expect_err("empty");
     assert!(matches!(&error, SchemaError::Old { missing } if missing.len() >= 4), "{error}");
+}
+
+#[tokio::test]
+async fn the_first_start_makes_keys_and_every_later_one_needs_the_same_master_key() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    let source = Source::File(dir.path().join("master.key"));
+    // Replicas that start together.
+    let (one, two) =
+        tokio::join!(data_keys::open(&database.pool, &source, START), data_keys::open(&database.pool, &source, START));
+    let row = Uuid::now_v7();
+    let sealed = one.expect("made").seal(CONTENT, row, b"secret");
+    assert_eq!(two.expect("made once").open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
+
+    let wrong = Source::Given(MasterKey::generate());
+    let error = data_keys::open(&database.pool, &wrong, START).await.expect_err("another key");
+    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    let elsewhere = Source::File(dir.path().join("lost.key"));
+    let error = data_keys::open(&database.pool, &elsewhere, START).await.expect_err("no key");
+    assert!(matches!(error, data_keys::Error::Missing(_)), "{error}");
+    assert!(!dir.path().join("lost.key").exists(), "no key is made for a database that has one");
+}
+
+#[tokio::test]
+async fn a_new_master_key_opens_what_the_old_one_no_longer_does() {
+    let database = TestDatabase::create().await;
+    let (old, new) = (MasterKey::generate(), MasterKey::generate());
+    let old = Source::Given(old);
+    let row = Uuid::now_v7();
+    let sealed = data_keys::open(&database.pool, &old, START).await.expect("made").seal(CONTENT, row, b"secret");
+    let Source::Given(old_key) = &old else { unreachable!("just made") };
+    data_keys::add_seal_key(&database.pool, old_key, START).await.expect("a second seal key");
+    data_keys::rotate_master(&database.pool, old_key, &new).await.expect("rotated");
+    let error = data_keys::open(&database.pool, &old, START).await.expect_err("the old key");
+    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    let vault = data_keys::open(&database.pool, &Source::Given(new), START).await.expect("the new key");
+    assert_eq!(vault.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
+    assert_eq!(vault.seal(CONTENT, row, b"")[..2], [0, 2], "the newest key seals");
+}
+
+#[tokio::test]
+async fn keys_are_never_made_for_a_database_in_use() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    sqlx::query("INSERT INTO apps (id, slug, name, created_at) VALUES (gen_random_uuid(), 'a', 'a', 'epoch')")
+        .execute(&database.pool)
+        .await
+        .expect("an app");
+    let path = dir.path().join("master.key");
+    let error = data_keys::open(&database.pool, &Source::File(path.clone()), START).await.expect_err("in use");
+    assert!(matches!(error, data_keys::Error::Lost), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_master_key_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let path = dir.path().join("master.key");
+    MasterKey::generate().write(&path).expect("written");
+    assert!(MasterKey::read(&path).expect("mode 0600").is_some());
+    MasterKey::generate().write(&path).expect_err("a key is never overwritten");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("opened");
+    let error = MasterKey::read(&path).expect_err("open to the group");
+    assert_eq!(
+        error.to_string(),
+        format!("{} may be read or written by other users (mode 640): chmod 600 it", path.display())
+    );
+}
+
+fn id_at(at: DateTime<Utc>) -> Uuid {
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, at.timestamp() as u64, 0))
+}
+
+async fn attempt(pool: &PgPool, message: Uuid) {
+    sqlx::query(
+        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending) VALUES ($1, $1, 0, 0, 'epoch', 0)",
+    )
+    .bind(message)
+    .execute(pool)
+    .await
+    .expect("no attempt is refused");
+}
+
+async fn attempts_in(pool: &PgPool) -> Vec<(String, i64)> {
+    sqlx::query_as("SELECT tableoid::regclass::text, count(*) FROM attempts GROUP BY 1 ORDER BY 1")
+        .fetch_all(pool)
+        .await
+        .expect("rows")
+}
+
+#[tokio::test]
+async fn rows_find_their_day_and_days_that_come_late_take_theirs_back() {
+    let database = TestDatabase::create().await;
+    let (pool, now) = (&database.pool, START + Days::new(100)); // 25 April, far from the days that the template has
+    let (one, two) = tokio::join!(partitions::ensure(pool, now), partitions::ensure(pool, now));
+    assert_eq!(one.expect("made") + two.expect("made"), 20, "10 days for each of 2 tables, made once");
+    assert_eq!(partitions::ensure(pool, now).await.expect("nothing to do"), 0);
+
+    attempt(pool, id_at(now)).await;
+    attempt(pool, id_at(now - Days::new(40))).await;
+    attempt(pool, id_at(now + Days::new(9))).await;
+    assert_eq!(attempts_in(pool).await, [("attempts_20270425".to_owned(), 1), ("attempts_default".to_owned(), 2)]);
+
+    assert_eq!(partitions::ensure(pool, now + Days::new(1)).await.expect("the next day"), 2);
+    let expected = [("attempts_20270425", 1), ("attempts_20270504", 1), ("attempts_default", 1)];
+    assert_eq!(attempts_in(pool).await, expected.map(|(name, n)| (name.to_owned(), n)));
+
+    // Retention: the template's ten days and 24 April go, and what lies before in the default partition; the 25th stays.
+    assert_eq!(partitions::drop_before(pool, now).await.expect("dropped"), 2 * 11);
+    let kept = [expected[0], expected[1]].map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(attempts_in(pool).await, kept);
 }

@@ -7,7 +7,8 @@ use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
 use bellwire::postgres::{Durability, Embedded, Options};
-use bellwire::store;
+use bellwire::store::{self, partitions};
+use chrono::{DateTime, Utc};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -15,6 +16,8 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 const TEMPLATE: &str = "bellwire_template";
+/// When tests begin, by their stub clocks: 15 January 2027. Partitions of the days around it exist.
+pub const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).expect("in range");
 /// Connections of a test's own pool.
 const CONNECTIONS: u32 = 20;
 
@@ -87,6 +90,9 @@ pub fn shared_postgres() -> &'static Embedded {
                 .await
                 .expect("a template");
             store::migrate(&template).await.expect("the migrations apply to an empty database");
+            let pool = store::connect(template, 1).await.expect("a pool");
+            partitions::ensure(&pool, START).await.expect("partitions");
+            pool.close().await; // a database with sessions cannot be copied
         });
         postgres
     })
@@ -125,6 +131,7 @@ impl TestDatabase {
     }
 
     /// The same as a URL, for a `bellwire` process.
+    #[allow(dead_code, reason = "no test starts such a process yet")]
     pub fn url(&self) -> String {
         shared_postgres().url(&self.name)
     }

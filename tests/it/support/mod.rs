@@ -3,5 +3,5 @@
 pub mod database;
 pub mod fault_proxy;
 
-pub use database::{TempDir, TestDatabase};
+pub use database::{START, TempDir, TestDatabase};
 pub use fault_proxy::{FaultProxy, Moment};

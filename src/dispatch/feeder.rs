@@ -1,0 +1,291 @@
+//! The feeder: finds due work, claims it and lets it into the fair queue.
+//!
+//! Polling is the truth; wake-ups only shorten the wait. After each look at everything the feeder rests twenty times
+//! as long as the look took, so that finding work never costs more than a twentieth of a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use super::Dispatcher;
+use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
+use super::line::unsent_attempt;
+use super::page::{OpenPage, Recorded};
+use crate::classify::DeadReason;
+use crate::clock::Timestamp;
+use crate::delivery::{Ending, Tier};
+use crate::id::LaneId;
+use crate::store;
+use crate::store::claims::{ClaimedRow, Cut, DueLane, Page, Recipient, Source, Standing};
+use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
+
+/// How long a claim is ours. A worker that dies loses its claims after this.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
+pub const START_WITHIN: Duration = Duration::from_secs(15);
+/// Rows claimed at a time.
+const ROWS_MAX: usize = 500;
+/// Fewest and most recipients of a page.
+const PAGE: std::ops::RangeInclusive<usize> = 50..=500;
+/// A page leased so often is split into rows without sending.
+const PAGE_LEASES_MAX: i16 = 3;
+/// A row leased so often ends as dead.
+const ROW_LEASES_MAX: i16 = 5;
+/// The shortest rest between two looks at everything.
+const REST_MIN: Duration = Duration::from_millis(100);
+const REST_FACTOR: u32 = 20;
+/// The rest after a failed look.
+const REST_FAILED: Duration = Duration::from_secs(1);
+
+/// A lane and tier that ran low.
+pub type Hunger = (LaneId, Tier);
+
+/// Looks, claims and rests for ever.
+pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
+    let mut appetite = Vec::new();
+    loop {
+        let began = Instant::now();
+        let rest = match dispatcher.look().await {
+            Ok(_) => (began.elapsed() * REST_FACTOR).max(REST_MIN),
+            Err(failed) => {
+                warn!(error = %failed, "looking for due work failed");
+                REST_FAILED
+            }
+        };
+        let wake_at = Instant::now() + rest;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(wake_at) => break,
+                () = dispatcher.kicked.notified() => break,
+                received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return },
+            }
+            appetite.sort_unstable();
+            appetite.dedup();
+            for (lane, tier) in appetite.drain(..) {
+                for source in [Source::Queue, Source::Cursors] {
+                    if let Err(failed) = dispatcher.draw(DueLane { lane, tier, source }).await {
+                        warn!(error = %failed, "claiming failed");
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Dispatcher {
+    /// Claims whatever is due and fits. Answers how many deliveries that were.
+    pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
+        let mut claimed = 0;
+        if !self.may_claim() {
+            return Ok(0);
+        }
+        for due in store::claims::due_lanes(&self.pool, self.clock.now()).await? {
+            claimed += self.draw(due).await?;
+        }
+        Ok(claimed)
+    }
+
+    /// Nothing is claimed while it could not be settled, or not be stopped.
+    fn may_claim(&self) -> bool {
+        !self.is_stopping() && !self.settler.is_failing() && self.stops.is_fresh(Instant::now())
+    }
+
+    /// Claims from one source until it or the lane's room is used up.
+    async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
+        let mut claimed = 0;
+        while self.may_claim() {
+            let now = self.clock.now();
+            let room = self.fair.room(due.lane, due.tier, now);
+            if room == 0 {
+                break;
+            }
+            let n = match due.source {
+                Source::Queue => self.draw_rows(due, room.min(ROWS_MAX), now).await?,
+                Source::Pages => self.draw_lost_page(due, now).await?,
+                Source::Cursors => self.draw_page(due, now).await?,
+            };
+            if n == 0 {
+                break;
+            }
+            claimed += n;
+        }
+        Ok(claimed)
+    }
+
+    async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
+        let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
+        let rows =
+            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let n = rows.len();
+        self.started(n);
+        let mut jobs = Vec::with_capacity(n);
+        for row in rows {
+            let Some((message, lane)) = self.context(due.lane, row.message).await else {
+                self.finished(1); // its lease runs out; the poison rules bound how often
+                continue;
+            };
+            jobs.extend(self.job_of_row(row, message, lane, lease, claimed_at));
+        }
+        self.admit_jobs(jobs);
+        Ok(n)
+    }
+
+    async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+        match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
+            (Ok(message), Ok(lane)) => Some((message, lane)),
+            (Err(failed), _) | (_, Err(failed)) => {
+                error!(error = %failed, "claimed work cannot be sent");
+                None
+            }
+        }
+    }
+
+    /// A job of a claimed row; none if the row has its fate already.
+    pub(super) fn job_of_row(
+        &self,
+        row: ClaimedRow,
+        message: Arc<Message>,
+        lane: Arc<LaneInfo>,
+        lease: uuid::Uuid,
+        claimed_at: Instant,
+    ) -> Option<Box<Job>> {
+        let now = self.clock.now();
+        let subscription = row.recipient.subscription;
+        let fate = match row.recipient.standing {
+            _ if row.leases >= ROW_LEASES_MAX => Some(dead(&message, DeadReason::LeaseExhausted, row.retries, now)),
+            Standing::Sendable => None,
+            standing => Some(standing_fate(standing, row.retries, now)),
+        };
+        let fate = match fate {
+            Some(fate) => fate,
+            None => {
+                let (retries, ticket) = (row.retries, Ticket::Row(lease));
+                match self.job(&row.recipient, retries, message.clone(), lane.clone(), claimed_at, ticket) {
+                    Ok(job) => return Some(job),
+                    Err(reason) => dead(&message, reason, row.retries, now),
+                }
+            }
+        };
+        let settlement = settlement(&message, lane.id, subscription, fate.0.into_iter().collect(), fate.1);
+        self.settler.row(RowSettlement { lease, settlement });
+        self.finished(1);
+        None
+    }
+
+    fn job(
+        &self,
+        recipient: &Recipient,
+        retries: u32,
+        message: Arc<Message>,
+        lane: Arc<LaneInfo>,
+        claimed_at: Instant,
+        ticket: Ticket,
+    ) -> Result<Box<Job>, DeadReason> {
+        let (keys, endpoint) = open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
+            error!(error = %why, "a stored subscription cannot be used");
+            DeadReason::Unsealable
+        })?;
+        Ok(Box::new(Job {
+            message,
+            lane,
+            subscription: recipient.subscription,
+            origin_id: recipient.origin_id,
+            endpoint,
+            keys,
+            retries,
+            start_before: claimed_at + START_WITHIN,
+            attempts: Vec::new(),
+            shrunk: None,
+            limit: None,
+            ticket,
+        }))
+    }
+
+    async fn draw_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+        let (size, cut_at) = (self.page_size(due.lane), Instant::now());
+        let page = self.clock.uuid();
+        match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
+            Cut::Nothing => Ok(0),
+            Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
+            Cut::Page(page) => Ok(self.open_page(page, now + LEASE, cut_at).await),
+        }
+    }
+
+    async fn draw_lost_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+        let (lease, leased_at) = (self.clock.uuid(), Instant::now());
+        let leased = store::claims::lease_lost_page(&self.pool, due.lane, due.tier, lease, now, now + LEASE).await?;
+        let Some(page) = leased else { return Ok(0) };
+        warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
+        if page.leases >= PAGE_LEASES_MAX {
+            store::claims::split_page(&self.pool, &page, now).await?;
+            return Ok(page.recipients.len());
+        }
+        Ok(self.open_page(page, now + LEASE, leased_at).await)
+    }
+
+    /// About two seconds of what the lane got through lately.
+    fn page_size(&self, lane: LaneId) -> usize {
+        (self.rates.per_second(lane) * 2).clamp(*PAGE.start(), *PAGE.end())
+    }
+
+    /// Lets a page's deliveries in.
+    async fn open_page(self: &Arc<Self>, page: Page, lease_until: Timestamp, claimed_at: Instant) -> usize {
+        let n = page.recipients.len();
+        let Some((message, lane)) = self.context(page.lane, page.message).await else { return 0 };
+        let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
+        self.pages.lock().insert(open.id, open.clone());
+        self.started(n);
+        let now = self.clock.now();
+        let mut jobs = Vec::with_capacity(n);
+        for (place, recipient) in page.recipients.iter().enumerate() {
+            let ticket = Ticket::Page(open.clone(), place);
+            let (attempt, fate) = match recipient.standing {
+                Standing::Sendable => {
+                    match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
+                        Ok(job) => {
+                            jobs.push(job);
+                            continue;
+                        }
+                        Err(reason) => dead(&message, reason, 0, now),
+                    }
+                }
+                standing => standing_fate(standing, 0, now),
+            };
+            let settled = settlement(&message, lane.id, recipient.subscription, attempt.into_iter().collect(), fate);
+            if matches!(open.record(place, settled), Recorded::Last) {
+                self.close_page(&open);
+            }
+            self.finished(1);
+        }
+        self.admit_jobs(jobs);
+        n
+    }
+
+    pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
+        for (job, until) in self.fair.push(jobs, self.clock.now()) {
+            self.put_off(vec![job], until);
+        }
+    }
+}
+
+/// The fate of a delivery that must not be sent, as the database stood when it was claimed.
+fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
+    let ended = |ending, why| (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None));
+    match standing {
+        Standing::Sendable => (None, Fate::Deferred(Due::At(now))),
+        Standing::Paused => (None, Fate::Deferred(Due::Parked)),
+        Standing::Cancelled => ended(Ending::Cancelled, "stopped"),
+        Standing::Gone => ended(Ending::Gone, "subscription gone"),
+    }
+}
+
+fn dead(message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
+    let death = Death { reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
+    (
+        Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)),
+        Fate::Ended(Ending::Dead, Some(Box::new(death))),
+    )
+}

@@ -1,0 +1,149 @@
+//! One delivery on its way, and what it belongs to.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::page::OpenPage;
+use crate::clock::Timestamp;
+use crate::delivery::{Tier, Urgency};
+use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use crate::lane::Gateway;
+use crate::message::Content;
+use crate::policy::{Layer, Places, Policy, Terms};
+use crate::store::claims::MessageRow;
+use crate::store::settle::{Attempt, Fate, Settlement};
+use crate::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
+use crate::vault::{self, Vault};
+use crate::webpush::keys::SigningKey;
+use crate::webpush::payload::Template;
+
+/// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
+pub struct Message {
+    pub id: MessageId,
+    pub app: AppId,
+    pub tier: Tier,
+    pub content: Content,
+    pub template: Template,
+    pub ttl_s: u32,
+    pub urgency: Urgency,
+    pub topic: Option<http::HeaderValue>,
+    pub policy: Policy,
+    pub accepted_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct Unusable {
+    pub what: String,
+    pub why: String,
+}
+
+impl Message {
+    /// Opens a stored message.
+    pub fn open(row: &MessageRow, vault: &Vault) -> Result<Self, Unusable> {
+        let unusable = |why: String| Unusable { what: row.id.to_string(), why };
+        let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
+        let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
+        let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
+        let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
+        Ok(Self {
+            id: row.id,
+            app: row.app,
+            tier: row.tier,
+            content,
+            template,
+            ttl_s: row.ttl_s,
+            urgency: row.urgency,
+            topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
+            policy: policy(row).map_err(unusable)?,
+            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
+        })
+    }
+}
+
+/// The policy in force for a message: its own, over its tier's default.
+fn policy(row: &MessageRow) -> Result<Policy, String> {
+    let own = row.policy.as_ref().map(|own| Layer::parse(own, &Terms::default())).transpose();
+    let own = own.map_err(|errors| format!("policy: {}", errors[0]))?;
+    let places = Places { message: own.as_ref().map(|parsed| &parsed.layer), ..Places::default() };
+    Ok(Policy::in_force(row.tier, &places))
+}
+
+/// What every delivery of one lane shares.
+pub struct LaneInfo {
+    pub id: LaneId,
+    pub gateway: Gateway,
+    pub vapid_key: VapidKeyId,
+    pub key: SigningKey,
+    pub subject: String,
+}
+
+/// One delivery between claim and settling.
+pub struct Job {
+    pub message: Arc<Message>,
+    pub lane: Arc<LaneInfo>,
+    pub subscription: SubscriptionId,
+    pub origin_id: Uuid,
+    pub endpoint: Endpoint,
+    pub keys: BrowserKeys,
+    /// Attempts that a retry followed.
+    pub retries: u32,
+    /// No POST starts after this, since the lease may be taken over some time later.
+    pub start_before: Instant,
+    /// Attempts made in this turn that were followed at once by another.
+    pub attempts: Vec<Attempt>,
+    /// The payload made smaller, after the gateway found it too large.
+    pub shrunk: Option<Arc<Template>>,
+    /// Plaintext octets that the gateway is believed to take.
+    pub limit: Option<usize>,
+    pub ticket: Ticket,
+}
+
+/// What a delivery was claimed as; how it is settled.
+pub enum Ticket {
+    /// A queue row, under this lease.
+    Row(Uuid),
+    /// A place in a page.
+    Page(Arc<OpenPage>, usize),
+}
+
+impl Job {
+    /// What becomes of this delivery.
+    pub fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
+        let mut attempts = std::mem::take(&mut self.attempts);
+        attempts.extend(last);
+        settlement(&self.message, self.lane.id, self.subscription, attempts, fate)
+    }
+}
+
+/// What becomes of a delivery, with or without a job made of it.
+pub fn settlement(
+    message: &Message,
+    lane: LaneId,
+    subscription: SubscriptionId,
+    attempts: Vec<Attempt>,
+    fate: Fate,
+) -> Settlement {
+    Settlement { subscription, message: message.id, app: message.app, lane, tier: message.tier, attempts, fate }
+}
+
+/// Opens a subscription's sealed address: `p256dh (65) | auth (16) | endpoint`.
+pub fn open_address(
+    vault: &Vault,
+    subscription: SubscriptionId,
+    sealed: &[u8],
+) -> Result<(BrowserKeys, Endpoint), Unusable> {
+    let unusable = |why: String| Unusable { what: subscription.to_string(), why };
+    let plain = vault.open(vault::ADDRESS, subscription.0, sealed).map_err(|e| unusable(e.to_string()))?;
+    let (p256dh, rest) = plain.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;
+    let (auth, endpoint) = rest.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;
+    debug_assert!(endpoint.len() <= ENDPOINT_MAX);
+    let endpoint = std::str::from_utf8(endpoint).map_err(|e| unusable(e.to_string()))?;
+    let endpoint = Endpoint::parse(endpoint).map_err(|e| unusable(e.to_string()))?;
+    Ok((BrowserKeys { p256dh: *p256dh, auth: *auth }, endpoint))
+}

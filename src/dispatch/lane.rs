@@ -1,0 +1,136 @@
+//! One lane and origin: its permits, its hold and its breaker. Pure state; the fair queue owns it.
+
+use super::limit::Limit;
+use crate::classify::{Health, Kind, Outcome};
+use crate::clock::Timestamp;
+use crate::lane::Gateway;
+use crate::policy::Settings;
+use crate::policy::breaker::{Breaker, Permission, Snapshot, State};
+use crate::policy::hold::Hold;
+
+/// Whether a POST may start in a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    Free,
+    /// Its answer decides over a half-open breaker.
+    Probe,
+    /// Not before this.
+    Shut(Timestamp),
+}
+
+/// An answer to a POST, as a lane sees it.
+pub struct Answered<'a> {
+    pub outcome: &'a Outcome,
+    pub posted_at: Timestamp,
+    pub now: Timestamp,
+    pub probe: bool,
+    pub settings: &'a Settings,
+}
+
+/// What one replica learned of a lane and the others have to obey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    pub held_until: Option<Timestamp>,
+    pub breaker: Option<Snapshot>,
+}
+
+/// A lane's state in this process.
+pub struct Lane {
+    pub limit: Limit,
+    in_flight: u32,
+    hold: Hold,
+    breaker: Breaker,
+}
+
+impl Lane {
+    pub fn new(gateway: Gateway, limit_max: u32, now: Timestamp) -> Self {
+        let limit = match gateway {
+            Gateway::Other => Limit::stranger(),
+            _ => Limit::new(limit_max),
+        };
+        Self { limit, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries.
+    pub fn has_permit(&self, transactional: bool) -> bool {
+        let limit = self.limit.get();
+        let reserved = u32::from(!transactional && limit > 1);
+        self.in_flight < limit - reserved
+    }
+
+    /// Takes a permit, if hold and breaker let a POST start.
+    pub fn enter(&mut self, now: Timestamp) -> Passage {
+        if let Some(until) = self.hold.until(now) {
+            return Passage::Shut(until);
+        }
+        let passage = match self.breaker.permit(now, true) {
+            Permission::Go => Passage::Free,
+            Permission::Probe => Passage::Probe,
+            Permission::Wait(until) => return Passage::Shut(until),
+        };
+        self.in_flight += 1;
+        passage
+    }
+
+    /// Until when nothing may start, as far as it can be told without asking for a probe.
+    pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let open_until = match self.breaker.snapshot().state {
+            State::Open { until } => Some(until).filter(|until| now < *until),
+            State::Closed | State::HalfOpen => None,
+        };
+        self.hold.until(now).max(open_until)
+    }
+
+    /// Gives a permit back: no POST was made.
+    pub fn leave(&mut self, probe: bool, now: Timestamp) {
+        self.in_flight -= 1;
+        if probe {
+            // Nothing was learned; the probe may be given to another.
+            self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
+        }
+    }
+
+    /// Gives a permit back with an answer. Answers a change that others have to know.
+    pub fn answered(&mut self, answer: &Answered<'_>) -> Option<Change> {
+        self.in_flight -= 1;
+        let health = answer.outcome.health();
+        let breaker = if answer.probe {
+            self.breaker.record_probe(answer.now, health, answer.settings)
+        } else {
+            self.breaker.record(answer.now, health, answer.settings)
+        }
+        .map(|_| self.breaker.snapshot());
+        let held_until = match answer.outcome.kind {
+            Kind::Throttled => {
+                self.limit.congested();
+                Some(self.hold.throttled(answer.now, answer.posted_at, answer.outcome.retry_after))
+            }
+            // A `Retry-After` here is this delivery's alone: Mozilla sends one with every 503, for a single failed write.
+            Kind::Unavailable { .. } => {
+                self.limit.congested();
+                None
+            }
+            Kind::Unprocessed => None,
+            _ => {
+                self.limit.succeeded();
+                self.hold.succeeded(answer.posted_at);
+                None
+            }
+        };
+        (breaker.is_some() || held_until.is_some()).then_some(Change { held_until, breaker })
+    }
+
+    /// Takes over what another replica learned.
+    pub fn adopt(&mut self, change: &Change) {
+        if let Some(until) = change.held_until {
+            self.hold.extend(until);
+        }
+        if let Some(snapshot) = change.breaker {
+            self.breaker.adopt(snapshot);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The line a delivery follows once it has its turn: admit → seal → post → classify → decide → settle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tracing::{debug, error};
+
+use super::fair::{Next, Turn};
+use super::job::{Job, Ticket};
+use super::lane::Answered;
+use super::page::Recorded;
+use super::stops::Stopped;
+use super::{Dispatcher, label};
+use crate::classify::{Answer, DeadReason, Kind, Outcome, classify};
+use crate::clock::Timestamp;
+use crate::delivery::Ending;
+use crate::gateway::{Post, Reply};
+use crate::message::PLAINTEXT_MAX;
+use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
+use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
+use crate::webpush::seal::{padded_len, seal};
+use crate::webpush::shrink::shrink;
+
+/// A POST without an answer after this has failed.
+pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+/// Deliveries that a sealer takes before it lets the connections write: more of them share a system call.
+const BURST: usize = 4;
+
+/// Takes turns for ever. The task ends with the runtime, or when it is aborted between turns.
+pub async fn sealer(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
+    let mut burst = 0;
+    loop {
+        match dispatcher.fair.next(only_transactional, || dispatcher.clock.now()).await {
+            Next::Turn(turn) => dispatcher.take_turn(turn),
+            Next::PutOff(jobs, until) => dispatcher.put_off(jobs, until),
+        }
+        burst += 1;
+        if burst == BURST {
+            burst = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// What admitting a delivery came to.
+enum Admission {
+    /// Its POST may start, with so many seconds to live.
+    Post { ttl_s: u32 },
+    /// It has its fate without a POST.
+    Settle(Option<Attempt>, Fate),
+    /// Its page has been closed: it is a queue row now, and no longer ours.
+    Void,
+}
+
+impl Dispatcher {
+    /// One turn: everything up to the POST here, the rest in a task of its own.
+    fn take_turn(self: &Arc<Self>, turn: Turn) {
+        let Turn { slot, mut job, probe } = turn;
+        match self.admit(&job) {
+            Admission::Post { ttl_s } => match self.seal(&job, ttl_s) {
+                Ok(post) => {
+                    let dispatcher = self.clone();
+                    tokio::spawn(async move { dispatcher.deliver(Turn { slot, job, probe }, post).await });
+                    return;
+                }
+                Err(reason) => {
+                    let (attempt, fate) = self.dead_unsent(&job, reason);
+                    self.settle(&mut job, Some(attempt), fate);
+                }
+            },
+            Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
+            Admission::Void => self.finished(1),
+        }
+        self.fair.release(slot, probe, self.clock.now());
+    }
+
+    /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours.
+    fn admit(&self, job: &Job) -> Admission {
+        let (instant, now) = (Instant::now(), self.clock.now());
+        if !self.stops.is_fresh(instant) || instant > job.start_before || self.is_stopping() {
+            return Admission::Settle(None, Fate::Deferred(Due::At(now)));
+        }
+        match self.stops.check(job.message.id, job.subscription) {
+            Some(Stopped::Paused) => return Admission::Settle(None, Fate::Deferred(Due::Parked)),
+            Some(Stopped::Cancelled) => {
+                return ended_unsent(job.retries, Ending::Cancelled, "stopped", now);
+            }
+            None => {}
+        }
+        let message = &job.message;
+        let Some(ttl_s) = remaining_ttl_s(now, message.expires_at, message.ttl_s) else {
+            return ended_unsent(job.retries, Ending::Expired, "time to live is over", now);
+        };
+        match &job.ticket {
+            Ticket::Page(page, place) if !page.begin(*place, job.retries, instant) => Admission::Void,
+            _ => Admission::Post { ttl_s },
+        }
+    }
+
+    /// Renders, pads and encrypts the payload, and signs for it.
+    fn seal(&self, job: &Job, ttl_s: u32) -> Result<Post, DeadReason> {
+        let message = &job.message;
+        let stamp = Stamp {
+            id: delivery_id(&self.vault, message.id, job.origin_id),
+            receipt: receipt_token(&self.vault, message.id, job.subscription),
+            retried: job.retries,
+        };
+        let template = job.shrunk.as_deref().unwrap_or(&message.template);
+        let mut plaintext = Vec::new();
+        template.render(&stamp, &mut plaintext);
+        let pad_to = padded_len(plaintext.len(), job.limit.unwrap_or(PLAINTEXT_MAX));
+        let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
+        seal(&job.keys, &plaintext, pad_to, &mut body).map_err(|error| {
+            error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
+            DeadReason::Unsealable
+        })?;
+        let lane = &job.lane;
+        let origin = job.endpoint.origin();
+        Ok(Post {
+            endpoint: job.endpoint.clone(),
+            gateway: lane.gateway,
+            authorization: self.tokens.header(lane.vapid_key, &lane.key, &lane.subject, origin, self.clock.now()),
+            ttl_s,
+            urgency: message.urgency,
+            topic: message.topic.clone(),
+            body: Bytes::from(body),
+            deadline: Instant::now() + ATTEMPT_DEADLINE,
+        })
+    }
+
+    /// The POST and everything after it.
+    async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
+        let Turn { slot, mut job, probe } = turn;
+        let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
+        let reply = tokio::select! {
+            reply = self.gateways.post(post) => reply,
+            // The server stops and has waited long enough: the attempt is given up and does not count.
+            () = self.abandon.notified() => {
+                self.fair.release(slot, probe, self.clock.now());
+                return self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now())));
+            }
+        };
+        self.rates.count(job.lane.id, Instant::now());
+        let now = self.clock.now();
+        let answer = match &reply {
+            Ok(Reply { status, headers, body }) => Answer::Response { status: *status, headers, body },
+            Err(failure) => Answer::Failure(*failure),
+        };
+        let outcome = classify(job.lane.gateway, &answer, now);
+        let settings = &job.message.policy.settings;
+        let answered = Answered { outcome: &outcome, posted_at, now, probe, settings };
+        if let Some(change) = self.fair.answered(slot, &answered) {
+            self.share(change);
+        }
+        let took_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let sent = sent - crate::webpush::OVERHEAD;
+        let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
+        let attempt = policy::Attempt {
+            retries: job.retries,
+            now,
+            accepted_at: job.message.accepted_at,
+            expires_at: job.message.expires_at,
+            can_shrink,
+        };
+        let verdict = decide(&outcome, &job.message.policy, &attempt, self.clock.randomness());
+        if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
+            self.resend(job, now);
+        }
+    }
+
+    /// Settles by the verdict. True if the delivery has to go out again at once, made smaller.
+    fn conclude(
+        self: &Arc<Self>,
+        job: &mut Job,
+        verdict: Verdict,
+        outcome: Outcome,
+        took_ms: u32,
+        sent: usize,
+        now: Timestamp,
+    ) -> bool {
+        let mut attempt = Attempt {
+            number: job.retries,
+            at: now,
+            ending: Ending::Accepted,
+            status: outcome.status,
+            took_ms: Some(took_ms),
+            reason: outcome.detail,
+        };
+        let fate = match verdict {
+            Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
+            Verdict::Gone => Fate::Ended(Ending::Gone, None),
+            Verdict::Expired => Fate::Ended(Ending::Expired, None),
+            Verdict::Dead { reason } => Fate::Ended(Ending::Dead, Some(self.death(job, reason, attempt.reason.clone()))),
+            Verdict::Retry { after, counts: true } => Fate::Retry { retries: job.retries + 1, due: now + after },
+            // The gateway never took it: no attempt was made, and none is logged.
+            Verdict::Retry { after, counts: false } => {
+                self.settle(job, None, Fate::Deferred(Due::At(now + after)));
+                return false;
+            }
+            Verdict::Shrink => match self.make_smaller(job, sent, &mut attempt) {
+                true => return true,
+                false => {
+                    let death = self.death(job, DeadReason::PayloadTooLarge, attempt.reason.clone());
+                    Fate::Ended(Ending::Dead, Some(death))
+                }
+            },
+        };
+        attempt.ending = match &fate {
+            Fate::Ended(ending, _) => *ending,
+            _ => Ending::Retry,
+        };
+        self.settle(job, Some(attempt), fate);
+        false
+    }
+
+    /// Prepares a delivery to go out again with a smaller payload, which uses up an attempt. False: nothing helps.
+    fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
+        let Some(limit) = shrink_target(sent, job.limit) else { return false };
+        let Some(shrunk) = shrink(&job.message.content, limit) else { return false };
+        let what = if shrunk.dropped.is_empty() { "padding".to_owned() } else { shrunk.dropped.join(", ") };
+        attempt.reason = Some(format!("too large at {sent} octets: sent again without {what}").into());
+        attempt.ending = Ending::Retry;
+        job.attempts.push(attempt.clone());
+        job.shrunk = Some(Arc::new(shrunk.template));
+        job.limit = Some(limit);
+        job.retries += 1;
+        true
+    }
+
+    fn resend(self: &Arc<Self>, job: Box<Job>, now: Timestamp) {
+        for (job, until) in self.fair.push([job], now) {
+            self.put_off(vec![job], until);
+        }
+    }
+
+    fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
+        debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
+        Box::new(Death { reason: reason.name(), detail, policy: Some(job.message.policy.to_json()) })
+    }
+
+    /// A death without a POST.
+    pub(super) fn dead_unsent(&self, job: &Job, reason: DeadReason) -> (Attempt, Fate) {
+        let attempt = unsent_attempt(job.retries, Ending::Dead, reason.name(), self.clock.now());
+        (attempt, Fate::Ended(Ending::Dead, Some(self.death(job, reason, None))))
+    }
+
+    /// Gives deliveries back that had no turn.
+    pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
+        for mut job in jobs {
+            self.settle(&mut job, None, Fate::Deferred(Due::At(now)));
+        }
+    }
+
+    /// Puts deliveries of a shut lane off. What is urgent comes back at once when the lane opens, the rest spread out.
+    pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
+        for mut job in jobs {
+            let spread = match job.message.tier {
+                crate::delivery::Tier::Transactional => Duration::ZERO,
+                _ => SPREAD.mul_f64(self.clock.randomness()),
+            };
+            self.settle(&mut job, None, Fate::Deferred(Due::At(until + spread)));
+        }
+    }
+
+    /// Hands a fate to whoever writes it: the page, or the settler of rows.
+    pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
+        let fate = match fate {
+            // A delivery deferred after a resend has attempts to its name all the same.
+            Fate::Deferred(Due::At(due)) if !job.attempts.is_empty() => Fate::Retry { retries: job.retries, due },
+            fate => fate,
+        };
+        let settlement = job.settle(last, fate);
+        match &job.ticket {
+            Ticket::Row(lease) => self.settler.row(RowSettlement { lease: *lease, settlement }),
+            Ticket::Page(page, place) => match page.record(*place, settlement) {
+                Recorded::Kept => {}
+                Recorded::Last => self.close_page(page),
+                Recorded::Row(settlement) => self.settler.row(RowSettlement { lease: page.lease, settlement }),
+            },
+        }
+        self.finished(1);
+    }
+}
+
+/// Deliveries that a shut lane put off come back over this long, so that they do not come all at once.
+const SPREAD: Duration = Duration::from_secs(2);
+
+fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admission {
+    Admission::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+}
+
+/// The log row of an ending without a POST.
+pub fn unsent_attempt(number: u32, ending: Ending, why: &str, now: Timestamp) -> Attempt {
+    Attempt { number, at: now, ending, status: None, took_ms: None, reason: Some(why.into()) }
+}

@@ -1,0 +1,150 @@
+//! A page on its way: up to 500 deliveries that are settled once and whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::job::{LaneInfo, Message, settlement};
+use crate::clock::Timestamp;
+use crate::id::SubscriptionId;
+use crate::store::settle::{Due, Fate, Settlement};
+
+/// A page closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
+const AFTER_LAST_POST: Duration = Duration::from_secs(1);
+/// A page closes so long after it was cut: what a hold, a pause or a breaker kept back becomes rows.
+const AFTER_CUT: Duration = Duration::from_secs(5);
+
+/// A page in this worker's hands.
+pub struct OpenPage {
+    pub id: Uuid,
+    pub lease: Uuid,
+    pub lease_until: Timestamp,
+    pub message: Arc<Message>,
+    pub lane: Arc<LaneInfo>,
+    recipients: Vec<SubscriptionId>,
+    cut_at: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    places: Vec<Place>,
+    unanswered: usize,
+    unsent: usize,
+    last_post_at: Instant,
+}
+
+enum Phase {
+    Open,
+    /// Closed, but its settling is not committed yet. What was answered since waits here: its rows don't exist before.
+    Closing(Vec<Settlement>),
+    Settled,
+}
+
+enum Place {
+    Waiting,
+    InFlight { retries: u32 },
+    Answered(Settlement),
+}
+
+/// What recording an answer came to.
+pub enum Recorded {
+    /// Others are still out.
+    Kept,
+    /// It was the last: the page is closed and must be settled.
+    Last,
+    /// The page is settled already: this delivery is a row of its own, under the page's lease.
+    Row(Settlement),
+}
+
+impl OpenPage {
+    /// A page just cut or leased; every place waits.
+    pub fn new(
+        page: &crate::store::claims::Page,
+        message: Arc<Message>,
+        lane: Arc<LaneInfo>,
+        lease_until: Timestamp,
+        cut_at: Instant,
+    ) -> Self {
+        let recipients: Vec<_> = page.recipients.iter().map(|recipient| recipient.subscription).collect();
+        let n = recipients.len();
+        let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
+        let state = State { phase: Phase::Open, places, unanswered: n, unsent: n, last_post_at: cut_at };
+        Self { id: page.id, lease: page.lease, lease_until, message, lane, recipients, cut_at, state: Mutex::new(state) }
+    }
+
+    /// Notes that the POST of a place begins. False if the page has been closed: the delivery is a row now, not ours.
+    pub fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Open) {
+            return false;
+        }
+        if matches!(state.places[place], Place::Waiting) {
+            state.unsent -= 1;
+        }
+        state.places[place] = Place::InFlight { retries };
+        state.last_post_at = now;
+        true
+    }
+
+    /// Records what became of a place.
+    pub fn record(&self, place: usize, settled: Settlement) -> Recorded {
+        let mut state = self.state.lock();
+        match &mut state.phase {
+            Phase::Settled => Recorded::Row(settled),
+            Phase::Closing(late) => {
+                late.push(settled);
+                Recorded::Kept
+            }
+            Phase::Open => {
+                if matches!(state.places[place], Place::Waiting) {
+                    state.unsent -= 1;
+                }
+                state.places[place] = Place::Answered(settled);
+                state.unanswered -= 1;
+                if state.unanswered > 0 {
+                    return Recorded::Kept;
+                }
+                state.phase = Phase::Closing(Vec::new());
+                Recorded::Last
+            }
+        }
+    }
+
+    /// Closes the page if its time has come. True if this call closed it: the caller settles it.
+    pub fn close_if_due(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        let due = now >= self.cut_at + AFTER_CUT || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
+        let close = due && matches!(state.phase, Phase::Open);
+        if close {
+            state.phase = Phase::Closing(Vec::new());
+        }
+        close
+    }
+
+    /// What becomes of every recipient of a closed page: in flight is leased on, unsent is due at once.
+    pub fn settlements(&self, now: Timestamp) -> Vec<Settlement> {
+        let state = self.state.lock();
+        debug_assert!(!matches!(state.phase, Phase::Open));
+        let of = |place: &Place, subscription| {
+            let fate = match place {
+                Place::Answered(settled) => return settled.clone(),
+                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
+                Place::Waiting => Fate::Deferred(Due::At(now)),
+            };
+            settlement(&self.message, self.lane.id, subscription, Vec::new(), fate)
+        };
+        state.places.iter().zip(&self.recipients).map(|(place, subscription)| of(place, *subscription)).collect()
+    }
+
+    /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.
+    pub fn settled(&self) -> Vec<Settlement> {
+        match std::mem::replace(&mut self.state.lock().phase, Phase::Settled) {
+            Phase::Closing(late) => late,
+            Phase::Open | Phase::Settled => Vec::new(),
+        }
+    }
+}

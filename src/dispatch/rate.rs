@@ -1,0 +1,57 @@
+//! How fast lanes have been lately, which decides how large their pages are.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::id::LaneId;
+
+/// What a lane is credited with before it has shown anything, in deliveries per second.
+const FIRST: usize = 125;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Answered deliveries per second of each lane.
+#[derive(Default)]
+pub struct Rates(Mutex<HashMap<LaneId, Rate>>);
+
+struct Rate {
+    since: Instant,
+    count: usize,
+    per_second: usize,
+}
+
+impl Rates {
+    /// Counts an answer.
+    pub fn count(&self, lane: LaneId, now: Instant) {
+        let mut rates = self.0.lock();
+        let rate = rates.entry(lane).or_insert_with(|| Rate { since: now, count: 0, per_second: FIRST });
+        rate.count += 1;
+        let elapsed = now.saturating_duration_since(rate.since);
+        if elapsed >= WINDOW {
+            let millis = usize::try_from(elapsed.as_millis()).unwrap_or(usize::MAX);
+            *rate = Rate { since: now, count: 0, per_second: rate.count * 1000 / millis };
+        }
+    }
+
+    /// The rate of the last full second in which it answered.
+    pub fn per_second(&self, lane: LaneId) -> usize {
+        self.0.lock().get(&lane).map_or(FIRST, |rate| rate.per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rate_is_that_of_the_last_full_second() {
+        let (rates, lane, start) = (Rates::default(), LaneId(1), Instant::now());
+        assert_eq!(rates.per_second(lane), FIRST);
+        (0..300).for_each(|_| rates.count(lane, start));
+        assert_eq!(rates.per_second(lane), FIRST);
+        rates.count(lane, start + WINDOW * 2);
+        assert_eq!(rates.per_second(lane), 150);
+    }
+}

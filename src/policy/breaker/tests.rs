@@ -1,0 +1,196 @@
+//! Trips, probes, doubling, and what replicas tell each other.
+
+use super::*;
+
+const GUIDE: Settings = Settings::DEFAULT;
+const S: u64 = 1_000;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_timestamp(1_800_000_000, 0).unwrap() + Duration::from_millis(ms)
+}
+
+fn tripped_at(ms: u64) -> Breaker {
+    let mut breaker = Breaker::closed(at(0));
+    fail(&mut breaker, ms);
+    breaker
+}
+
+/// Five failures in a row; answers how long the breaker opened for.
+fn fail(breaker: &mut Breaker, ms: u64) -> Duration {
+    for _ in 0..CONSECUTIVE {
+        breaker.record(at(ms), Health::Failing, &GUIDE);
+    }
+    breaker.snapshot().open_for
+}
+
+fn probes_fail(breaker: &mut Breaker, ms: u64) -> Duration {
+    for _ in 0..PROBES {
+        assert_eq!(breaker.permit(at(ms), true), Permission::Probe);
+        breaker.record_probe(at(ms), Health::Failing, &GUIDE);
+    }
+    breaker.snapshot().open_for
+}
+
+#[test]
+fn the_fifth_failure_in_a_row_trips_and_a_success_between_starts_again() {
+    let mut breaker = Breaker::closed(at(0));
+    for _ in 0..4 {
+        assert_eq!(breaker.record(at(1), Health::Failing, &GUIDE), None);
+    }
+    assert_eq!(breaker.record(at(1), Health::Alive, &GUIDE), None);
+    for _ in 0..4 {
+        assert_eq!(breaker.record(at(2), Health::Failing, &GUIDE), None);
+        assert_eq!(breaker.record(at(2), Health::Unknown, &GUIDE), None);
+    }
+    assert_eq!(breaker.permit(at(3), true), Permission::Go);
+    let until = at(3) + GUIDE.circuit_open;
+    assert_eq!(breaker.record(at(3), Health::Failing, &GUIDE), Some(State::Open { until }));
+    assert_eq!(breaker.permit(at(4), true), Permission::Wait(until));
+}
+
+/// `failures` of `attempts` spread evenly over a time; whether that trips, and at which attempt.
+fn tripping_attempt(attempts: u32, failures: u32, over_ms: u64, settings: &Settings) -> Option<u32> {
+    let mut breaker = Breaker::closed(at(0));
+    (1..=attempts).find(|n| {
+        let failed = u64::from(*n) * u64::from(failures) / u64::from(attempts)
+            != u64::from(*n - 1) * u64::from(failures) / u64::from(attempts);
+        let health = if failed { Health::Failing } else { Health::Alive };
+        breaker.record(at(u64::from(*n) * over_ms / u64::from(attempts)), health, settings).is_some()
+    })
+}
+
+#[test]
+fn the_share_of_failures_trips_from_400_attempts_in_a_minute_on() {
+    for (attempts, failures, over_ms, expected) in [
+        (400, 20, 50 * S, Some(400)),
+        (399, 199, 50 * S, None),
+        (1_000, 49, 50 * S, None),
+        (10_000, 5_000, 50 * S, Some(400)),
+        (400, 200, 600 * S, None), // never 400 within a minute
+    ] {
+        assert_eq!(tripping_attempt(attempts, failures, over_ms, &GUIDE), expected, "{failures} of {attempts}");
+    }
+    let strict = Settings { circuit_failure_threshold: 0.01, ..GUIDE };
+    assert_eq!(tripping_attempt(1_000, 10, 50 * S, &strict), Some(400));
+}
+
+#[test]
+fn an_open_breaker_half_opens_on_time_and_lets_three_probes_through() {
+    let mut breaker = tripped_at(0);
+    assert_eq!(breaker.permit(at(30 * S - 1), true), Permission::Wait(at(30 * S)));
+    for _ in 0..3 {
+        assert_eq!(breaker.permit(at(30 * S), true), Permission::Probe);
+    }
+    assert_eq!(breaker.snapshot().state, State::HalfOpen);
+    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(45 * S)));
+    assert_eq!(breaker.record_probe(at(31 * S), Health::Alive, &GUIDE), Some(State::Closed));
+    assert_eq!(breaker.permit(at(31 * S), false), Permission::Go);
+}
+
+#[test]
+fn only_the_prober_probes() {
+    let mut breaker = tripped_at(0);
+    assert_eq!(breaker.permit(at(30 * S), false), Permission::Wait(at(31 * S)));
+    assert_eq!(breaker.permit(at(30 * S), true), Permission::Probe);
+}
+
+#[test]
+fn probes_without_an_answer_are_replaced_and_empty_answers_give_theirs_back() {
+    let mut breaker = tripped_at(0);
+    for _ in 0..3 {
+        assert_eq!(breaker.permit(at(30 * S), true), Permission::Probe);
+    }
+    assert_eq!(breaker.record_probe(at(31 * S), Health::Unknown, &GUIDE), None);
+    assert_eq!(breaker.permit(at(31 * S), true), Permission::Probe);
+    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(45 * S)));
+    assert_eq!(breaker.permit(at(45 * S), true), Permission::Probe);
+}
+
+#[test]
+fn answers_from_before_the_trip_neither_close_nor_reopen() {
+    let mut breaker = tripped_at(0);
+    assert_eq!(breaker.record(at(1), Health::Alive, &GUIDE), None);
+    assert_eq!(breaker.record_probe(at(1), Health::Alive, &GUIDE), None);
+    breaker.permit(at(30 * S), true);
+    assert_eq!(breaker.record(at(30 * S), Health::Alive, &GUIDE), None);
+    assert_eq!(breaker.snapshot().state, State::HalfOpen);
+}
+
+#[test]
+fn repeated_trips_double_up_to_ten_minutes_and_calm_starts_again() {
+    let mut breaker = tripped_at(0);
+    let mut ms = 0;
+    let mut lengths_s = vec![breaker.snapshot().open_for.as_secs()];
+    for _ in 0..6 {
+        ms += breaker.snapshot().open_for.as_secs() * S;
+        lengths_s.push(probes_fail(&mut breaker, ms).as_secs());
+    }
+    assert_eq!(lengths_s, [30, 60, 120, 240, 480, 600, 600]);
+
+    ms += 600 * S;
+    breaker.permit(at(ms), true);
+    breaker.record_probe(at(ms), Health::Alive, &GUIDE);
+    let mut soon = breaker.clone();
+    assert_eq!(fail(&mut soon, ms + 599 * S).as_secs(), 600);
+    assert_eq!(fail(&mut breaker, ms + 600 * S).as_secs(), 30);
+}
+
+#[test]
+fn deferred_work_comes_back_spread_out() {
+    let breaker = tripped_at(0);
+    let due: Vec<_> = (0..4).map(|n| breaker.defer(at(30 * S), f64::from(n) / 4.0)).collect();
+    assert_eq!(due, [at(30_000), at(37_500), at(45_000), at(52_500)]);
+}
+
+#[test]
+fn the_operator_opens_at_once_and_closes_by_probing() {
+    let mut breaker = Breaker::closed(at(0));
+    breaker.force_close(at(1));
+    assert_eq!(breaker.permit(at(1), true), Permission::Go);
+    breaker.force_open(at(2), at(900 * S));
+    assert_eq!(breaker.permit(at(3), true), Permission::Wait(at(900 * S)));
+    breaker.force_close(at(4));
+    assert_eq!(breaker.permit(at(4), true), Permission::Probe);
+    assert_eq!(breaker.record_probe(at(5), Health::Alive, &GUIDE), Some(State::Closed));
+    let mut failing = tripped_at(0);
+    failing.force_close(at(1));
+    assert_eq!(probes_fail(&mut failing, 1).as_secs(), 60);
+}
+
+#[test]
+fn replicas_follow_the_later_word_without_taking_probes_back() {
+    let mut ours = Breaker::closed(at(0));
+    let theirs = tripped_at(5);
+    ours.adopt(theirs.snapshot());
+    assert_eq!(ours.permit(at(6), true), Permission::Wait(at(30 * S + 5)));
+    ours.adopt(Breaker::closed(at(1)).snapshot());
+    assert_eq!(ours.snapshot(), theirs.snapshot());
+
+    for _ in 0..3 {
+        assert_eq!(ours.permit(at(31 * S), true), Permission::Probe);
+    }
+    ours.adopt(Snapshot { state: State::HalfOpen, changed_at: at(32 * S), ..theirs.snapshot() });
+    assert_eq!(ours.permit(at(32 * S), true), Permission::Wait(at(46 * S)));
+    ours.adopt(Snapshot { state: State::Closed, changed_at: at(33 * S), ..theirs.snapshot() });
+    assert_eq!(ours.permit(at(33 * S), false), Permission::Go);
+}
+
+#[test]
+fn a_row_reads_back_as_what_was_stored() {
+    let mut half_open = tripped_at(0);
+    half_open.force_close(at(1));
+    for breaker in [Breaker::closed(at(0)), tripped_at(0), half_open] {
+        let kept = breaker.snapshot();
+        let row = (kept.state.name(), kept.open_until(), kept.open_ms());
+        assert_eq!(Snapshot::from_row(row.0, row.1, row.2, kept.changed_at), Some(kept));
+    }
+    assert_eq!(Snapshot::from_row("ajar", None, 0, at(0)), None);
+}
+
+#[test]
+fn a_restored_breaker_goes_on_where_it_stood() {
+    let left = tripped_at(0).snapshot();
+    let mut restored = Breaker::restore(left);
+    assert_eq!(restored.permit(at(1), true), Permission::Wait(at(30 * S)));
+    assert_eq!(probes_fail(&mut restored, 30 * S).as_secs(), 60);
+}

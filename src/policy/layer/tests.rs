@@ -1,0 +1,198 @@
+//! What each place may say, and whose word counts.
+
+use serde_json::json;
+
+use super::*;
+use crate::delivery::{Tier, Urgency};
+use crate::policy::{Policy, TierDefaults};
+
+fn parse_at(place: Place, value: &Value) -> Result<Parsed, Vec<PolicyError>> {
+    Layer::parse(value, &Terms { place, ..Terms::default() })
+}
+
+fn layer(place: Place, value: Value) -> Layer {
+    parse_at(place, &value).unwrap_or_else(|errors| panic!("{value}: {errors:?}")).layer
+}
+
+fn guide(max_attempts: u32) -> Layer {
+    layer(Place::Message, json!({ "maxAttempts": max_attempts }))
+}
+
+fn retries(places: Places<'_>) -> u32 {
+    Policy::in_force(Tier::Promotional, &places).retry.retries()
+}
+
+#[test]
+fn an_empty_policy_sets_nothing() {
+    for value in
+        [json!({}), json!({"healthyRetryPolicy": null}), json!({"throttlePolicy": {}}), json!({"requestPolicy": {}})]
+    {
+        assert_eq!(layer(Place::Message, value), Layer::default());
+    }
+    for value in [json!(null), json!([]), json!("x"), json!(3)] {
+        let errors = parse_at(Place::Message, &value).unwrap_err();
+        assert_eq!((errors[0].pointer.as_str(), errors[0].detail.as_str()), ("", "must be an object"));
+    }
+}
+
+#[test]
+fn the_first_place_that_sets_a_member_wins() {
+    let [one, two, three, four] = [1, 2, 3, 4].map(guide);
+    let mut places = Places { message: Some(&one), subscription: Some(&two), topic: Some(&three), tier: Some(&four) };
+    assert_eq!(retries(places), 1);
+    places.message = None;
+    assert_eq!(retries(places), 2);
+    places.subscription = None;
+    assert_eq!(retries(places), 3);
+    places.topic = None;
+    assert_eq!(retries(places), 4);
+    places.tier = None;
+    assert_eq!(retries(places), 5);
+}
+
+#[test]
+fn members_are_inherited_one_by_one() {
+    let topic = layer(
+        Place::Topic,
+        json!({"healthyRetryPolicy": {"numRetries": 9}, "requestPolicy": {"headerContentType": "application/json"}}),
+    );
+    let subscription = layer(Place::Subscription, json!({"throttlePolicy": {"maxReceivesPerSecond": 10}}));
+    let message = guide(2);
+    let places = Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), tier: None };
+    let policy = Policy::in_force(Tier::Promotional, &places);
+    assert_eq!(policy.retry.retries(), 2);
+    assert_eq!(policy.throttle, Some(Throttle { max_receives_per_second: 10 }));
+    assert_eq!(policy.request.unwrap().header_content_type.as_ref(), "application/json");
+}
+
+#[test]
+fn a_topic_may_silence_its_subscriptions() {
+    let topic = layer(Place::Topic, json!({"disableSubscriptionOverrides": true}));
+    let (message, subscription, tier) = (guide(1), guide(2), guide(4));
+    let mut places =
+        Places { message: None, subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier) };
+    assert_eq!(retries(places), 4);
+    places.message = Some(&message);
+    assert_eq!(retries(places), 1);
+    for (place, value) in [
+        (Place::Subscription, json!({"disableSubscriptionOverrides": true})),
+        (Place::Topic, json!({"disableSubscriptionOverrides": 1})),
+    ] {
+        assert_eq!(parse_at(place, &value).unwrap_err()[0].pointer, "/disableSubscriptionOverrides");
+    }
+}
+
+#[test]
+fn forms_are_not_mixed() {
+    for value in [
+        json!({"retries": 3, "maxAttempts": 3}),
+        json!({"retries": 3, "throttlePolicy": {"maxReceivesPerSecond": 1}}),
+        json!({"baseDelayMs": 1000, "healthyRetryPolicy": {}}),
+        json!({"baseDelayMs": 1000, "preset": null}),
+    ] {
+        let errors = parse_at(Place::Message, &value).unwrap_err();
+        assert!(errors[0].pointer.is_empty() && errors[0].detail.contains("mixes the forms"), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_throttle_and_a_media_type_are_checked() {
+    for (place, value, pointer) in [
+        (
+            Place::Message,
+            json!({"throttlePolicy": {"maxReceivesPerSecond": 0}}),
+            "/throttlePolicy/maxReceivesPerSecond",
+        ),
+        (
+            Place::Message,
+            json!({"throttlePolicy": {"maxReceivesPerSecond": 1.5}}),
+            "/throttlePolicy/maxReceivesPerSecond",
+        ),
+        (Place::Message, json!({"throttlePolicy": {"rate": 1}}), "/throttlePolicy/rate"),
+        (Place::Message, json!({"throttlePolicy": 10}), "/throttlePolicy"),
+        (Place::Message, json!({"requestPolicy": {"headerContentType": "plain"}}), "/requestPolicy/headerContentType"),
+        (Place::Message, json!({"requestPolicy": {"headerContentType": 1}}), "/requestPolicy/headerContentType"),
+        (
+            Place::Topic,
+            json!({"requestPolicy": {"headerContentType": "text/html"}}),
+            "/requestPolicy/headerContentType",
+        ),
+    ] {
+        assert_eq!(parse_at(place, &value).unwrap_err()[0].pointer, pointer, "{value}");
+    }
+    for (place, media_type) in [
+        (Place::Message, "text/html"),
+        (Place::Message, "application/vnd.example+json; v=1; note=\"a b\""),
+        (Place::Topic, "Text/Plain; charset=UTF-8"),
+        (Place::Topic, "application/json"),
+    ] {
+        let request = layer(place, json!({"requestPolicy": {"headerContentType": media_type}})).request;
+        assert_eq!(request.unwrap().header_content_type.as_ref(), media_type);
+    }
+    for bad in
+        ["", "/", "text/", "text/plain;", "text/plain; x", "text/pla in", "a/b\r\nX: y", "a/b; c=\"d", "a/b; c=\"\"\""]
+    {
+        assert!(!is_media_type(bad), "{bad:?}");
+    }
+    assert!(!is_media_type(&format!("a/{}", "b".repeat(255))));
+}
+
+#[test]
+fn a_tier_and_nobody_else_overrides_the_servers_figures() {
+    let value =
+        json!({"circuitFailureThreshold": 0.2, "circuitOpenMs": 60_000, "retryTokenTtlSec": 60, "maxAttempts": 2});
+    let tier = layer(Place::Tier, value.clone());
+    let policy = Policy::in_force(Tier::Engagement, &Places { tier: Some(&tier), ..Places::default() });
+    let expected = Settings {
+        circuit_failure_threshold: 0.2,
+        circuit_open: Duration::from_secs(60),
+        retry_token_ttl: Duration::from_secs(60),
+    };
+    assert_eq!((policy.settings, policy.retry.retries()), (expected, 2));
+    assert_eq!(Policy::tier_default(Tier::Engagement).settings, Settings::DEFAULT);
+    assert_eq!(parse_at(Place::Message, &value).unwrap_err().len(), 3);
+    for (value, pointer) in [
+        (json!({"circuitFailureThreshold": 0}), "/circuitFailureThreshold"),
+        (json!({"circuitFailureThreshold": 1.1}), "/circuitFailureThreshold"),
+        (json!({"circuitOpenMs": 999}), "/circuitOpenMs"),
+        (json!({"circuitOpenMs": 600_001}), "/circuitOpenMs"),
+        (json!({"retryTokenTtlSec": 0}), "/retryTokenTtlSec"),
+    ] {
+        assert_eq!(parse_at(Place::Tier, &value).unwrap_err()[0].pointer, pointer);
+    }
+}
+
+#[test]
+fn the_tier_table_holds() {
+    let s = Duration::from_secs;
+    for (tier, ttl_s, urgency, delays) in [
+        (Tier::Transactional, 600, Urgency::High, [s(0), s(1), s(2), s(4), s(8)]),
+        (Tier::Promotional, 86_400, Urgency::Normal, [s(2), s(4), s(8), s(16), s(32)]),
+        (Tier::Engagement, 259_200, Urgency::Low, [s(60), s(120), s(240), s(480), s(960)]),
+    ] {
+        let defaults = TierDefaults::of(tier);
+        assert_eq!((defaults.ttl_s, defaults.urgency), (ttl_s, urgency));
+        let policy = Policy::tier_default(tier);
+        let nominal: Vec<_> = (0..).map_while(|n| policy.retry.step(n)).map(|step| step.nominal).collect();
+        assert_eq!(nominal, delays, "{tier:?}");
+    }
+    let json = Policy::tier_default(Tier::Engagement).to_json();
+    assert_eq!((&json["maxDelayMs"], &json["jitterPercent"]), (&json!(3_600_000), &json!(0.2)));
+}
+
+#[test]
+fn a_policy_written_out_reads_back_as_itself() {
+    for value in [
+        json!({"baseDelayMs": 5, "maxDelayMs": 7, "maxAttempts": 9, "jitterPercent": 0.5, "immediateRetries": 1}),
+        json!({"retries": 3, "retryDelay": "pow(2, retried) * 1000"}),
+        json!({"retries": 2}),
+        json!({"preset": "sns-customer-managed", "throttlePolicy": {"maxReceivesPerSecond": 4}}),
+        json!({"healthyRetryPolicy": {"minDelayTarget": 1, "maxDelayTarget": 60, "numRetries": 50, "numNoDelayRetries": 3,
+            "numMinDelayRetries": 2, "numMaxDelayRetries": 35, "backoffFunction": "exponential"},
+            "requestPolicy": {"headerContentType": "application/json"}}),
+    ] {
+        let layer = layer(Place::Message, value.clone());
+        let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() });
+        assert_eq!(policy.to_json(), value);
+    }
+}
