@@ -1,0 +1,71 @@
+//! The settings as flags of the command line, made from the same table.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use super::{FILE, SETTINGS, Setting};
+
+/// The flags that were given. `#[command(flatten)]` it into every command that needs settings.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub(super) values: BTreeMap<&'static str, String>,
+    pub(super) file: Option<PathBuf>,
+}
+
+impl Flags {
+    /// Flags as a program would give them, by keys of the file; for the demo and tests.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        let known = |key| SETTINGS.iter().find(|setting| setting.key == key);
+        let values = pairs.into_iter().map(|(key, value)| (known(key).expect("a setting's key").key, value)).collect();
+        Self { values, file: None }
+    }
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let default = if setting.default.is_empty() { "empty" } else { setting.default };
+    let help = setting.help.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+    // clap keeps names for the life of the process, and so does this: a few dozen short strings, made once.
+    let flag: &'static str = setting.flag().leak();
+    let arg = Arg::new(setting.key)
+        .long(flag)
+        .value_name("VALUE")
+        .help(format!("{help} [{}] [default: {default}]", setting.variable()))
+        .help_heading("Settings");
+    match setting.default {
+        "true" | "false" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        _ => arg,
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help(format!("File of settings [BELLWIRE_CONFIG] [default: {FILE}, if there is one]"))
+            .help_heading("Settings");
+        let shown = SETTINGS.iter().filter(|setting| !setting.secret);
+        shown.fold(command.arg(file), |command, setting| command.arg(argument(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |setting: &Setting| matches.get_one::<String>(setting.key).cloned();
+        let shown = SETTINGS.iter().filter(|setting| !setting.secret);
+        let values = shown.filter_map(|setting| Some((setting.key, given(setting)?))).collect();
+        Ok(Self { values, file: matches.get_one::<PathBuf>("config").cloned() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! Every setting, with its default and bounds, once. The environment is read only here.
+//!
+//! A setting is looked for on the command line (`--page-max`), then in the environment (`BELLWIRE_PAGE_MAX`), then in
+//! `bellwire.toml` (`page_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
+//! command lines.
+
+mod flags;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use url::Url;
+
+use crate::postgres;
+use crate::store::data_keys::{self, MasterKey};
+pub use flags::Flags;
+use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, switch};
+pub use value::{LogFormat, Roles, Secret};
+
+/// The file that is read when no other is named.
+const FILE: &str = "bellwire.toml";
+/// What is printed for a secret.
+const MASK: &str = "********";
+
+/// Why the settings cannot be used. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A value is not allowed.
+    #[error("{name} {found}, but must be {allowed}")]
+    Value {
+        /// Where it was given: the flag, variable, or key and file.
+        name: String,
+        /// The value, unless it is secret.
+        found: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The file has a key that is no setting.
+    #[error("{} has the unknown key `{key}`; `bellwire serve --print-config` shows all that there are", file.display())]
+    UnknownKey {
+        /// The file.
+        file: PathBuf,
+        /// The key.
+        key: String,
+    },
+    /// The file is not TOML, or cannot be read.
+    #[error("{}: {reason}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What is known of a setting before it has a value.
+#[derive(Debug)]
+struct Setting {
+    /// Its name in the file; flag and variable follow from it.
+    key: &'static str,
+    help: &'static [&'static str],
+    default: &'static str,
+    secret: bool,
+}
+
+impl Setting {
+    fn variable(&self) -> String {
+        match self.key {
+            "database_url" => "DATABASE_URL".to_owned(), // the name that every platform gives it
+            key => format!("BELLWIRE_{}", key.to_ascii_uppercase()),
+        }
+    }
+
+    fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+}
+
+/// Declares each setting once: its documentation is also its help, its type the field's.
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
+        /// All settings, checked.
+        #[derive(Debug, Clone)]
+        pub struct Config {
+            $($(#[doc = $help])+ pub $key: $type,)+
+            /// Each setting as it was given, and where, with secrets masked: for `--print-config`.
+            given: Vec<(&'static Setting, Given)>,
+            /// `PATH`, to find Postgres in.
+            search_path: Option<std::ffi::OsString>,
+        }
+
+        const SETTINGS: &[Setting] = &[$(Setting {
+            key: stringify!($key),
+            help: &[$($help),+],
+            default: $default,
+            secret: settings!(@ $visibility),
+        }),+];
+
+        impl Config {
+            fn read(sources: &Sources<'_>) -> Result<Self, Error> {
+                let mut given = Vec::with_capacity(SETTINGS.len());
+                let mut settings = SETTINGS.iter();
+                $(let $key: $type = sources.value(settings.next().expect("one for each field"), &$kind, &mut given)?;)+
+                Ok(Self { $($key,)+ given, search_path: sources.search_path.clone() })
+            }
+        }
+    };
+    (@ shown) => { false };
+    (@ masked) => { true };
+}
+
+settings! {
+    /// Address and port of the HTTP server.
+    listen: SocketAddr = "127.0.0.1:8787", shown, parsed("an address and a port, such as 0.0.0.0:8787");
+    /// The URL under which browsers reach this server; empty: derived from `listen`.
+    public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
+    /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
+    /// ~/.local/share/bellwire.
+    data_dir: PathBuf = "", shown, path();
+    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run.
+    database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }));
+    /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
+    postgres_bin: Option<PathBuf> = "", shown, optional(path());
+    /// Connections to Postgres, at most.
+    database_connections: u32 = "24", shown, number(4..=500);
+    /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
+    /// somewhere.
+    roles: Roles = "api,worker,maintenance", shown, roles();
+    /// What is logged: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
+    log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").as_written();
+    /// How log lines look.
+    log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    /// The master key, 32 octets in base64; empty: it is in `master_key_file`.
+    master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
+    /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
+    master_key_file: Option<PathBuf> = "", shown, optional(path());
+    /// Octets of a request's body, at most.
+    body_limit_octets: u32 = "1048576", shown, number(16_384..=67_108_864);
+    /// Octets of the body of a browser's request, at most.
+    public_body_limit_octets: u32 = "16384", shown, number(4_096..=1_048_576);
+    /// Requests per minute that one client address may make to the public routes.
+    public_rate_per_minute: u32 = "120", shown, number(1..=1_000_000);
+    /// Requests that one client address may make at once before that rate holds.
+    public_burst: u32 = "60", shown, number(1..=1_000_000);
+    /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
+    /// the header is not believed.
+    trusted_proxies: u32 = "0", shown, number(0..=8);
+    /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
+    /// simulator and for private push services.
+    gateways: Vec<String> = "", shown, list();
+    /// Certificates (PEM) that gateways are trusted by, beside Mozilla's.
+    gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
+    /// Whether endpoints may resolve to this machine: for the simulator only.
+    allow_loopback: bool = "false", shown, switch();
+    /// Connections to each origin of a gateway, at most.
+    connections_per_gateway: u32 = "4", shown, number(1..=64);
+    /// Requests of a lane in flight, at most; the lane finds its own limit below.
+    lane_concurrency_max: u32 = "1000", shown, number(1..=10_000);
+    /// Recipients of a page, at least.
+    page_min: u32 = "50", shown, number(1..=500);
+    /// Recipients of a page, at most.
+    page_max: u32 = "500", shown, number(1..=500);
+    /// Days that attempts and receipts are kept; more than the longest time to live, which is 28 days.
+    retention_days: u32 = "35", shown, number(30..=3_650);
+    /// How long a stop waits for requests and deliveries in flight.
+    shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+}
+
+/// How a setting was given.
+#[derive(Debug, Clone)]
+struct Given {
+    text: String,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone)]
+enum Origin {
+    Flag(String),
+    Variable(String),
+    File(PathBuf),
+    Default,
+}
+
+/// Where values are looked for, in this order.
+struct Sources<'a> {
+    flags: &'a BTreeMap<&'static str, String>,
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    file: Option<(PathBuf, BTreeMap<String, String>)>,
+    default_data_dir: String,
+    search_path: Option<std::ffi::OsString>,
+}
+
+impl Sources<'_> {
+    fn given(&self, setting: &Setting) -> Given {
+        let variable = setting.variable();
+        if let Some(text) = self.flags.get(setting.key) {
+            Given { text: text.clone(), origin: Origin::Flag(setting.flag()) }
+        } else if let Some(text) = (self.environment)(&variable) {
+            Given { text, origin: Origin::Variable(variable) }
+        } else if let Some((file, text)) = self.file.as_ref().and_then(|(f, keys)| Some((f, keys.get(setting.key)?))) {
+            Given { text: text.clone(), origin: Origin::File(file.clone()) }
+        } else if setting.key == "data_dir" {
+            Given { text: self.default_data_dir.clone(), origin: Origin::Default }
+        } else {
+            Given { text: setting.default.to_owned(), origin: Origin::Default }
+        }
+    }
+
+    fn value<T: 'static>(
+        &self,
+        setting: &'static Setting,
+        kind: &Kind<T>,
+        all: &mut Vec<(&'static Setting, Given)>,
+    ) -> Result<T, Error> {
+        let given = self.given(setting);
+        let value = kind.parse(given.text.trim()).ok_or_else(|| refusal(setting, &given, kind.allowed()))?;
+        let secret = setting.secret && !given.text.is_empty();
+        all.push((setting, if secret { Given { text: MASK.to_owned(), ..given } } else { given }));
+        Ok(value)
+    }
+}
+
+fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
+    let name = match &given.origin {
+        Origin::Flag(flag) => format!("--{flag}"),
+        Origin::Variable(variable) => variable.clone(),
+        Origin::File(file) => format!("`{}` in {}", setting.key, file.display()),
+        Origin::Default => setting.variable(),
+    };
+    let found = if setting.secret { "is wrong".to_owned() } else { format!("is {:?}", given.text) };
+    Error::Value { name, found, allowed: allowed.to_owned() }
+}
+
+impl Config {
+    /// Reads the settings of this process: flags, environment, file.
+    pub fn load(flags: &Flags) -> Result<Self, Error> {
+        // Compose files and unit files pass empty variables for what is not set.
+        let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let named = flags.file.clone().or_else(|| environment("BELLWIRE_CONFIG").map(PathBuf::from));
+        let file = match named {
+            Some(file) => Some(read_file(&file)?),
+            None if Path::new(FILE).exists() => Some(read_file(Path::new(FILE))?),
+            None => None,
+        };
+        let sources = Sources {
+            flags: &flags.values,
+            environment: &environment,
+            file,
+            default_data_dir: default_data_dir(nix::unistd::geteuid().is_root(), &environment),
+            search_path: std::env::var_os("PATH"),
+        };
+        Self::read(&sources)?.consistent()
+    }
+
+    /// Checks what one setting alone cannot tell.
+    fn consistent(self) -> Result<Self, Error> {
+        if self.page_min > self.page_max {
+            return Err(Error::Value {
+                name: "page_min".to_owned(),
+                found: format!("is {}", self.page_min),
+                allowed: format!("at most page_max, which is {}", self.page_max),
+            });
+        }
+        Ok(self)
+    }
+
+    /// What is in force and where it comes from, as a `bellwire.toml`, with secrets masked.
+    pub fn print(&self) -> String {
+        let mut text = String::new();
+        for (setting, given) in &self.given {
+            let origin = match &given.origin {
+                Origin::Flag(flag) => format!("--{flag}"),
+                Origin::Variable(variable) => variable.clone(),
+                Origin::File(file) => file.display().to_string(),
+                Origin::Default => "default".to_owned(),
+            };
+            // A JSON string is a TOML string, too.
+            let value = serde_json::Value::from(given.text.as_str());
+            // A mask read back would be a wrong secret.
+            let comment = if given.text == MASK { "# " } else { "" };
+            writeln!(text, "{comment}{} = {value} # {origin}", setting.key).expect("a string takes everything");
+        }
+        text
+    }
+
+    /// The URL under which browsers reach this server.
+    pub fn base_url(&self) -> Url {
+        self.public_url.clone().unwrap_or_else(|| {
+            Url::parse(&format!("http://{}", self.listen)).expect("an address and a port make a URL")
+        })
+    }
+
+    /// How to run the embedded Postgres.
+    pub fn postgres_options(&self) -> postgres::Options {
+        postgres::Options {
+            data_dir: self.data_dir.clone(),
+            binaries: self.postgres_bin.clone(),
+            search_path: self.search_path.clone(),
+            ..postgres::Options::default()
+        }
+    }
+
+    /// Where the master key comes from.
+    pub fn master_key_source(&self) -> data_keys::Source {
+        match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
+            Some(key) => data_keys::Source::Given(key),
+            None => data_keys::Source::File(
+                self.master_key_file.clone().unwrap_or_else(|| self.data_dir.join("master.key")),
+            ),
+        }
+    }
+}
+
+/// The file's values as texts: a number or switch may be written as such, a list as an array.
+fn read_file(file: &Path) -> Result<(PathBuf, BTreeMap<String, String>), Error> {
+    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    parse_file(file, &text)
+}
+
+fn parse_file(file: &Path, text: &str) -> Result<(PathBuf, BTreeMap<String, String>), Error> {
+    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
+    // The parser's own text would quote the line, which may hold a secret.
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        failed(format!("line {line}: {}", error.message()))
+    })?;
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        if !SETTINGS.iter().any(|setting| setting.key == key) {
+            return Err(Error::UnknownKey { file: file.to_owned(), key });
+        }
+        let text = text_of(&value)
+            .ok_or_else(|| failed(format!("`{key}` must be a string, number, boolean or list of them")))?;
+        values.insert(key, text);
+    }
+    Ok((file.to_owned(), values))
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(switch) => Some(switch.to_string()),
+        toml::Value::Array(items) => Some(items.iter().map(text_of).collect::<Option<Vec<_>>>()?.join(",")),
+        _ => None,
+    }
+}
+
+fn default_data_dir(root: bool, environment: &dyn Fn(&str) -> Option<String>) -> String {
+    if root {
+        return "/var/lib/bellwire".to_owned();
+    }
+    let absolute = |name| environment(name).filter(|path| path.starts_with('/'));
+    match (absolute("XDG_DATA_HOME"), absolute("HOME")) {
+        (Some(data), _) => format!("{data}/bellwire"),
+        (None, Some(home)) => format!("{home}/.local/share/bellwire"),
+        (None, None) => ".bellwire".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use super::*;
+
+const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+fn read(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> Result<Config, Error> {
+    let environment =
+        |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+    let sources = Sources {
+        flags: &flags.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
+        environment: &environment,
+        file: Some(parse_file(Path::new("bellwire.toml"), file)?),
+        default_data_dir: "/data".to_owned(),
+        search_path: None,
+    };
+    Config::read(&sources)?.consistent()
+}
+
+fn refused(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) -> String {
+    read(flags, variables, file).expect_err("a wrong value").to_string()
+}
+
+#[test]
+fn every_default_is_allowed() {
+    let config = read(&[], &[], "").unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8787");
+    assert_eq!(config.base_url().as_str(), "http://127.0.0.1:8787/");
+    assert_eq!(config.data_dir, Path::new("/data"));
+    assert_eq!(config.roles, Roles { api: true, worker: true, maintenance: true });
+    assert_eq!(config.shutdown_deadline, Duration::from_secs(20));
+    assert!(config.gateways.is_empty() && config.database_url.is_none() && !config.allow_loopback);
+    assert!(
+        matches!(config.master_key_source(), data_keys::Source::File(path) if path == Path::new("/data/master.key"))
+    );
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let (variable, file) = ([("BELLWIRE_PAGE_MAX", "200")], "page_max = 100");
+    assert_eq!(read(&[], &[], "").unwrap().page_max, 500);
+    assert_eq!(read(&[], &[], file).unwrap().page_max, 100);
+    assert_eq!(read(&[], &variable, file).unwrap().page_max, 200);
+    assert_eq!(read(&[("page_max", "300")], &variable, file).unwrap().page_max, 300);
+}
+
+#[test]
+fn the_file_takes_numbers_switches_and_lists_as_such() {
+    let file = "allow_loopback = true\ngateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
+    let config = read(&[], &[], file).unwrap();
+    assert!(config.allow_loopback);
+    assert_eq!(config.gateways, ["a.test=fcm", "b.test=wns@127.0.0.1:1"]);
+    assert_eq!(config.roles, Roles { api: true, worker: false, maintenance: false });
+}
+
+#[test]
+fn a_wrong_value_is_named_with_what_is_allowed() {
+    assert_eq!(
+        refused(&[("listen", "8787")], &[], ""),
+        "--listen is \"8787\", but must be an address and a port, such as 0.0.0.0:8787"
+    );
+    assert_eq!(
+        refused(&[], &[("BELLWIRE_PAGE_MAX", "501")], ""),
+        "BELLWIRE_PAGE_MAX is \"501\", but must be a whole number from 1 to 500"
+    );
+    assert_eq!(
+        refused(&[], &[], "log_format = 'xml'"),
+        "`log_format` in bellwire.toml is \"xml\", but must be text or json"
+    );
+    assert_eq!(
+        refused(&[], &[], "page_min = 400\npage_max = 300"),
+        "page_min is 400, but must be at most page_max, which is 300"
+    );
+    for (key, value) in [
+        ("roles", "api,cook"),
+        ("roles", ""),
+        ("shutdown_deadline", "20"),
+        ("shutdown_deadline", "0s"),
+        ("shutdown_deadline", "99999999999999999999d"),
+        ("shutdown_deadline", ""),
+        ("allow_loopback", "yes"),
+        ("log", "info,=="),
+        ("public_url", "push.example.com"),
+        ("data_dir", ""),
+        ("retention_days", "28"),
+        ("trusted_proxies", "-1"),
+    ] {
+        let text = refused(&[(key, value)], &[], "");
+        assert!(text.contains("must be"), "{key}={value}: {text}");
+    }
+}
+
+#[test]
+fn an_unknown_key_or_a_broken_file_is_refused_by_name() {
+    assert!(refused(&[], &[], "page_maxx = 1").starts_with("bellwire.toml has the unknown key `page_maxx`"));
+    assert!(refused(&[], &[], "[listen]\nport = 1").contains("`listen` must be a string"));
+    let text = refused(&[], &[], "log = 'info'\nmaster_key = 'hush");
+    assert!(text.starts_with("bellwire.toml: line 2") && !text.contains("hush"), "{text}");
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let variables = [("DATABASE_URL", "postgres://u:hush@h/d"), ("BELLWIRE_MASTER_KEY", KEY)];
+    let config = read(&[], &variables, "").unwrap();
+    assert!(matches!(config.master_key_source(), data_keys::Source::Given(_)));
+    assert_eq!(config.database_url.as_ref().unwrap().expose(), "postgres://u:hush@h/d");
+    for text in [config.print(), format!("{config:?}")] {
+        assert!(!text.contains("hush") && !text.contains(KEY), "{text}");
+    }
+    assert!(config.print().contains("# database_url = \"********\" # DATABASE_URL\n"), "{}", config.print());
+    assert_eq!(
+        refused(&[], &[("DATABASE_URL", "mysql://hush")], ""),
+        "DATABASE_URL is wrong, but must be a URL that begins with postgres://"
+    );
+}
+
+#[test]
+fn what_is_printed_is_a_file_that_says_the_same() {
+    let config =
+        read(&[("page_max", "77")], &[("BELLWIRE_LOG", "warn,bellwire=debug")], "gateways = ['a=fcm', 'b=wns']")
+            .unwrap();
+    let again = read(&[], &[], &config.print()).unwrap();
+    assert_eq!((again.page_max, again.log.as_str(), again.gateways), (77, "warn,bellwire=debug", config.gateways));
+}
+
+#[test]
+fn data_lives_where_the_system_expects_it() {
+    let home = |name: &str| (name == "HOME").then(|| "/home/a".to_owned());
+    assert_eq!(default_data_dir(true, &home), "/var/lib/bellwire");
+    assert_eq!(default_data_dir(false, &home), "/home/a/.local/share/bellwire");
+    assert_eq!(default_data_dir(false, &|name| (name == "XDG_DATA_HOME").then(|| "/x".to_owned())), "/x/bellwire");
+    assert_eq!(default_data_dir(false, &|_| None), ".bellwire");
+}

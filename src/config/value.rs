@@ -1,0 +1,145 @@
+//! What values settings take, and how each is read from its text.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+/// How a text becomes a value, and what is allowed, in words.
+pub(super) struct Kind<T> {
+    allowed: Cow<'static, str>,
+    parse: Box<dyn Fn(&str) -> Option<T>>,
+}
+
+impl<T: 'static> Kind<T> {
+    fn new(allowed: impl Into<Cow<'static, str>>, parse: impl Fn(&str) -> Option<T> + 'static) -> Self {
+        Self { allowed: allowed.into(), parse: Box::new(parse) }
+    }
+
+    pub fn parse(&self, text: &str) -> Option<T> {
+        (self.parse)(text)
+    }
+
+    pub fn allowed(&self) -> &str {
+        &self.allowed
+    }
+
+    /// The same check, but the value is the text itself.
+    pub fn as_written(self) -> Kind<String> {
+        Kind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
+    }
+}
+
+pub(super) fn parsed<T: FromStr + 'static>(allowed: &'static str) -> Kind<T> {
+    Kind::new(allowed, |text| text.parse().ok())
+}
+
+pub(super) fn number(range: RangeInclusive<u32>) -> Kind<u32> {
+    let allowed = format!("a whole number from {} to {}", range.start(), range.end());
+    Kind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
+}
+
+pub(super) fn switch() -> Kind<bool> {
+    parsed("true or false")
+}
+
+pub(super) fn path() -> Kind<PathBuf> {
+    Kind::new("a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
+    let (from, to) = (range.start().as_secs(), range.end().as_secs());
+    let allowed = format!("a duration from {from}s to {to}s, such as 30s, 5m, 2h or 7d");
+    Kind::new(allowed, move |text| parse_duration(text).filter(|duration| range.contains(duration)))
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let seconds_per_unit = match &text[unit_at..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    text[..unit_at].parse::<u64>().ok()?.checked_mul(seconds_per_unit).map(Duration::from_secs)
+}
+
+pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> Kind<T> {
+    let allowed = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    Kind::new(allowed, |text| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value))
+}
+
+/// Comma-separated, in any number.
+pub(super) fn list() -> Kind<Vec<String>> {
+    Kind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
+}
+
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+pub(super) fn secret(allowed: &'static str, right: fn(&str) -> bool) -> Kind<Secret> {
+    Kind::new(allowed, move |text| right(text).then(|| Secret(Zeroizing::new(text.to_owned()))))
+}
+
+/// An empty text stands for no value.
+pub(super) fn optional<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
+    Kind::new(kind.allowed, move |text| if text.is_empty() { Some(None) } else { (kind.parse)(text).map(Some) })
+}
+
+pub(super) fn roles() -> Kind<Roles> {
+    Kind::new("some of api, worker, maintenance, separated by commas", |text| {
+        let mut roles = Roles { api: false, worker: false, maintenance: false };
+        for item in items(text) {
+            match item {
+                "api" => roles.api = true,
+                "worker" => roles.worker = true,
+                "maintenance" => roles.maintenance = true,
+                _ => return None,
+            }
+        }
+        (roles.api || roles.worker || roles.maintenance).then_some(roles)
+    })
+}
+
+/// What a process does. Any number of processes may share a database; each role must run in one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles {
+    /// Answers requests.
+    pub api: bool,
+    /// Delivers.
+    pub worker: bool,
+    /// Expires, cleans up, makes partitions.
+    pub maintenance: bool,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
+}
+
+/// A setting that is never shown. Memory forgets it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The secret itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
