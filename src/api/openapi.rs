@@ -9,7 +9,7 @@ use utoipa::openapi::{Components, ContentBuilder, OpenApi, Ref, RefOr, ResponseB
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 use super::ApiState;
-use super::problem::{FieldError, Problem};
+use super::problem::{Details, FieldError};
 
 /// What the handlers cannot say of themselves: title, keys, and that every route may answer with a problem.
 pub fn complete(mut api: OpenApi) -> OpenApi {
@@ -24,7 +24,7 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
     };
     components.add_security_scheme("api_key", bearer("An API key, `bw_…`, with the scope that the route names."));
     components.add_security_scheme("browser_token", bearer("A subscription's own token, `bt_…`."));
-    components.schemas.insert(Problem::name().into_owned(), Problem::schema());
+    components.schemas.insert(Details::name().into_owned(), Details::schema());
     components.schemas.insert(FieldError::name().into_owned(), FieldError::schema());
     let problem = ResponseBuilder::new()
         .description("A problem (RFC 9457)")

@@ -1,14 +1,35 @@
 //! Every refusal of the API: an RFC 9457 problem with a stable `code` and the places of what is wrong.
 
+use std::ops::{Deref, DerefMut};
+
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Why a request is refused. Boxed, since every fallible function here answers one and hardly any does.
+#[derive(Debug, Clone)]
+pub struct Problem(Box<Details>);
+
+impl Deref for Problem {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
 /// What a refused request is answered with, as `application/problem+json`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Problem {
+#[schema(as = Problem)]
+pub struct Details {
     /// `urn:bellwire:problem:` and the code.
     #[serde(rename = "type")]
     pub kind: String,
@@ -67,7 +88,7 @@ mod status_number {
 impl Problem {
     /// A problem of that status and code.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Details {
             kind: format!("urn:bellwire:problem:{code}"),
             title: status.canonical_reason().unwrap_or("Refused").into(),
             status,
@@ -77,7 +98,7 @@ impl Problem {
             request_id: None,
             errors: Vec::new(),
             headers: Vec::new(),
-        }
+        }))
     }
 
     /// 401: no key or token, or one that is not valid (any more).
@@ -147,7 +168,7 @@ impl Problem {
 
     /// The body, as the router's outermost layer writes it once path and request id are known.
     pub(super) fn body(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a problem consists of strings and numbers")
+        serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
     }
 }
 

@@ -75,8 +75,8 @@ pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>,
 pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<LaneState>, sqlx::Error> {
     sqlx::query_as!(
         LaneState,
-        "SELECT lane, origin, held_until, breaker, open_until, changed_at FROM lane_states WHERE lane = ANY($1)
-         ORDER BY lane, origin",
+        r#"SELECT lane, origin, held_until, coalesce(breaker, 'closed') AS "breaker!", open_until, changed_at
+         FROM lane_states WHERE lane = ANY($1) ORDER BY lane, origin"#,
         lanes
     )
     .fetch_all(pool)
