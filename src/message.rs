@@ -276,7 +276,8 @@ fn deeper(value: &serde_json::Value, levels: usize) -> bool {
     }
 }
 
-fn is_language_tag(lang: &str) -> bool {
+/// Whether a text has the form of a BCP 47 language tag. Whether such a language exists is not looked at.
+pub fn is_language_tag(lang: &str) -> bool {
     (2..=LANG_MAX).contains(&lang.len())
         && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }

@@ -1,1 +1,225 @@
-//! api
+//! The REST API: routers with a file per resource, served at `/v1`, described at `/openapi.json`.
+//!
+//! Who calls is settled by extractors ([`auth`]), what is wrong with a request is told as a problem ([`problem`]), and
+//! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
+
+pub mod api_keys;
+pub mod apps;
+pub mod auth;
+pub mod compose;
+pub mod config;
+pub mod cors;
+pub mod deliveries;
+pub mod details;
+pub mod extract;
+pub mod gateways;
+pub mod health;
+pub mod limits;
+pub mod messages;
+pub mod openapi;
+pub mod paging;
+pub mod problem;
+pub mod subscriptions;
+pub mod topics;
+pub mod users;
+pub mod vapid_keys;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use sqlx::PgPool;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tracing::Instrument as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::gateway::Gateways;
+use crate::store::sending::Born;
+use crate::store::stops::Stop;
+use crate::vault::Vault;
+use limits::{Limits, Rate};
+use problem::Problem;
+
+/// What the API asks of its surroundings.
+#[derive(Clone)]
+pub struct ApiState {
+    /// The database.
+    pub pool: PgPool,
+    /// Seals, opens, and makes tokens.
+    pub vault: Vault,
+    /// The only clock.
+    pub clock: Clock,
+    /// Knows push services by their hosts.
+    pub gateways: Gateways,
+    /// This process's dispatch.
+    pub engine: Engine,
+    /// Limits.
+    pub settings: Arc<Settings>,
+    limits: Arc<Limits>,
+    schema_checked: Arc<tokio::sync::OnceCell<()>>,
+}
+
+/// What the API tells this process's dispatch.
+#[derive(Debug)]
+pub enum Work {
+    /// Something became due: look.
+    Due,
+    /// Deliveries born leased to this process: send them.
+    Born(Uuid, Vec<Born>),
+    /// To be obeyed before the response goes out.
+    Stop(Stop),
+}
+
+/// A handle on this process's dispatch; a process without one only tells the database.
+#[derive(Clone)]
+pub struct Engine {
+    /// Takes work.
+    pub tell: Arc<dyn Fn(Work) + Send + Sync>,
+    /// A fresh lease for one send to a single subscription, if dispatch has room to take it in memory. It is given
+    /// back with [`Work::Born`], or runs out if the send fails.
+    pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
+}
+
+impl Engine {
+    /// For processes without dispatch.
+    pub fn none() -> Self {
+        Self { tell: Arc::new(|_| {}), lease: Arc::new(|| None) }
+    }
+}
+
+/// Limits of the API.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Most octets of a request's body.
+    pub body_max_bytes: usize,
+    /// Public requests of one client: an IPv4 address or an IPv6 /64.
+    pub per_client: Rate,
+    /// Public requests of one app.
+    pub per_app: Rate,
+    /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
+    pub trusted_proxies: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            body_max_bytes: 256 * 1024,
+            per_client: Rate { burst: 60, per_minute: 120 },
+            per_app: Rate { burst: 5_000, per_minute: 60_000 },
+            trusted_proxies: 0,
+        }
+    }
+}
+
+impl ApiState {
+    /// Puts it together; rate limits begin fresh.
+    pub fn new(
+        pool: PgPool,
+        vault: Vault,
+        clock: Clock,
+        gateways: Gateways,
+        engine: Engine,
+        settings: Settings,
+    ) -> Self {
+        let limits = Arc::new(Limits::new(&settings));
+        Self {
+            pool,
+            vault,
+            clock,
+            gateways,
+            engine,
+            settings: Arc::new(settings),
+            limits,
+            schema_checked: Arc::default(),
+        }
+    }
+}
+
+/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it with
+/// `into_make_service_with_connect_info::<SocketAddr>()`: the rate limits go by the peer's address.
+pub fn router(state: ApiState) -> Router {
+    let public = OpenApiRouter::new()
+        .routes(routes!(config::show))
+        .routes(routes!(subscriptions::list, subscriptions::register))
+        .routes(routes!(subscriptions::show, subscriptions::change, subscriptions::unsubscribe))
+        .layer(from_fn_with_state(state.clone(), cors::public));
+    let server = OpenApiRouter::new()
+        .routes(routes!(apps::list, apps::create))
+        .routes(routes!(apps::show, apps::change))
+        .routes(routes!(api_keys::list, api_keys::create))
+        .routes(routes!(api_keys::revoke))
+        .routes(routes!(vapid_keys::list, vapid_keys::create))
+        .routes(routes!(vapid_keys::show, vapid_keys::change))
+        .routes(routes!(vapid_keys::export))
+        .routes(routes!(users::erase))
+        .routes(routes!(topics::list))
+        .routes(routes!(topics::show))
+        .routes(routes!(topics::join, topics::leave))
+        .routes(routes!(messages::list, messages::send))
+        .routes(routes!(messages::show))
+        .routes(routes!(messages::pause))
+        .routes(routes!(messages::resume))
+        .routes(routes!(messages::cancel))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::show))
+        .routes(routes!(deliveries::retry))
+        .routes(routes!(deliveries::cancel))
+        .routes(routes!(gateways::list))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready));
+    let (router, description) = public.merge(server).split_for_parts();
+    router
+        .merge(openapi::route(description))
+        .fallback(|| async { Problem::not_found("route") })
+        .method_not_allowed_fallback(|| async {
+            let detail = "This route does not know that method.";
+            Problem::new(axum::http::StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+        })
+        .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
+        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(header::CACHE_CONTROL, "no-store"))
+        .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .layer(set(header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"))
+        .layer(from_fn(identify))
+        .with_state(state)
+}
+
+fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
+    SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems.
+async fn identify(request: Request, next: Next) -> Response {
+    let given = request
+        .headers()
+        .get(&REQUEST_ID)
+        .filter(|value| (1..=128).contains(&value.len()) && value.as_bytes().iter().all(|b| b.is_ascii_graphic()));
+    let id = given
+        .cloned()
+        .unwrap_or_else(|| HeaderValue::try_from(Uuid::now_v7().to_string()).expect("a UUID is a header value"));
+    let id_text = id.to_str().expect("graphic ASCII").to_owned();
+    let path = request.uri().path().to_owned();
+    // The route, not the path: ids of subscriptions and users are not for logs.
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let span = tracing::info_span!("request", id = id_text, method = %request.method(), route);
+    let mut response = next.run(request).instrument(span).await;
+    if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
+        problem.instance = Some(path);
+        problem.request_id = Some(id_text);
+        *response.body_mut() = Body::from(problem.body());
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}

@@ -2,14 +2,28 @@
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
+pub mod api_keys;
+pub mod apps;
+pub mod cancelling;
 pub mod claims;
 pub mod copy;
 pub mod data_keys;
+pub mod deliveries;
 pub mod endings;
+pub mod idempotency;
+pub mod lanes;
+pub mod messages;
 pub mod partitions;
+pub mod registration;
+pub mod retrying;
+pub mod sending;
 pub mod settle;
+pub mod steering;
 pub mod stops;
+pub mod subscriptions;
 pub mod sweeps;
+pub mod topics;
+pub mod vapid_keys;
 pub mod workers;
 
 use std::time::Duration;

@@ -1,0 +1,127 @@
+//! `/v1/apps/{app}/api-keys`: keys of an app's servers. Operators' keys are made on the command line only.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{Manage, Read, Server};
+use super::extract::{At, Json, Query, is_plain_text};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, Problem};
+use crate::id::ApiKeyId;
+use crate::store::api_keys::{self, ApiKey, Scope};
+
+/// An API key, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ApiKeyView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: ApiKeyId,
+    /// Its name for people.
+    name: String,
+    /// The first characters of its secret.
+    hint: String,
+    /// What it may do.
+    scopes: Vec<Scope>,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// From when on it is not valid any more.
+    expires_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    revoked_at: Option<DateTime<Utc>>,
+}
+
+impl From<ApiKey> for ApiKeyView {
+    fn from(key: ApiKey) -> Self {
+        Self {
+            id: ApiKeyId(key.id),
+            name: key.name,
+            hint: key.hint,
+            scopes: key.scopes.iter().filter_map(|scope| Scope::from_name(scope)).collect(),
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+        }
+    }
+}
+
+/// A new API key and its secret.
+#[derive(Serialize, ToSchema)]
+pub struct NewApiKeyView {
+    #[serde(flatten)]
+    key: ApiKeyView,
+    /// What requests show as `Authorization: Bearer …`. Shown now and never again.
+    secret: String,
+}
+
+/// A new API key.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewApiKey {
+    /// Its name for people, 1 to 200 characters.
+    name: String,
+    /// What it may do: any of `send`, `read`, `manage`.
+    scopes: Vec<Scope>,
+    /// From when on it is not valid any more; never by default.
+    expires_at: Option<DateTime<Utc>>,
+}
+
+/// Lists the app's API keys, the newest first, revoked ones included.
+#[utoipa::path(get, path = "/v1/apps/{app}/api-keys", tag = "API keys",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<ApiKeyView>)))]
+pub async fn list(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = api_keys::list(&state.pool, Some(server.app.id), cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(&uri))
+}
+
+/// Makes an API key.
+#[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
+    security(("api_key" = ["manage"])), responses((status = 201, body = NewApiKeyView)))]
+pub async fn create(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    Json(mut body, _): Json<NewApiKey>,
+) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
+    let now = state.clock.now();
+    let mut faults = Faults::default();
+    faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
+    faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one of `send`, `read`, `manage`");
+    if let Some(i) = body.scopes.iter().position(|scope| *scope == Scope::Operator) {
+        faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make operators' keys on the command line");
+    }
+    faults.require(body.expires_at.is_none_or(|at| at > now), "/expires_at", "must be in the future");
+    faults.finish()?;
+    body.scopes.sort_by_key(|scope| scope.name());
+    body.scopes.dedup();
+    let app = Some(server.app.id);
+    let (key, secret) =
+        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, now).await?;
+    Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
+}
+
+/// Revokes an API key at once and for good.
+#[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
+    params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn revoke(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    At(id): At<ApiKeyId>,
+) -> Result<StatusCode, Problem> {
+    if api_keys::revoke(&state.pool, Some(server.app.id), id.0, state.clock.now()).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::not_found("API key"))
+}

@@ -1,0 +1,227 @@
+//! `/v1/apps`: operators make and list apps; an app's own servers read and change it.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::auth::{Manage, Operator, Read, Server};
+use super::extract::{Json, Query, is_plain_text};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, Problem};
+use super::vapid_keys::{self, Role, VapidKeyView};
+use crate::id::AppId;
+use crate::store::apps::{self, App};
+use crate::webpush::keys::{SigningKey, check_subject};
+
+/// Most origins of one app.
+const ORIGINS_MAX: usize = 50;
+
+/// An app.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AppView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: AppId,
+    /// Its short name.
+    slug: String,
+    /// Its name for people.
+    name: String,
+    /// Origins that browsers may call from.
+    origins: Vec<String>,
+    /// Whether endpoints on hosts of no known push service are let in.
+    allow_other_gateways: bool,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+}
+
+impl From<App> for AppView {
+    fn from(app: App) -> Self {
+        Self {
+            id: AppId(app.id),
+            slug: app.slug,
+            name: app.name,
+            origins: app.origins,
+            allow_other_gateways: app.allow_other_gateways,
+            created_at: app.created_at,
+        }
+    }
+}
+
+/// A new app and the VAPID key that it begins with.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NewAppView {
+    #[serde(flatten)]
+    app: AppView,
+    /// Its first VAPID key.
+    vapid_key: VapidKeyView,
+}
+
+/// A new app.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewApp {
+    /// Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen.
+    slug: String,
+    /// Its name for people, 1 to 200 characters.
+    name: String,
+    /// Origins that browsers may call from, such as `https://example.com`.
+    #[serde(default)]
+    origins: Vec<String>,
+    /// Whether endpoints on hosts of no known push service are let in.
+    #[serde(default)]
+    allow_other_gateways: bool,
+    /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
+    subject: String,
+}
+
+/// What to change of an app.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AppChange {
+    /// Its name for people, 1 to 200 characters.
+    name: Option<String>,
+    /// All origins that browsers may call from.
+    origins: Option<Vec<String>>,
+    /// Whether endpoints on hosts of no known push service are let in.
+    allow_other_gateways: Option<bool>,
+}
+
+fn is_slug(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && !text.starts_with('-')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether a text is an origin as browsers send it: scheme, host and a port only if it is not the default one. Plain
+/// http is for development on the same machine.
+fn is_origin(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
+    })
+}
+
+fn check_name(name: &str, faults: &mut Faults) {
+    faults.require(is_plain_text(name, 200), "/name", "must be 1 to 200 characters without control characters");
+}
+
+fn check_origins(origins: &[String], faults: &mut Faults) {
+    if origins.len() > ORIGINS_MAX {
+        return faults.refuse("/origins", format!("may hold at most {ORIGINS_MAX} origins"));
+    }
+    for (i, origin) in origins.iter().enumerate() {
+        if !is_origin(origin) {
+            let detail = "must be an origin such as `https://example.com`, without a path (http: only on localhost)";
+            faults.refuse(format!("/origins/{i}"), detail);
+        }
+    }
+}
+
+/// Makes an app with its first VAPID key.
+#[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
+    security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
+pub async fn create(
+    _: Operator,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewApp>,
+) -> Result<(StatusCode, axum::Json<NewAppView>), Problem> {
+    let mut faults = Faults::default();
+    let slug_rule = "must be 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen";
+    faults.require(is_slug(&body.slug), "/slug", slug_rule);
+    check_name(&body.name, &mut faults);
+    check_origins(&body.origins, &mut faults);
+    if let Err(error) = check_subject(&body.subject) {
+        faults.refuse("/subject", error.to_string());
+    }
+    faults.finish()?;
+    let app = App {
+        id: Uuid::now_v7(),
+        slug: body.slug,
+        name: body.name,
+        origins: body.origins,
+        allow_other_gateways: body.allow_other_gateways,
+        created_at: state.clock.now(),
+    };
+    let mut tx = state.pool.begin().await?;
+    if !apps::create(&mut tx, &app).await? {
+        return Err(Problem::conflict("slug_taken", "Another app has this slug."));
+    }
+    let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
+}
+
+/// Lists all apps, the newest first.
+#[utoipa::path(get, path = "/v1/apps", tag = "Apps", params(Paging),
+    security(("api_key" = ["operator"])), responses((status = 200, body = Page<AppView>)))]
+pub async fn list(
+    _: Operator,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = apps::list(&state.pool, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
+}
+
+/// Shows an app.
+#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = AppView)))]
+pub async fn show(server: Server<Read>) -> axum::Json<AppView> {
+    axum::Json(server.app.into())
+}
+
+/// Changes an app.
+#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
+    request_body = AppChange, security(("api_key" = ["manage"])), responses((status = 200, body = AppView)))]
+pub async fn change(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<AppChange>,
+) -> Result<axum::Json<AppView>, Problem> {
+    let mut app = server.app;
+    let mut faults = Faults::default();
+    if let Some(name) = body.name {
+        check_name(&name, &mut faults);
+        app.name = name;
+    }
+    if let Some(origins) = body.origins {
+        check_origins(&origins, &mut faults);
+        app.origins = origins;
+    }
+    faults.finish()?;
+    app.allow_other_gateways = body.allow_other_gateways.unwrap_or(app.allow_other_gateways);
+    apps::update(&state.pool, &app).await?;
+    Ok(axum::Json(app.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_what_a_browser_sends() {
+        for good in ["https://example.com", "https://example.com:8443", "http://localhost:3000", "http://127.0.0.1"] {
+            assert!(is_origin(good), "{good}");
+        }
+        for bad in
+            ["https://example.com/", "https://EXAMPLE.com", "https://a:443", "http://example.com", "*", "null", ""]
+        {
+            assert!(!is_origin(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_slug_fits_into_a_path() {
+        assert!(is_slug("shop-2") && is_slug("0") && is_slug(&"a".repeat(63)));
+        for bad in ["", "-a", "A", "a_b", "a.b", "ä", &"a".repeat(64)] {
+            assert!(!is_slug(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Who calls: a server with an API key, an operator, or a browser. Handlers name whom they let in by their arguments.
+
+use std::marker::PhantomData;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::extract::{AppRef, path_param};
+use super::problem::Problem;
+use crate::store::api_keys::{self, ApiKey, Scope};
+use crate::store::apps::App;
+use crate::store::subscriptions::Right;
+
+/// What every browser token begins with.
+pub const TOKEN_PREFIX: &str = "bt_";
+
+/// A browser token as it is written.
+pub fn write_token(token: &[u8; 32]) -> String {
+    format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(token))
+}
+
+/// Reads a browser token.
+pub fn read_token(text: &str) -> Option<[u8; 32]> {
+    URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?.try_into().ok()
+}
+
+/// What stands behind `Authorization: Bearer`.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, secret) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// Whether a request shows an API key, valid or not.
+pub(super) fn shows_api_key(headers: &HeaderMap) -> bool {
+    bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
+}
+
+/// The scope that a route asks for, as a type.
+pub trait Needed {
+    /// That scope.
+    const SCOPE: Scope;
+}
+
+macro_rules! needed {
+    ($($name:ident)+) => { $(
+        /// Marks routes that ask for this scope.
+        #[derive(Debug)]
+        pub struct $name;
+        impl Needed for $name { const SCOPE: Scope = Scope::$name; }
+    )+ };
+}
+needed!(Send Read Manage);
+
+/// A server acting for the app that the path names, with the scope that the route asks for.
+#[derive(Debug)]
+pub struct Server<S> {
+    /// The app.
+    pub app: App,
+    scope: PhantomData<S>,
+}
+
+impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let app = path_param(parts, state, "app").await?;
+        let (key, app) = authenticate(&parts.headers, state, Some(app.as_str().into())).await?;
+        // Another app is not told from one that does not exist.
+        let app = app.ok_or_else(|| Problem::not_found("app"))?;
+        require(&key, S::SCOPE)?;
+        Ok(Self { app, scope: PhantomData })
+    }
+}
+
+/// An operator, whose key is good for all apps.
+#[derive(Debug)]
+pub struct Operator;
+
+impl FromRequestParts<ApiState> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let (key, _) = authenticate(&parts.headers, state, None).await?;
+        require(&key, Scope::Operator).map(|()| Self)
+    }
+}
+
+fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
+    if key.may(scope) {
+        return Ok(());
+    }
+    Err(Problem::forbidden(format!("This takes an API key with the scope `{}`.", scope.name())))
+}
+
+async fn authenticate(
+    headers: &HeaderMap,
+    state: &ApiState,
+    app: Option<AppRef>,
+) -> Result<(ApiKey, Option<App>), Problem> {
+    let secret = bearer(headers)
+        .filter(|secret| secret.starts_with(api_keys::PREFIX))
+        .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
+    let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
+        None => (None, None),
+        Some(AppRef::Id(id)) => (Some(id.0), None),
+        Some(AppRef::Slug(slug)) => (None, Some(slug)),
+    };
+    api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
+        .await?
+        .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))
+}
+
+/// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
+#[derive(Debug)]
+pub struct Client<S> {
+    /// The app.
+    pub app: App,
+    /// Whether it showed an API key.
+    pub server: bool,
+    token: Option<[u8; 32]>,
+    scope: PhantomData<S>,
+}
+
+impl<S> Client<S> {
+    /// By what right it acts on one subscription.
+    pub fn right(&self) -> Right<'_> {
+        if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
+    }
+
+    /// Refuses a browser without a token.
+    pub fn must_show_something(&self) -> Result<(), Problem> {
+        if self.server || self.token.is_some() {
+            return Ok(());
+        }
+        Err(Problem::unauthorized("This takes the subscription's token (`Bearer bt_…`) or an API key (`Bearer bw_…`)."))
+    }
+}
+
+impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        if shows_api_key(&parts.headers) {
+            let Server { app, scope } = Server::from_request_parts(parts, state).await?;
+            return Ok(Self { app, server: true, token: None, scope });
+        }
+        let token = match bearer(&parts.headers) {
+            None if parts.headers.contains_key(header::AUTHORIZATION) => {
+                return Err(Problem::unauthorized("`Authorization` must be `Bearer` and a token."));
+            }
+            None => None,
+            Some(text) => Some(read_token(text).ok_or_else(|| Problem::unauthorized("The token is not one of ours."))?),
+        };
+        let app = parts.extensions.get::<App>().cloned();
+        let app = app.expect("`cors::public` stands before every route that lets browsers in");
+        Ok(Self { app, server: false, token, scope: PhantomData })
+    }
+}

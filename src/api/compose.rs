@@ -1,0 +1,253 @@
+//! Checks a new message from end to end before anything is stored.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::problem::{Faults, FieldError, Problem};
+use crate::clock::Timestamp;
+use crate::delivery::{Tier, Urgency};
+use crate::id::{AppId, MessageId, SubscriptionId};
+use crate::message::{COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
+use crate::policy::{Layer, Terms, TierDefaults};
+use crate::store::apps::App;
+use crate::store::sending::{Audience, NewMessage, Sent};
+use crate::vault::CONTENT;
+use crate::webpush::payload::Template;
+
+/// Most subscriptions or users that one message names.
+const NAMED_MAX: usize = 1000;
+/// Longest time to live: four weeks, which is what FCM keeps to.
+const TTL_MAX_S: i64 = 2_419_200;
+
+/// Whom a message is for: exactly one of these.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct To {
+    /// These subscriptions, at most 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    subscriptions: Option<Vec<SubscriptionId>>,
+    /// Every subscription of these users, at most 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<Vec<String>>,
+    /// Everyone in this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    /// Everyone: `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all: Option<bool>,
+    /// Reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<Value>,
+}
+
+/// A new message.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessageBody {
+    /// Whom it is for.
+    to: To,
+    /// Decides policy, weight and defaults; `promotional` by default.
+    tier: Option<Tier>,
+    /// A notification. Either this or `payload`.
+    content: Option<Notification>,
+    /// What is sent where a push service finds `content` too large.
+    compact: Option<Notification>,
+    /// For the page's own handler: a string, or `{"base64": "…"}`.
+    payload: Option<Payload>,
+    /// False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown.
+    envelope: Option<bool>,
+    /// Time to live in seconds, 0 to 2,419,200; by default the tier's.
+    ttl: Option<i64>,
+    /// How urgently push services should deliver it; by default the tier's.
+    urgency: Option<Urgency>,
+    /// A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters.
+    collapse_key: Option<String>,
+    /// Its own delivery policy.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// Reserved.
+    template: Option<Value>,
+    /// Reserved.
+    send_at: Option<Value>,
+    /// Reserved.
+    timezone: Option<Value>,
+}
+
+/// A checked message.
+#[derive(Debug)]
+pub struct Composed {
+    /// The message.
+    pub message: NewMessage,
+    /// Whom it is for.
+    pub audience: Audience,
+    /// What its author should know all the same.
+    pub warnings: Vec<FieldError>,
+    /// Subscriptions in the order they were named.
+    named: Vec<SubscriptionId>,
+}
+
+impl NewMessageBody {
+    /// Checks everything that can be checked without the database, and seals the content.
+    pub fn compose(self, state: &ApiState, app: &App) -> Result<Composed, Problem> {
+        let mut faults = Faults::default();
+        for (pointer, reserved) in
+            [("/template", &self.template), ("/send_at", &self.send_at), ("/timezone", &self.timezone)]
+        {
+            faults.require(reserved.is_none(), pointer, "is not supported yet");
+        }
+        let named = self.to.subscriptions.clone().unwrap_or_default();
+        let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
+        let audience = check_to(self.to, &mut faults);
+        let tier = self.tier.unwrap_or(Tier::Promotional);
+        let defaults = TierDefaults::of(tier);
+        let ttl_s = self.ttl.unwrap_or(defaults.ttl_s.into());
+        faults.require((0..=TTL_MAX_S).contains(&ttl_s), "/ttl", "must be 0 to 2419200 seconds");
+        if let Some(key) = &self.collapse_key {
+            let detail = "must be 1 to 200 characters without control characters";
+            faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
+        }
+        let warnings = self.policy.as_ref().map(|policy| check_policy(policy, &mut faults)).unwrap_or_default();
+        let content = check_content(self.content, self.compact, self.payload, self.envelope, &mut faults);
+        faults.finish()?;
+        let (audience, content) = audience.zip(content).expect("whatever is missing was refused");
+        let accepted_at = state.clock.now();
+        let id = MessageId(uuid_v7(accepted_at));
+        let plain = zeroize::Zeroizing::new(serde_json::to_vec(&content).map_err(|_| Problem::internal())?);
+        let message = NewMessage {
+            id,
+            app: app.id,
+            tier,
+            audience: audience_json,
+            content: state.vault.seal(CONTENT, id.0, &plain),
+            ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
+            urgency: self.urgency.unwrap_or(defaults.urgency),
+            topic_header: self.collapse_key.map(|key| topic_header(AppId(app.id), &key)),
+            policy: self.policy,
+            accepted_at,
+        };
+        Ok(Composed { message, audience, warnings, named })
+    }
+}
+
+impl Composed {
+    /// Refuses ids that are no subscriptions of the app, each by its place.
+    pub fn refuse_unknown(&self, sent: &Sent) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        for (i, id) in self.named.iter().enumerate() {
+            if sent.unknown.contains(id) {
+                faults.refuse(format!("/to/subscriptions/{i}"), "is no subscription of this app");
+            }
+        }
+        faults.finish()
+    }
+}
+
+/// A UUIDv7 of that time: history is partitioned by message id, so the id must tell the server's time, not the host's.
+fn uuid_v7(at: Timestamp) -> Uuid {
+    let seconds = u64::try_from(at.timestamp()).unwrap_or(0);
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, at.timestamp_subsec_nanos()))
+}
+
+fn check_to(to: To, faults: &mut Faults) -> Option<Audience> {
+    let To { subscriptions, users, topic, all, segment } = to;
+    if segment.is_some() {
+        faults.refuse("/to/segment", "is not supported yet");
+        return None;
+    }
+    match (subscriptions, users, topic, all) {
+        (Some(ids), None, None, None) => {
+            in_number(ids.len(), "/to/subscriptions", faults).then(|| Audience::Subscriptions(each_once(ids)))
+        }
+        (None, Some(users), None, None) => {
+            let mut fit = in_number(users.len(), "/to/users", faults);
+            for (i, user) in users.iter().enumerate().take(NAMED_MAX) {
+                if !is_plain_text(user, 255) {
+                    faults.refuse(format!("/to/users/{i}"), USER_ID_RULE);
+                    fit = false;
+                }
+            }
+            fit.then(|| Audience::Users(each_once(users)))
+        }
+        (None, None, Some(topic), None) => {
+            let topic = topic.parse::<TopicName>();
+            faults.require(topic.is_ok(), "/to/topic", TOPIC_NAME_RULE);
+            topic.ok().map(|TopicName(name)| Audience::Topic(name))
+        }
+        (None, None, None, Some(all)) => {
+            faults.require(all, "/to/all", "must be true");
+            all.then_some(Audience::All)
+        }
+        _ => {
+            faults.refuse("/to", "must hold exactly one of `subscriptions`, `users`, `topic`, `all`");
+            None
+        }
+    }
+}
+
+fn in_number(n: usize, pointer: &str, faults: &mut Faults) -> bool {
+    let fits = (1..=NAMED_MAX).contains(&n);
+    faults.require(fits, pointer, "must hold 1 to 1000 items");
+    fits
+}
+
+fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.retain(|item| seen.insert(item.clone()));
+    items
+}
+
+fn check_policy(policy: &Value, faults: &mut Faults) -> Vec<FieldError> {
+    let at = |pointer: &str| format!("/policy{pointer}");
+    match Layer::parse(policy, &Terms::default()) {
+        Ok(parsed) => parsed.warnings.into_iter().map(|w| FieldError::member(at(&w.pointer), w.detail)).collect(),
+        Err(errors) => {
+            for error in errors {
+                faults.refuse(at(&error.pointer), error.detail);
+            }
+            Vec::new()
+        }
+    }
+}
+
+fn check_content(
+    content: Option<Notification>,
+    compact: Option<Notification>,
+    payload: Option<Payload>,
+    envelope: Option<bool>,
+    faults: &mut Faults,
+) -> Option<Content> {
+    let content = match Content::from_request(content, compact, payload, envelope) {
+        Ok(content) => content,
+        Err(problems) => {
+            for problem in problems {
+                faults.refuse(problem.pointer, problem.detail);
+            }
+            return None;
+        }
+    };
+    let mut fits = true;
+    let mut measure = |content: &Content, pointer: &str| {
+        if let Err(error) = Template::new(content) {
+            faults.refuse(pointer, error.to_string());
+            fits = false;
+        }
+    };
+    match &content {
+        Content::Raw { .. } => measure(&content, "/payload"),
+        Content::Notification { content: full, compact } => {
+            measure(&content, "/content");
+            if let Some(compact) = compact.as_ref().filter(|compact| *compact != full) {
+                measure(&Content::Notification { content: compact.clone(), compact: None }, "/compact");
+            }
+        }
+    }
+    fits.then_some(content)
+}

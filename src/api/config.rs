@@ -1,0 +1,32 @@
+//! `GET /v1/apps/{app}/config`: what a page needs to subscribe.
+
+use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{Client, Read};
+use super::problem::Problem;
+use crate::id::VapidKeyId;
+use crate::store::vapid_keys;
+
+/// What a page needs to subscribe.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Config {
+    /// What to call `pushManager.subscribe` with, in base64url.
+    application_server_key: String,
+    /// Its id, to be handed back with the subscription.
+    #[schema(value_type = String)]
+    vapid_key_id: VapidKeyId,
+}
+
+/// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew.
+#[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug")), responses((status = 200, body = Config)))]
+pub async fn show(client: Client<Read>, State(state): State<ApiState>) -> Result<axum::Json<Config>, Problem> {
+    let key = vapid_keys::active(&state.pool, client.app.id).await?;
+    let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);
+    Ok(axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) }))
+}

@@ -1,0 +1,180 @@
+//! `/v1/apps/{app}/messages/{message}/deliveries`: what became of a message, one subscription at a time.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::auth::{Read, Send, Server};
+use super::extract::{At, Query};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use super::{ApiState, Work};
+use crate::delivery::Ending;
+use crate::id::{MessageId, SubscriptionId};
+use crate::store::deliveries::{self, AttemptRow, DeliveryRow};
+
+/// A delivery: one message to one subscription.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DeliveryView {
+    /// Whom it goes to.
+    #[schema(value_type = String)]
+    subscription: SubscriptionId,
+    /// `queued`, `dispatching`, `retrying`, or how it ended: `accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`.
+    state: &'static str,
+    /// When it is due, while it waits; null while its message is paused.
+    due_at: Option<DateTime<Utc>>,
+    /// What was attempted, in order.
+    attempts: Vec<AttemptView>,
+}
+
+/// One push to a push service, or an ending without one.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AttemptView {
+    /// 0: the first.
+    attempt: i32,
+    /// When the answer was known.
+    at: DateTime<Utc>,
+    /// What came of it.
+    ending: Ending,
+    /// HTTP status; null: no answer, or no push.
+    status: Option<i16>,
+    /// From the start of the push to the answer, in milliseconds.
+    took_ms: Option<i32>,
+    /// Why it failed or ended.
+    reason: Option<String>,
+}
+
+impl From<AttemptRow> for AttemptView {
+    fn from(row: AttemptRow) -> Self {
+        Self {
+            attempt: row.attempt,
+            at: row.at,
+            ending: Ending::from_code(row.ending).unwrap_or(Ending::Dead),
+            status: row.status,
+            took_ms: row.took_ms,
+            reason: row.reason,
+        }
+    }
+}
+
+fn standing(row: &DeliveryRow, attempts: &[AttemptView]) -> &'static str {
+    match (row.held, row.retries, attempts.last().map(|last| last.ending)) {
+        (true, ..) => "dispatching",
+        (false, Some(0), _) => "queued",
+        // History is read after the queue: a retry written in between is still a retry.
+        (false, Some(_), _) | (false, None, Some(Ending::Retry)) => "retrying",
+        (false, None, Some(ending)) => ending.name(),
+        (false, None, None) => "dispatching",
+    }
+}
+
+async fn read(
+    state: &ApiState,
+    app: Uuid,
+    message: MessageId,
+    rows: Vec<DeliveryRow>,
+) -> Result<Vec<(Uuid, DeliveryView)>, Problem> {
+    if rows.is_empty() && !deliveries::message_exists(&state.pool, app, message).await? {
+        return Err(Problem::not_found("message"));
+    }
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.subscription).collect();
+    let mut history = deliveries::attempts(&state.pool, message, &ids).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let of_this = |attempt: &mut AttemptRow| attempt.subscription == row.subscription;
+            let attempts: Vec<AttemptView> = history.extract_if(.., of_this).map(AttemptView::from).collect();
+            let state = standing(&row, &attempts);
+            let view =
+                DeliveryView { subscription: SubscriptionId(row.subscription), state, due_at: row.due_at, attempts };
+            (row.subscription, view)
+        })
+        .collect())
+}
+
+/// Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<DeliveryView>)))]
+pub async fn list(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    At(message): At<MessageId>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let now = state.clock.now();
+    let rows = deliveries::list(&state.pool, server.app.id, message, None, cut.before, cut.ask(), now).await?;
+    let views = read(&state, server.app.id, message, rows).await?;
+    Ok(cut.page(views, |(id, _)| *id, |(_, view)| view).answer(&uri))
+}
+
+/// Shows one delivery.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = DeliveryView)))]
+pub async fn show(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    At(message): At<MessageId>,
+    At(id): At<SubscriptionId>,
+) -> Result<axum::Json<DeliveryView>, Problem> {
+    one(&state, server.app.id, message, id).await
+}
+
+async fn one(
+    state: &ApiState,
+    app: Uuid,
+    message: MessageId,
+    id: SubscriptionId,
+) -> Result<axum::Json<DeliveryView>, Problem> {
+    let rows = deliveries::list(&state.pool, app, message, Some(id), Uuid::max(), 1, state.clock.now()).await?;
+    let found = read(state, app, message, rows).await?.pop();
+    found.map(|(_, view)| axum::Json(view)).ok_or_else(|| Problem::not_found("delivery"))
+}
+
+/// Makes a delivery that waits due now. What its policy planned is not used up.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
+    security(("api_key" = ["send"])), responses((status = 202, body = DeliveryView)))]
+pub async fn retry(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    At(message): At<MessageId>,
+    At(id): At<SubscriptionId>,
+) -> Result<(StatusCode, axum::Json<DeliveryView>), Problem> {
+    let app = server.app.id;
+    let hurried = deliveries::hurry(&state.pool, app, message, id, state.clock.now()).await?;
+    let view = one(&state, app, message, id).await?;
+    if !hurried {
+        return Err(not_waiting());
+    }
+    (state.engine.tell)(Work::Due);
+    Ok((StatusCode::ACCEPTED, view))
+}
+
+/// Cancels a delivery that waits.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
+    security(("api_key" = ["send"])), responses((status = 200, body = DeliveryView)))]
+pub async fn cancel(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    At(message): At<MessageId>,
+    At(id): At<SubscriptionId>,
+) -> Result<axum::Json<DeliveryView>, Problem> {
+    let app = server.app.id;
+    let cancelled = deliveries::cancel(&state.pool, app, message, id, state.clock.now()).await?;
+    let view = one(&state, app, message, id).await?;
+    if cancelled { Ok(view) } else { Err(not_waiting()) }
+}
+
+fn not_waiting() -> Problem {
+    let detail = "The delivery does not wait: it has ended, is being sent, or its message is paused.";
+    Problem::conflict("delivery_not_waiting", detail)
+}

@@ -1,0 +1,271 @@
+//! Reads requests: JSON bodies, query strings and path parameters, each refused with the name of what is wrong.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
+
+use super::ApiState;
+use super::problem::{FieldError, Problem, pointer_segment};
+use crate::id::{ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
+
+/// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
+#[derive(Debug)]
+pub struct Json<T>(pub T, pub Bytes);
+
+impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
+        if !is_json(request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "The body must be sent as `Content-Type: application/json`.",
+            ));
+        }
+        let limit = state.settings.body_max_bytes;
+        let bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
+            if is_length_limit(&error) { too_large(limit) } else { malformed("The body broke off.".into()) }
+        })?;
+        parse(&bytes).map(|value| Self(value, bytes))
+    }
+}
+
+/// Reads JSON; says what is wrong by pointer.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let at = pointer(error.path());
+        let error = error.into_inner();
+        match error.classify() {
+            serde_json::error::Category::Data => Problem::invalid_member(at, without_position(&error)),
+            _ => malformed(format!("The body is not JSON: {error}.")),
+        }
+    })?;
+    deserializer.end().map_err(|error| malformed(format!("The body is not JSON: {error}.")))?;
+    Ok(value)
+}
+
+fn is_json(content_type: Option<&str>) -> bool {
+    let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    media_type.eq_ignore_ascii_case("application/json")
+        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// 413: the body is larger than the server reads.
+fn too_large(limit: usize) -> Problem {
+    let detail = format!("The body may have at most {limit} octets.");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+}
+
+fn malformed(detail: String) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
+}
+
+/// The path serde was at, as an RFC 6901 pointer.
+fn pointer(path: &Path) -> String {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(format!("/{index}")),
+            Segment::Map { key } => Some(format!("/{}", pointer_segment(key))),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+/// serde_json's message less its ` at line 1 column 2`: the pointer says it better.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned()
+}
+
+/// A query string.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
+        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| {
+            let parameter = error.path().to_string();
+            Problem::invalid_parameter(parameter, error.into_inner().to_string())
+        })
+    }
+}
+
+/// What stands under one name in a route's path.
+pub trait PathParam: FromStr<Err: Display> {
+    /// Its name in the route.
+    const NAME: &'static str;
+}
+
+macro_rules! path_param {
+    ($($kind:ty = $name:literal),+) => { $(impl PathParam for $kind { const NAME: &'static str = $name; })+ };
+}
+path_param!(
+    SubscriptionId = "subscription",
+    MessageId = "message",
+    VapidKeyId = "vapid_key",
+    ApiKeyId = "api_key",
+    TopicName = "topic",
+    UserId = "user"
+);
+
+/// A path parameter of this kind.
+#[derive(Debug)]
+pub struct At<T>(pub T);
+
+impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let raw = path_param(parts, state, T::NAME).await?;
+        raw.parse().map(Self).map_err(|error: T::Err| Problem::invalid_parameter(T::NAME, error.to_string()))
+    }
+}
+
+/// The text under that name in the path, percent-decoded.
+pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
+    let params = RawPathParams::from_request_parts(parts, state)
+        .await
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "invalid_path", "The path is not percent-encoded UTF-8."))?;
+    let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    Ok(found.expect("handlers ask only for what their route names"))
+}
+
+/// An app as requests name it: by id or slug.
+#[derive(Debug, Clone)]
+pub enum AppRef {
+    /// `app_…`
+    Id(AppId),
+    /// Its slug, which never looks like an id: a slug has no underscore.
+    Slug(String),
+}
+
+impl From<&str> for AppRef {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id)
+    }
+}
+
+/// Name of a topic: 1 to 128 of the unreserved characters of URLs and `%`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicName(pub String);
+
+/// What a topic's name looks like, for whoever got it wrong.
+pub const TOPIC_NAME_RULE: &str = "must be 1 to 128 letters, digits or any of `_.~%-`";
+
+impl FromStr for TopicName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fits =
+            (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.~%-".contains(&b));
+        if fits { Ok(Self(text.to_owned())) } else { Err(TOPIC_NAME_RULE) }
+    }
+}
+
+/// The site's own name for a person: 1 to 255 characters, no control characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserId(pub String);
+
+/// What a user id looks like, for whoever got it wrong.
+pub const USER_ID_RULE: &str = "must be 1 to 255 characters without control characters";
+
+impl FromStr for UserId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_plain_text(text, 255) { Ok(Self(text.to_owned())) } else { Err(USER_ID_RULE) }
+    }
+}
+
+/// Whether a text has 1 to `max_chars` characters, none of them a control character (Postgres refuses NUL).
+pub fn is_plain_text(text: &str, max_chars: usize) -> bool {
+    !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control)
+}
+
+/// A member that tells absent from null: the outer `Option` is none when it is absent (RFC 7396).
+pub fn nullable<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    serde::Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// Turns the content's own complaints into the API's.
+impl From<crate::message::Problem> for FieldError {
+    fn from(problem: crate::message::Problem) -> Self {
+        Self::member(problem.pointer, problem.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read by serde")]
+    struct Outer {
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read by serde")]
+    struct Inner {
+        n: u8,
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_to() {
+        for (body, status, pointer) in [
+            (r#"{"inner": [{"n": 1}, {"n": 256}]}"#, 422, Some("/inner/1/n")),
+            (r#"{"inner": [{"n": "1"}]}"#, 422, Some("/inner/0/n")),
+            (r#"{"inner": [{"n": 1, "a/b": 2}]}"#, 422, Some("/inner/0/a~1b")),
+            (r#"{"other": 1}"#, 422, Some("/other")),
+            (r#"{"inner": [{}]}"#, 422, Some("/inner/0")),
+            (r#"{"inner": 3}"#, 422, Some("/inner")),
+            ("[]x", 422, Some("")),
+            (r#"{"inner": []} x"#, 400, None),
+            (r#"{"inner": ["#, 400, None),
+            ("", 400, None),
+        ] {
+            let problem = parse::<Outer>(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.status.as_u16(), status, "{body}");
+            assert_eq!(problem.errors.first().and_then(|e| e.pointer.as_deref()), pointer, "{body}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_json() {
+        for good in ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"] {
+            assert!(is_json(Some(good)), "{good}");
+        }
+        for bad in ["text/json", "text/plain", "application/jsonp", ""] {
+            assert!(!is_json(Some(bad)), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Rate limits of the public routes, by client and by app, kept in this process's memory.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use uuid::Uuid;
+
+use super::Settings;
+use super::problem::Problem;
+
+/// How many requests are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// At once; at least 1.
+    pub burst: u32,
+    /// In the long run; at least 1.
+    pub per_minute: u32,
+}
+
+impl Rate {
+    fn quota(self) -> Quota {
+        let burst = NonZeroU32::new(self.burst).unwrap_or(NonZeroU32::MIN);
+        let each = Duration::from_mins(1) / self.per_minute.max(1);
+        Quota::with_period(each.max(Duration::from_nanos(1))).expect("the period is not zero").allow_burst(burst)
+    }
+}
+
+type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
+
+/// Keys beyond which a limiter forgets those that have been quiet long enough to be as good as new.
+const KEYS_KEPT: usize = 50_000;
+
+/// Both limiters.
+pub struct Limits {
+    clients: Limiter<IpAddr>,
+    apps: Limiter<Uuid>,
+    trusted_proxies: usize,
+}
+
+impl Limits {
+    /// Begins fresh.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            clients: RateLimiter::dashmap(settings.per_client.quota()).with_middleware(),
+            apps: RateLimiter::dashmap(settings.per_app.quota()).with_middleware(),
+            trusted_proxies: settings.trusted_proxies,
+        }
+    }
+
+    /// Counts a public request against its client. Answers the budget left, as headers.
+    pub fn client(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
+        take(&self.clients, "client", network(self.address(headers, extensions)))
+    }
+
+    /// Counts a public request against its app.
+    pub fn app(&self, app: Uuid) -> Result<(), Problem> {
+        take(&self.apps, "app", app).map(drop)
+    }
+
+    /// The nearest address that is not one of our own proxies: they are the last ones to have written into
+    /// `X-Forwarded-For`, and whatever stands further left may be made up.
+    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+        let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
+            let values = headers.get_all("x-forwarded-for");
+            let hops: Vec<&str> =
+                values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
+            hops.into_iter().rev().nth(skipped)?.trim().parse().ok()
+        });
+        forwarded.or(peer).unwrap_or(IpAddr::from([0, 0, 0, 0]))
+    }
+}
+
+/// What one household or server is: an IPv4 address, or the /64 of an IPv6 one.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) >> 64 << 64).to_be_bytes()),
+        v4 => v4,
+    }
+}
+
+/// `RateLimit` and `RateLimit-Policy` of an answer (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug)]
+pub struct Budget([(HeaderName, HeaderValue); 2]);
+
+impl Budget {
+    fn new(name: &str, quota: Quota, remaining: u32, reset_s: u64) -> Self {
+        let window_s = quota.burst_size_replenished_in().as_secs().max(1);
+        let policy = format!("\"{name}\";q={};w={window_s}", quota.burst_size());
+        let state = format!("\"{name}\";r={remaining};t={reset_s}");
+        let value = |text: String| HeaderValue::try_from(text).expect("plain ASCII");
+        Self([
+            (HeaderName::from_static("ratelimit-policy"), value(policy)),
+            (HeaderName::from_static("ratelimit"), value(state)),
+        ])
+    }
+
+    /// Writes them.
+    pub fn write(self, headers: &mut HeaderMap) {
+        headers.extend(self.0);
+    }
+}
+
+fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &str, key: K) -> Result<Budget, Problem> {
+    if limiter.len() > KEYS_KEPT {
+        limiter.retain_recent();
+    }
+    match limiter.check_key(&key) {
+        Ok(state) => {
+            let quota = state.quota();
+            Ok(Budget::new(name, quota, state.remaining_burst_capacity(), quota.replenish_interval().as_secs() + 1))
+        }
+        Err(until) => {
+            let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
+            let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
+            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
+                .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
+            for (name, value) in Budget::new(name, until.quota(), 0, wait_s).0 {
+                problem = problem.with_header(name, value);
+            }
+            Err(problem)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(trusted_proxies: usize) -> Limits {
+        let per_client = Rate { burst: 2, per_minute: 1 };
+        Limits::new(&Settings { per_client, trusted_proxies, ..Settings::default() })
+    }
+
+    fn from(peer: &str, forwarded: &str) -> (HeaderMap, Extensions) {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", forwarded.parse().unwrap());
+        let mut extensions = Extensions::new();
+        extensions.insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
+        (headers, extensions)
+    }
+
+    #[test]
+    fn a_client_is_let_in_as_often_as_its_burst_and_told_when_to_come_back() {
+        let limits = limits(0);
+        let (headers, extensions) = from("192.0.2.1", "203.0.113.1");
+        assert!(limits.client(&headers, &extensions).is_ok());
+        assert!(limits.client(&headers, &extensions).is_ok());
+        let refused = limits.client(&headers, &extensions).unwrap_err();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        let (headers, extensions) = from("192.0.2.2", "203.0.113.1");
+        assert!(limits.client(&headers, &extensions).is_ok(), "a header that nobody vouches for changes nothing");
+    }
+
+    #[test]
+    fn only_what_our_own_proxies_wrote_counts() {
+        let address = |proxies, forwarded| {
+            let (headers, extensions) = from("192.0.2.1", forwarded);
+            limits(proxies).address(&headers, &extensions).to_string()
+        };
+        assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
+        assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
+        assert_eq!(address(2, "198.51.100.7, 10.0.0.1"), "198.51.100.7");
+        assert_eq!(address(2, "10.0.0.1"), "192.0.2.1");
+    }
+
+    #[test]
+    fn neighbours_in_an_ipv6_network_are_one_client() {
+        let net = |text: &str| network(text.parse().unwrap());
+        assert_eq!(net("2001:db8::1"), net("2001:db8::ffff:0:0:2"));
+        assert_ne!(net("2001:db8::1"), net("2001:db8:0:1::1"));
+        assert_eq!(net("::ffff:192.0.2.1"), net("192.0.2.1"));
+    }
+}

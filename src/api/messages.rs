@@ -1,0 +1,449 @@
+//! `/v1/apps/{app}/messages`: sending, and steering what is being sent. Checks of a new message are in
+//! [`super::compose`].
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::PgConnection;
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::{Read, Send, Server};
+use super::compose::{Composed, NewMessageBody};
+use super::extract::{At, Json, Query};
+use super::paging::{Page, Paging};
+use super::problem::{FieldError, Problem};
+use super::{ApiState, Work};
+use crate::delivery::{Tier, Urgency};
+use crate::id::{AppId, MessageId};
+use crate::store::apps::App;
+use crate::store::idempotency::{self, Claim};
+use crate::store::messages::{self, Account, MessageRow};
+use crate::store::sending::{self, Audience, Sent};
+use crate::store::steering::{self, Steered, Turn};
+
+/// Where a message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Whatever is due goes out.
+    Sending,
+    /// Nothing goes out until it is resumed.
+    Paused,
+    /// Nothing goes out any more.
+    Cancelled,
+    /// Every delivery has ended.
+    Done,
+}
+
+/// Where to go from here.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Links {
+    /// The message.
+    #[serde(rename = "self")]
+    this: String,
+    /// Its deliveries.
+    deliveries: String,
+    /// `POST` here to pause it.
+    pause: String,
+    /// `POST` here to resume it.
+    resume: String,
+    /// `POST` here to cancel it.
+    cancel: String,
+}
+
+impl Links {
+    fn new(app: &App, id: MessageId) -> Self {
+        let this = format!("/v1/apps/{}/messages/{id}", AppId(app.id));
+        let to = |what: &str| format!("{this}/{what}");
+        Self { deliveries: to("deliveries"), pause: to("pause"), resume: to("resume"), cancel: to("cancel"), this }
+    }
+}
+
+/// A message that was taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Accepted {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: MessageId,
+    /// Where it stands: `sending`, or `done` if there is nobody to send it to.
+    state: Standing,
+    /// Deliveries to make, as counted now.
+    audience_estimate: i64,
+    /// Named subscriptions that are not active, or users without an active one: not targeted.
+    unreachable: i64,
+    /// What to know about the policy all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+    /// Where to go from here.
+    links: Links,
+}
+
+/// What sending would have come to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DryRun {
+    /// Always true.
+    dry_run: bool,
+    /// Deliveries to make, as counted now.
+    audience_estimate: i64,
+    /// Named subscriptions that are not active, or users without an active one.
+    unreachable: i64,
+    /// What to know about the policy all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+}
+
+/// How to send.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SendQuery {
+    /// Check and count only.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
+/// + capped` at every moment. It grows until the message is expanded.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Counts {
+    /// Deliveries that there are so far.
+    targeted: i64,
+    /// Waiting for their first attempt.
+    queued: i64,
+    /// Held by a worker.
+    dispatching: i64,
+    /// Waiting for another attempt.
+    retrying: i64,
+    /// Taken by a push service, which does not say that anybody saw them.
+    accepted: i64,
+    /// The subscription does not exist any more.
+    gone: i64,
+    /// Their time to live ran out first.
+    expired: i64,
+    /// Given up.
+    dead: i64,
+    /// Cancelled, or unsubscribed.
+    cancelled: i64,
+    /// Held back by a frequency cap.
+    capped: i64,
+    /// Of the accepted: no receipt yet.
+    awaiting_ack: i64,
+    /// Of the accepted: at least one receipt.
+    acknowledged: i64,
+    /// Of the accepted: expired without a receipt.
+    unconfirmed: i64,
+    /// Reported as displayed.
+    displayed: i64,
+    /// Reported as clicked.
+    clicked: i64,
+    /// Reported as closed.
+    closed: i64,
+}
+
+impl Counts {
+    fn new(account: Account, expired: bool) -> Self {
+        let acknowledged = account.acknowledged.min(account.accepted);
+        let silent = account.accepted - acknowledged;
+        let (awaiting_ack, unconfirmed) = if expired { (0, silent) } else { (silent, 0) };
+        Self {
+            targeted: account.targeted,
+            queued: account.queued,
+            dispatching: account.dispatching,
+            retrying: account.retrying,
+            accepted: account.accepted,
+            gone: account.gone,
+            expired: account.expired,
+            dead: account.dead,
+            cancelled: account.cancelled,
+            capped: account.capped,
+            awaiting_ack,
+            acknowledged,
+            unconfirmed,
+            displayed: account.displayed,
+            clicked: account.clicked,
+            closed: account.closed,
+        }
+    }
+}
+
+/// A message, without its content.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MessageView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: MessageId,
+    /// Where it stands.
+    state: Standing,
+    /// Its tier.
+    tier: Tier,
+    /// `to`, as it was given.
+    #[schema(value_type = Object)]
+    to: Value,
+    /// Time to live, in seconds.
+    ttl: i32,
+    /// How urgently push services should deliver it.
+    urgency: Urgency,
+    /// What stands in the `Topic` header: a hash of the collapse key.
+    topic_header: Option<String>,
+    /// Its own delivery policy.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// When it was accepted.
+    accepted_at: DateTime<Utc>,
+    /// When its time to live ends.
+    expires_at: DateTime<Utc>,
+    /// Whether every recipient has been found.
+    expanded: bool,
+    /// Deliveries to make, as counted when it was accepted.
+    audience_estimate: i64,
+    /// Where its deliveries stand; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<Counts>,
+    /// Where to go from here.
+    links: Links,
+}
+
+impl MessageView {
+    fn new(app: &App, row: MessageRow, counts: Option<Counts>) -> Self {
+        let state = match row.state.as_str() {
+            "cancelled" => Standing::Cancelled,
+            _ if !row.moving => Standing::Done,
+            "paused" => Standing::Paused,
+            _ => Standing::Sending,
+        };
+        let id = MessageId(row.id);
+        Self {
+            id,
+            state,
+            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
+            to: row.audience,
+            ttl: row.ttl_s,
+            urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
+            topic_header: row.topic_header,
+            policy: row.policy,
+            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
+            expanded: !row.expanding,
+            audience_estimate: row.audience_estimate,
+            counts,
+            links: Links::new(app, id),
+        }
+    }
+}
+
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
+    text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, "must be 1 to 255 ASCII characters"))
+}
+
+/// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), SendQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
+    request_body = NewMessageBody, security(("api_key" = ["send"])),
+    responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
+pub async fn send(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    Query(query): Query<SendQuery>,
+    headers: HeaderMap,
+    Json(body, octets): Json<NewMessageBody>,
+) -> Result<Response, Problem> {
+    let key = idempotency_key(&headers)?;
+    let composed = body.compose(&state, &server.app)?;
+    if query.dry_run {
+        let mut conn = state.pool.acquire().await?;
+        let now = composed.message.accepted_at;
+        let sent = sending::dry_run(&mut conn, server.app.id, &composed.audience, now).await?;
+        composed.refuse_unknown(&sent)?;
+        let Sent { estimate, unreachable, .. } = sent;
+        let warnings = composed.warnings;
+        return Ok(
+            axum::Json(DryRun { dry_run: true, audience_estimate: estimate, unreachable, warnings }).into_response()
+        );
+    }
+    let Some(key) = key else {
+        // Each way of sending writes in a single statement: no transaction is needed around it.
+        let mut conn = state.pool.acquire().await?;
+        let (accepted, work) = store(&mut conn, &state, &server.app, composed).await?;
+        drop(conn);
+        (state.engine.tell)(work);
+        return Ok(answer(&accepted));
+    };
+    send_once(&state, &server.app, composed, key, &octets).await
+}
+
+/// Sends under an idempotency key: claim, work and answer in one transaction.
+async fn send_once(
+    state: &ApiState,
+    app: &App,
+    composed: Composed,
+    key: &str,
+    octets: &[u8],
+) -> Result<Response, Problem> {
+    let body_hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, octets);
+    let key = idempotency::Key { app: app.id, route: SEND_ROUTE, key, body_hash: body_hash.as_ref() };
+    let mut tx = state.pool.begin().await?;
+    match idempotency::claim(&mut tx, key, composed.message.accepted_at).await? {
+        Claim::First => {}
+        Claim::Answered { status, response } => return Ok(replay(status, response)),
+        Claim::OtherBody => {
+            let detail = "This Idempotency-Key was used with another body.";
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail));
+        }
+        Claim::InProgress => {
+            let detail = "A request with this Idempotency-Key is still being worked on.";
+            return Err(Problem::conflict("idempotency_key_in_progress", detail)
+                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
+        }
+    }
+    let (accepted, work) = store(&mut tx, state, app, composed).await?;
+    let response = serde_json::to_value(&accepted).map_err(|_| Problem::internal())?;
+    idempotency::remember(&mut tx, key, 202, &response).await?;
+    tx.commit().await?;
+    (state.engine.tell)(work);
+    Ok(answer(&accepted))
+}
+
+fn replay(status: i16, response: Value) -> Response {
+    let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
+    let replayed = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    (status.unwrap_or(StatusCode::ACCEPTED), [replayed], axum::Json(response)).into_response()
+}
+
+fn answer(accepted: &Accepted) -> Response {
+    let location = HeaderValue::try_from(&accepted.links.this).expect("ids and slashes");
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
+}
+
+/// Stores the message, and says what dispatch is to be told once that is committed.
+async fn store(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    app: &App,
+    composed: Composed,
+) -> Result<(Accepted, Work), Problem> {
+    let single = matches!(&composed.audience, Audience::Subscriptions(ids) if ids.len() == 1);
+    let lease = if single { (state.engine.lease)() } else { None };
+    let mut sent = sending::send(conn, &composed.message, &composed.audience, lease).await?;
+    composed.refuse_unknown(&sent)?;
+    let work = match lease {
+        Some(lease) if !sent.born.is_empty() => Work::Born(lease, std::mem::take(&mut sent.born)),
+        _ => Work::Due,
+    };
+    let id = composed.message.id;
+    let accepted = Accepted {
+        id,
+        state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },
+        audience_estimate: sent.estimate,
+        unreachable: sent.unreachable,
+        warnings: composed.warnings,
+        links: Links::new(app, id),
+    };
+    Ok((accepted, work))
+}
+
+/// Shows a message and its account, which adds up at every moment.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
+pub async fn show(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    At(id): At<MessageId>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    view(&state, &server.app, id).await
+}
+
+async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageView>, Problem> {
+    let now = state.clock.now();
+    let found = messages::account(&state.pool, app.id, id, now).await?;
+    let (row, account) = found.ok_or_else(|| Problem::not_found("message"))?;
+    let counts = Counts::new(account, row.expires_at <= now);
+    Ok(axum::Json(MessageView::new(app, row, Some(counts))))
+}
+
+/// Lists messages, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
+pub async fn list(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = messages::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, |row| MessageView::new(&server.app, row, None)).answer(&uri))
+}
+
+/// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
+    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+pub async fn pause(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    At(id): At<MessageId>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    steer(&state, &server.app, id, Turn::Pause).await
+}
+
+/// Resumes a paused message.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
+    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+pub async fn resume(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    At(id): At<MessageId>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    steer(&state, &server.app, id, Turn::Resume).await
+}
+
+/// Cancels a message for good: no push of it starts later than a second after the answer.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
+    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+pub async fn cancel(
+    server: Server<Send>,
+    State(state): State<ApiState>,
+    At(id): At<MessageId>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    steer(&state, &server.app, id, Turn::Cancel).await
+}
+
+async fn steer(state: &ApiState, app: &App, id: MessageId, turn: Turn) -> Result<axum::Json<MessageView>, Problem> {
+    match steering::steer(&state.pool, app.id, id, turn, state.clock.now()).await? {
+        Steered::Unknown => return Err(Problem::not_found("message")),
+        Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
+        Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),
+        Steered::Already => {}
+        Steered::Now { stop, more } => {
+            (state.engine.tell)(Work::Stop(stop));
+            if more {
+                tokio::spawn(go_on(state.clone(), id));
+            }
+        }
+    }
+    view(state, app, id).await
+}
+
+/// Carries a turn through the rest of a long queue. If this process ends first, maintenance takes over.
+async fn go_on(state: ApiState, id: MessageId) {
+    loop {
+        match steering::go_on(&state.pool, id, state.clock.now()).await {
+            Ok(true) => {}
+            Ok(false) => break (state.engine.tell)(Work::Due),
+            Err(error) => break tracing::warn!(error = %error, message = %id, "left a turned message to maintenance"),
+        }
+    }
+}

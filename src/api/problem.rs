@@ -1,0 +1,241 @@
+//! Every refusal of the API: an RFC 9457 problem with a stable `code` and the places of what is wrong.
+
+use std::ops::{Deref, DerefMut};
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Why a request is refused. Boxed, since every fallible function here answers one and hardly any does.
+#[derive(Debug, Clone)]
+pub struct Problem(Box<Details>);
+
+impl Deref for Problem {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
+/// What a refused request is answered with, as `application/problem+json`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Details {
+    /// `urn:bellwire:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The status in words.
+    pub title: String,
+    /// The HTTP status.
+    #[schema(value_type = u16)]
+    #[serde(with = "status_number")]
+    pub status: StatusCode,
+    /// Names this kind of problem for programs; never changes.
+    pub code: String,
+    /// What went wrong this time, for people.
+    pub detail: String,
+    /// Path of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The request's `X-Request-Id`, by which the log knows it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Each thing that is wrong with the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    #[serde(skip)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// One thing that is wrong with a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FieldError {
+    /// RFC 6901 pointer into the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// Name of a query or path parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// Name of a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// What is wrong and what is allowed.
+    pub detail: String,
+}
+
+mod status_number {
+    use axum::http::StatusCode;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u16(status.as_u16())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusCode, D::Error> {
+        StatusCode::from_u16(u16::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Problem {
+    /// A problem of that status and code.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self(Box::new(Details {
+            kind: format!("urn:bellwire:problem:{code}"),
+            title: status.canonical_reason().unwrap_or("Refused").into(),
+            status,
+            code: code.into(),
+            detail: detail.into(),
+            instance: None,
+            request_id: None,
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }))
+    }
+
+    /// 401: no key or token, or one that is not valid (any more).
+    pub fn unauthorized(detail: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+            .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="bellwire""#))
+    }
+
+    /// 403: who asks is known, but may not.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// 404: not there, or not for the one who asks.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
+    }
+
+    /// 409: the state of things does not allow it.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// 422: well-formed, but members of the body are wrong.
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
+        let detail = match errors.as_slice() {
+            [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
+            errors => format!("{} members of the body are wrong.", errors.len()),
+        };
+        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
+        problem.errors = errors;
+        problem
+    }
+
+    /// 422 with one pointer.
+    pub fn invalid_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError::member(pointer, detail)])
+    }
+
+    /// 400: a query or path parameter is wrong.
+    pub fn invalid_parameter(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (parameter, detail) = (parameter.into(), detail.into());
+        let mut problem =
+            Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", format!("Parameter `{parameter}`: {detail}"));
+        problem.errors = vec![FieldError { pointer: None, parameter: Some(parameter), header: None, detail }];
+        problem
+    }
+
+    /// 400: a header is wrong.
+    pub fn invalid_header(name: &'static str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, "invalid_header", format!("Header `{name}`: {detail}"));
+        problem.errors = vec![FieldError { pointer: None, parameter: None, header: Some(name.into()), detail }];
+        problem
+    }
+
+    /// 500: our fault. What happened is for the log only.
+    pub fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here. The log tells what.")
+    }
+
+    /// Adds a header to the answer.
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The body, as the router's outermost layer writes it once path and request id are known.
+    pub(super) fn body(&self) -> Vec<u8> {
+        serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
+    }
+}
+
+impl FieldError {
+    /// A member of the body is wrong.
+    pub fn member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: Some(pointer.into()), parameter: None, header: None, detail: detail.into() }
+    }
+}
+
+/// Gathers what is wrong with a body, so that its author hears of everything at once.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<FieldError>);
+
+impl Faults {
+    /// Notes one more.
+    pub fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
+        self.0.push(FieldError::member(pointer, detail));
+    }
+
+    /// Notes one more unless the condition holds.
+    pub fn require(&mut self, holds: bool, pointer: &str, detail: &str) {
+        if !holds {
+            self.refuse(pointer, detail);
+        }
+    }
+
+    /// The problem, if anything was noted.
+    pub fn finish(self) -> Result<(), Problem> {
+        if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
+    }
+}
+
+/// Writes a member's name as one segment of a pointer (RFC 6901 section 3).
+pub fn pointer_segment(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+impl From<sqlx::Error> for Problem {
+    /// The only place where a failing database is logged.
+    fn from(error: sqlx::Error) -> Self {
+        let unavailable = crate::store::is_transient(&error) || matches!(error, sqlx::Error::PoolClosed);
+        tracing::error!(error = %error, unavailable, "a request failed in the database");
+        if unavailable {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Self::new(status, "database_unavailable", "The database cannot be reached. Try again shortly.")
+                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Self::internal()
+    }
+}
+
+impl From<crate::vault::Unopenable> for Problem {
+    fn from(error: crate::vault::Unopenable) -> Self {
+        tracing::error!(error = %error, "a request failed on a sealed value");
+        Self::internal()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(self.headers.iter().cloned());
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,455 @@
+//! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, looked after by whoever holds their token.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::{Client, Manage, Read, Server, read_token, write_token};
+use super::cors::allowed_origin;
+use super::details::{Attributes, Said};
+use super::extract::{At, Json, Query, nullable};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, FieldError, Problem};
+use super::{ApiState, Work};
+use crate::id::{SubscriptionId, VapidKeyId};
+use crate::lane::Gateway;
+use crate::store::apps::App;
+use crate::store::registration::{self, Registered, Registration};
+use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
+use crate::store::vapid_keys;
+use crate::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
+
+const STATES: [&str; 6] = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"];
+
+/// A subscription. Its endpoint and keys are secrets and never shown.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: SubscriptionId,
+    /// `active`, `suspended`, `gone`, `unsubscribed`, `replaced` or `expired`.
+    state: String,
+    /// The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`.
+    gateway: String,
+    /// The VAPID key that it was made with.
+    #[schema(value_type = String)]
+    vapid_key_id: VapidKeyId,
+    /// Whose it is.
+    user_id: Option<String>,
+    /// Words to select it by.
+    tags: Vec<String>,
+    /// Values to select it by and to fill templates with.
+    #[schema(value_type = Object)]
+    attributes: Value,
+    /// Topics that it is in.
+    topics: Vec<String>,
+    /// A language tag.
+    locale: Option<String>,
+    /// An IANA time zone.
+    timezone: Option<String>,
+    /// Messages accepted before this are not for it.
+    since: DateTime<Utc>,
+    /// The browser's `expirationTime`.
+    expires_at: Option<DateTime<Utc>>,
+    /// When its browser was last heard of, to the day.
+    last_seen: DateTime<Utc>,
+    /// When it was first registered.
+    created_at: DateTime<Utc>,
+    /// When it stopped being active.
+    ended_at: Option<DateTime<Utc>>,
+    /// The browser's own right to change or delete it; only for whoever registered it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl SubscriptionView {
+    /// Shows a row.
+    pub fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
+        Self {
+            id: SubscriptionId(row.id),
+            state: row.state,
+            gateway: row.gateway,
+            vapid_key_id: VapidKeyId(row.vapid_key),
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            topics,
+            locale: row.locale,
+            timezone: row.timezone,
+            since: row.since,
+            expires_at: row.expires_at,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+            ended_at: row.ended_at,
+            token: None,
+        }
+    }
+}
+
+/// What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some.
+#[derive(Deserialize, ToSchema)]
+pub struct PushSubscription {
+    /// The push resource's URL.
+    endpoint: String,
+    /// When the push service will drop it, in milliseconds since 1970.
+    #[serde(rename = "expirationTime")]
+    expiration_time: Option<f64>,
+    /// What payloads are sealed with.
+    keys: PushKeys,
+}
+
+/// Keys of a `PushSubscription`, each in any of base64's four spellings.
+#[derive(Deserialize, ToSchema)]
+pub struct PushKeys {
+    /// The browser's public key: an uncompressed point on P-256.
+    p256dh: String,
+    /// The authentication secret, 16 octets.
+    auth: String,
+}
+
+/// A subscription to register or refresh.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSubscription {
+    /// What `PushSubscription.toJSON()` gives.
+    subscription: PushSubscription,
+    /// The site's name for the person. Only servers may say it.
+    user_id: Option<String>,
+    /// Reserved: a browser's proof of `user_id`.
+    user_token: Option<String>,
+    /// All tags, at most 50 of at most 64 characters.
+    tags: Option<Vec<String>>,
+    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON.
+    #[schema(value_type = Option<Object>)]
+    attributes: Option<Attributes>,
+    /// All topics, at most 50.
+    topics: Option<Vec<String>>,
+    /// A language tag.
+    locale: Option<String>,
+    /// An IANA time zone.
+    timezone: Option<String>,
+    /// The VAPID key that the subscription was made with; by default the active one.
+    #[schema(value_type = Option<String>)]
+    vapid_key_id: Option<VapidKeyId>,
+    /// The subscription that this one takes the place of, with everything that waits for it.
+    replaces: Option<Replaced>,
+}
+
+/// A subscription to be replaced.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replaced {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: SubscriptionId,
+    /// Its token. Servers need none.
+    token: Option<String>,
+}
+
+/// What to change of a subscription (RFC 7396): absent members stay, null removes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubscriptionChange {
+    /// Whose it is. A browser may only say null.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    user_id: Option<Option<String>>,
+    /// All tags.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<Vec<String>>)]
+    tags: Option<Option<Vec<String>>>,
+    /// Attributes to set, or with null to remove.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<Object>)]
+    attributes: Option<Option<Attributes>>,
+    /// All topics.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<Vec<String>>)]
+    topics: Option<Option<Vec<String>>>,
+    /// A language tag.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    locale: Option<Option<String>>,
+    /// An IANA time zone.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    timezone: Option<Option<String>>,
+}
+
+/// What a list of subscriptions is narrowed to.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SubscriptionQuery {
+    /// Rows per page, 1 to 250; 50 by default.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+    /// Whose they are.
+    user_id: Option<String>,
+    /// The topic they are in.
+    topic: Option<String>,
+    /// A tag they carry.
+    tag: Option<String>,
+    /// Their state.
+    state: Option<String>,
+    /// Their push service.
+    gateway: Option<String>,
+}
+
+/// Checked parts of a [`PushSubscription`].
+struct Address {
+    endpoint: Endpoint,
+    keys: BrowserKeys,
+    gateway: Gateway,
+    expires_at: Option<DateTime<Utc>>,
+}
+
+fn field_of(error: &InvalidSubscription) -> &'static str {
+    match error {
+        InvalidSubscription::Endpoint(_) => "/subscription/endpoint",
+        InvalidSubscription::P256dh(_) => "/subscription/keys/p256dh",
+        InvalidSubscription::Auth(_) => "/subscription/keys/auth",
+    }
+}
+
+/// Checks what the browser gave. The network is asked last, and only about hosts of no known push service.
+async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, faults: &mut Faults) -> Option<Address> {
+    let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
+    let keys = BrowserKeys::parse(&given.keys.p256dh, &given.keys.auth);
+    let keys = keys.map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
+    let expires_at = given.expiration_time.and_then(|ms| {
+        let at = (0.0..1e14).contains(&ms).then(|| DateTime::from_timestamp_millis(ms as i64)).flatten();
+        let in_time = at.filter(|at| *at > state.clock.now());
+        faults.require(
+            in_time.is_some(),
+            "/subscription/expirationTime",
+            "must be null or milliseconds since 1970, in the future",
+        );
+        in_time
+    });
+    let at = field_of(&InvalidSubscription::Endpoint(""));
+    let endpoint = endpoint?;
+    let gateway = state.gateways.recognise(&endpoint).map_err(|e| faults.refuse(at, e.to_string())).ok()?;
+    if gateway == Gateway::Other {
+        if !app.allow_other_gateways {
+            faults.refuse(at, "is not of a known push service, and this app lets in no others");
+            return None;
+        }
+        state.gateways.check_public(&endpoint).await.map_err(|e| faults.refuse(at, e.to_string())).ok()?;
+    }
+    Some(Address { endpoint, keys: keys?, gateway, expires_at })
+}
+
+/// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
+/// secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
+/// it was known.
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
+    security((), ("browser_token" = []), ("api_key" = ["manage"])),
+    responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
+pub async fn register(
+    client: Client<Manage>,
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    Json(body, _): Json<NewSubscription>,
+) -> Result<Response, Problem> {
+    if !client.server && allowed_origin(&headers, &client.app).is_none() {
+        return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
+    }
+    if !client.server && body.user_id.is_some() {
+        let mut problem = Problem::forbidden("Only a server may say whose a subscription is.");
+        problem.errors.push(FieldError::member("/user_id", "takes an API key with the scope `manage`"));
+        return Err(problem);
+    }
+    let mut faults = Faults::default();
+    faults.require(body.user_token.is_none(), "/user_token", "is not supported yet");
+    let said = Said {
+        user_id: body.user_id.map(Some),
+        tags: body.tags,
+        attributes: body.attributes,
+        topics: body.topics,
+        locale: body.locale.map(Some),
+        timezone: body.timezone.map(Some),
+    };
+    let wanted = said.check(Merge::Replace, &mut faults);
+    let replaced_token = body.replaces.as_ref().and_then(|replaced| replaced.token.as_deref()).map(read_token);
+    if let Some(replaced) = &body.replaces {
+        faults.require(client.server || replaced.token.is_some(), "/replaces/token", "is missing");
+        faults.require(!matches!(replaced_token, Some(None)), "/replaces/token", "is not a token of ours");
+    }
+    let vapid_key = match body.vapid_key_id {
+        Some(id) => vapid_keys::find(&state.pool, client.app.id, id.0).await?.map(|key| key.id),
+        None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
+    };
+    faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
+    let address = check_address(&body.subscription, &client.app, &state, &mut faults).await;
+    faults.finish()?;
+    let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
+    let replaced_token = replaced_token.flatten();
+    let replaces = body.replaces.map(|replaced| {
+        (replaced.id, if client.server { Right::Server } else { Right::Browser(replaced_token.as_ref()) })
+    });
+    let request = Registration {
+        app: client.app.id,
+        endpoint: &address.endpoint,
+        keys: &address.keys,
+        gateway: address.gateway,
+        vapid_key,
+        vapid_key_stated: body.vapid_key_id.is_some(),
+        wanted: &wanted,
+        expires_at: address.expires_at,
+        right: client.right(),
+        replaces,
+    };
+    let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
+    answer_registered(&state, registered)
+}
+
+fn answer_registered(state: &ApiState, registered: Registered) -> Result<Response, Problem> {
+    let (status, row, topics) = match registered {
+        Registered::New(row, topics) => (StatusCode::CREATED, row, topics),
+        Registered::Known(row, topics) => (StatusCode::OK, row, topics),
+        Registered::Taken => {
+            let detail = "This endpoint is registered. Refreshing it takes the same keys, its token, or an API key.";
+            return Err(Problem::conflict("endpoint_taken", detail));
+        }
+        Registered::OtherKey => {
+            let detail = "This endpoint is registered under another VAPID key.";
+            return Err(Problem::conflict("vapid_key_differs", detail));
+        }
+        Registered::ReplacesUnknown => {
+            return Err(Problem::invalid_member("/replaces", "is no subscription that you may replace"));
+        }
+        Registered::TooManyTopics => return Err(too_many_topics()),
+        Registered::TooLarge => return Err(attributes_too_large()),
+    };
+    let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
+    let view = SubscriptionView { token: Some(token), ..SubscriptionView::new(*row, topics) };
+    Ok((status, axum::Json(view)).into_response())
+}
+
+/// 409: the app would have too many topics.
+pub(super) fn too_many_topics() -> Problem {
+    let max = crate::store::topics::TOPICS_MAX;
+    Problem::conflict("too_many_topics", format!("An app may have at most {max} topics."))
+}
+
+fn attributes_too_large() -> Problem {
+    let max = subscriptions::ATTRIBUTES_MAX;
+    Problem::invalid_member("/attributes", format!("would be more than {max} octets of JSON together"))
+}
+
+/// 404: not there, or not for whoever asks.
+pub(super) fn unknown() -> Problem {
+    Problem::not_found("subscription")
+}
+
+/// 409: it has ended.
+pub(super) fn ended() -> Problem {
+    Problem::conflict("subscription_ended", "The subscription has ended. Registering it again brings it back.")
+}
+
+/// Shows a subscription.
+#[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    security(("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = SubscriptionView)))]
+pub async fn show(
+    client: Client<Read>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+) -> Result<axum::Json<SubscriptionView>, Problem> {
+    client.must_show_something()?;
+    let found = subscriptions::find(&state.pool, client.app.id, id).await?;
+    let (row, topics) = found.filter(|(row, _)| client.right().covers(&state.vault, row)).ok_or_else(unknown)?;
+    Ok(axum::Json(SubscriptionView::new(row, topics)))
+}
+
+/// Changes a subscription.
+#[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["manage"])),
+    responses((status = 200, body = SubscriptionView)))]
+pub async fn change(
+    client: Client<Manage>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+    Json(body, _): Json<SubscriptionChange>,
+) -> Result<axum::Json<SubscriptionView>, Problem> {
+    client.must_show_something()?;
+    if !client.server && matches!(body.user_id, Some(Some(_))) {
+        return Err(Problem::forbidden("Only a server may say whose a subscription is. A browser may say null."));
+    }
+    let mut faults = Faults::default();
+    let no_attributes = body.attributes == Some(None);
+    let said = Said {
+        user_id: body.user_id,
+        tags: body.tags.map(Option::unwrap_or_default),
+        attributes: body.attributes.map(Option::unwrap_or_default),
+        topics: body.topics.map(Option::unwrap_or_default),
+        locale: body.locale,
+        timezone: body.timezone,
+    };
+    let wanted = said.check(if no_attributes { Merge::Replace } else { Merge::Patch }, &mut faults);
+    faults.finish()?;
+    let (app, now) = (client.app.id, state.clock.now());
+    match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
+        Changed::Done(row, topics) => Ok(axum::Json(SubscriptionView::new(*row, topics))),
+        Changed::Unknown => Err(unknown()),
+        Changed::Ended => Err(ended()),
+        Changed::TooManyTopics => Err(too_many_topics()),
+        Changed::TooLarge => Err(attributes_too_large()),
+    }
+}
+
+/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
+#[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    security(("browser_token" = []), ("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn unsubscribe(
+    client: Client<Manage>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+) -> Result<StatusCode, Problem> {
+    client.must_show_something()?;
+    let (app, now) = (client.app.id, state.clock.now());
+    let stop = subscriptions::unsubscribe(&state.pool, &state.vault, app, id, client.right(), now).await?;
+    (state.engine.tell)(Work::Stop(stop.ok_or_else(unknown)?));
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lists subscriptions, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
+pub async fn list(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(query): Query<SubscriptionQuery>,
+) -> Result<Response, Problem> {
+    let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
+    if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
+        return Err(Problem::invalid_parameter("state", format!("must be one of {}", STATES.join(", "))));
+    }
+    if query.gateway.as_deref().is_some_and(|name| Gateway::from_name(name).is_none()) {
+        return Err(Problem::invalid_parameter("gateway", "must be one of fcm, mozilla, wns, apple, other"));
+    }
+    let texts = [("user_id", &query.user_id), ("topic", &query.topic), ("tag", &query.tag)];
+    if let Some((name, _)) = texts.into_iter().find(|(_, text)| text.as_ref().is_some_and(|text| text.contains('\0'))) {
+        return Err(Problem::invalid_parameter(name, "must not hold NUL"));
+    }
+    let filter = Filter {
+        user_id: query.user_id,
+        topic: query.topic,
+        tag: query.tag,
+        state: query.state,
+        gateway: query.gateway,
+    };
+    let rows = subscriptions::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics)).answer(&uri))
+}

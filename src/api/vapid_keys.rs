@@ -1,0 +1,245 @@
+//! `/v1/apps/{app}/vapid-keys`: what pushes are signed with. One key is active and handed to new subscribers; retired
+//! ones keep signing for theirs.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::auth::{Manage, Read, Server};
+use super::extract::{At, Json, Query};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, Problem};
+use crate::id::VapidKeyId;
+use crate::store::vapid_keys::{self, VapidKey};
+use crate::vault::VAPID_PRIVATE;
+use crate::webpush::keys::{KeyError, SigningKey, check_subject};
+
+/// What a key is used for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// New subscribers get it. The one before is retired.
+    #[default]
+    Active,
+    /// It signs for the subscriptions that were made with it.
+    Retired,
+}
+
+/// A VAPID key, without its private half.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct VapidKeyView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: VapidKeyId,
+    /// What pages subscribe with (`applicationServerKey`), in base64url.
+    public_key: String,
+    /// The `sub` claim: whom push services may contact.
+    subject: String,
+    /// What it is used for.
+    state: Role,
+    /// When it was made or imported.
+    created_at: DateTime<Utc>,
+    /// When another one took over.
+    retired_at: Option<DateTime<Utc>>,
+    /// Active subscriptions that depend on it; only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscriptions: Option<i64>,
+}
+
+impl VapidKeyView {
+    fn new(key: VapidKey, subscriptions: Option<i64>) -> Self {
+        Self {
+            id: VapidKeyId(key.id),
+            public_key: URL_SAFE_NO_PAD.encode(&key.public_key),
+            subject: key.subject,
+            state: if key.state == "active" { Role::Active } else { Role::Retired },
+            created_at: key.created_at,
+            retired_at: key.retired_at,
+            subscriptions,
+        }
+    }
+}
+
+/// A key to generate, or, with `private_key`, to import.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewVapidKey {
+    /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
+    subject: Option<String>,
+    /// What it is used for; `active` by default. A generated key is always active.
+    #[serde(default)]
+    state: Role,
+    /// A private key to import: PEM, a JWK as text, or base64 of its 32 octets.
+    private_key: Option<String>,
+    /// Its public key in base64, to be sure that they belong together.
+    public_key: Option<String>,
+}
+
+/// What to change of a key.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VapidKeyChange {
+    /// Contact for push services, `mailto:` or `https:`.
+    subject: String,
+}
+
+/// A whole key pair, to take to another server.
+#[derive(Serialize, ToSchema)]
+pub struct VapidKeyExport {
+    #[serde(flatten)]
+    key: VapidKeyView,
+    /// The private number in base64url, as most `web-push` libraries want it.
+    private_key: String,
+    /// The same as PKCS#8 PEM.
+    private_key_pem: String,
+}
+
+/// Stores a key pair, sealed.
+pub(super) async fn add(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    app: Uuid,
+    pair: &SigningKey,
+    subject: &str,
+    role: Role,
+) -> Result<VapidKeyView, Problem> {
+    let now = state.clock.now();
+    let (name, retired_at) = if role == Role::Active { ("active", None) } else { ("retired", Some(now)) };
+    let key = VapidKey {
+        id: Uuid::now_v7(),
+        app,
+        public_key: pair.public().to_vec(),
+        subject: subject.to_owned(),
+        state: name.to_owned(),
+        created_at: now,
+        retired_at,
+    };
+    let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
+    if vapid_keys::add(conn, &key, &sealed).await? {
+        return Ok(VapidKeyView::new(key, None));
+    }
+    Err(Problem::conflict("vapid_key_known", "The app has this VAPID key already."))
+}
+
+fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
+    let Some(private) = &body.private_key else {
+        faults.require(body.public_key.is_none(), "/public_key", "may stand only beside `private_key`");
+        faults.require(body.state == Role::Active, "/state", "a generated key must be active: nobody has it yet");
+        return Some(SigningKey::generate());
+    };
+    match SigningKey::import(private, body.public_key.as_deref()) {
+        Ok(pair) => Some(pair),
+        Err(error) => {
+            let beside = matches!(error, KeyError::PublicKey | KeyError::Mismatch) && body.public_key.is_some();
+            faults.refuse(if beside { "/public_key" } else { "/private_key" }, error.to_string());
+            None
+        }
+    }
+}
+
+/// Generates a key, or imports one. An active one takes over from the one before, which keeps signing for its own
+/// subscriptions.
+#[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
+    security(("api_key" = ["manage"])), responses((status = 201, body = VapidKeyView)))]
+pub async fn create(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewVapidKey>,
+) -> Result<(StatusCode, axum::Json<VapidKeyView>), Problem> {
+    let mut faults = Faults::default();
+    let pair = read_pair(&body, &mut faults);
+    if let Some(Err(error)) = body.subject.as_deref().map(check_subject) {
+        faults.refuse("/subject", error.to_string());
+    }
+    faults.finish()?;
+    let pair = pair.expect("whatever is missing was refused");
+    let subject = match body.subject {
+        Some(subject) => subject,
+        None => vapid_keys::active(&state.pool, server.app.id).await?.subject,
+    };
+    let mut tx = state.pool.begin().await?;
+    let key = add(&mut tx, &state, server.app.id, &pair, &subject, body.state).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(key)))
+}
+
+/// Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
+#[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<VapidKeyView>)))]
+pub async fn list(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = vapid_keys::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyView::new(key, Some(n))).answer(&uri))
+}
+
+/// Shows a key.
+#[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
+    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = VapidKeyView)))]
+pub async fn show(
+    server: Server<Read>,
+    State(state): State<ApiState>,
+    At(id): At<VapidKeyId>,
+) -> Result<axum::Json<VapidKeyView>, Problem> {
+    Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
+}
+
+/// Changes the contact of a key.
+#[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
+    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
+    request_body = VapidKeyChange, security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyView)))]
+pub async fn change(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    At(id): At<VapidKeyId>,
+    Json(body, _): Json<VapidKeyChange>,
+) -> Result<axum::Json<VapidKeyView>, Problem> {
+    check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
+    vapid_keys::set_subject(&state.pool, server.app.id, id.0, &body.subject).await?;
+    Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
+}
+
+/// Hands out a whole key pair, so that the app's subscribers can move to another server.
+#[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
+    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyExport)))]
+pub async fn export(
+    server: Server<Manage>,
+    State(state): State<ApiState>,
+    At(id): At<VapidKeyId>,
+) -> Result<axum::Json<VapidKeyExport>, Problem> {
+    let not_found = || Problem::not_found("VAPID key");
+    let key = find(&state, server.app.id, id).await?;
+    let sealed = vapid_keys::private_key(&state.pool, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id.0, &sealed)?);
+    let pair = <[u8; 32]>::try_from(private.as_slice()).ok().and_then(|octets| SigningKey::from_private(octets).ok());
+    let pair = pair.ok_or_else(|| {
+        tracing::error!("a stored VAPID private key is not a key");
+        Problem::internal()
+    })?;
+    tracing::info!(vapid_key = %id, "a VAPID private key was exported");
+    Ok(axum::Json(VapidKeyExport {
+        key: VapidKeyView::new(key, None),
+        private_key: pair.expose_raw().to_string(),
+        private_key_pem: pair.expose_pem().to_string(),
+    }))
+}
+
+async fn find(state: &ApiState, app: Uuid, id: VapidKeyId) -> Result<VapidKey, Problem> {
+    vapid_keys::find(&state.pool, app, id.0).await?.ok_or_else(|| Problem::not_found("VAPID key"))
+}

@@ -1,0 +1,198 @@
+//! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::apps::App;
+use crate::clock::Timestamp;
+use crate::vault::{Purpose, Vault};
+
+/// What every key's secret begins with.
+pub const PREFIX: &str = "bw_";
+
+/// What a key may do. None includes another, except that an operator's key may do everything in every app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Send messages; pause, resume and cancel them.
+    Send,
+    /// Read everything of the app except private keys.
+    Read,
+    /// Change the app's subscriptions, topics, keys and settings, and export private keys.
+    Manage,
+    /// Run the server: make apps, see all of them.
+    Operator,
+}
+
+impl Scope {
+    const ALL: [Scope; 4] = [Scope::Send, Scope::Read, Scope::Manage, Scope::Operator];
+
+    /// The name used in the database and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Send => "send",
+            Scope::Read => "read",
+            Scope::Manage => "manage",
+            Scope::Operator => "operator",
+        }
+    }
+
+    /// The scope of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// A row of `api_keys`, without its secret's HMAC.
+#[derive(Debug, Clone)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: Uuid,
+    /// The app it acts for; none for an operator's.
+    pub app: Option<Uuid>,
+    /// The first characters of the secret.
+    pub hint: String,
+    /// Its name for people.
+    pub name: String,
+    /// What it may do, by name.
+    pub scopes: Vec<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it is not valid any more.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl ApiKey {
+    /// Whether this key may do what asks for that scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|held| held == scope.name() || held == Scope::Operator.name())
+    }
+}
+
+/// Makes a key and answers its row and its secret, which is shown now and never again. `app` is none exactly when
+/// `scopes` holds [`Scope::Operator`]; the database refuses anything else.
+pub async fn create(
+    pool: &PgPool,
+    vault: &Vault,
+    app: Option<Uuid>,
+    name: &str,
+    scopes: &[Scope],
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(ApiKey, String), sqlx::Error> {
+    let mut octets = [0; 32];
+    rand::fill(&mut octets).expect("the system's randomness");
+    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
+    let key = ApiKey {
+        id: Uuid::now_v7(),
+        app,
+        hint: secret[..PREFIX.len() + 4].to_owned(),
+        name: name.to_owned(),
+        scopes: scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+        created_at: now,
+        expires_at,
+        revoked_at: None,
+    };
+    let secret_mac = mac(vault, &secret);
+    sqlx::query!(
+        "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        key.id,
+        key.app,
+        secret_mac.as_slice(),
+        key.hint,
+        key.name,
+        &key.scopes,
+        key.created_at,
+        key.expires_at
+    )
+    .execute(pool)
+    .await?;
+    Ok((key, secret))
+}
+
+fn mac(vault: &Vault, secret: &str) -> [u8; 32] {
+    vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
+}
+
+/// Finds a valid key by its secret, and with it, in the same round trip, the app that the request names. There is no
+/// cache, so that a revoked key is refused from the next request on. None: no such key, expired, or revoked.
+pub async fn authenticate(
+    pool: &PgPool,
+    vault: &Vault,
+    secret: &str,
+    app_id: Option<Uuid>,
+    app_slug: Option<&str>,
+    now: Timestamp,
+) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
+    let secret_mac = mac(vault, secret);
+    let found = sqlx::query!(
+        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, a.id AS "app_id?", a.slug AS "slug?",
+             a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
+             a.created_at AS "app_created_at?"
+         FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
+         WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
+        secret_mac.as_slice(),
+        app_id,
+        app_slug,
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|row| {
+        let app = (|| {
+            Some(App {
+                id: row.app_id?,
+                slug: row.slug?,
+                name: row.app_name?,
+                origins: row.origins?,
+                allow_other_gateways: row.allow_other?,
+                created_at: row.app_created_at?,
+            })
+        })();
+        let key = ApiKey {
+            id: row.id,
+            app: row.app,
+            hint: row.hint,
+            name: row.name,
+            scopes: row.scopes,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: None,
+        };
+        (key, app)
+    }))
+}
+
+/// An app's keys (or, without one, the operators') with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
+    sqlx::query_as!(
+        ApiKey,
+        "SELECT id, app, hint, name, scopes, created_at, expires_at, revoked_at FROM api_keys
+         WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Revokes a key for good. False: the app has no such key.
+pub async fn revoke(pool: &PgPool, app: Option<Uuid>, id: Uuid, now: Timestamp) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE id = $2 AND app IS NOT DISTINCT FROM $1",
+        app,
+        id,
+        now
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

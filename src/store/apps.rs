@@ -1,0 +1,79 @@
+//! Apps: tenants.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// A row of `apps`.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// Its id.
+    pub id: Uuid,
+    /// Its short name, unique on this server.
+    pub slug: String,
+    /// Its name for people.
+    pub name: String,
+    /// Origins that browsers may call from.
+    pub origins: Vec<String>,
+    /// Whether endpoints on unrecognised hosts are let in.
+    pub allow_other_gateways: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Adds an app. False: its slug is taken.
+pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (slug) DO NOTHING",
+        app.id,
+        app.slug,
+        app.name,
+        &app.origins,
+        app.allow_other_gateways,
+        app.created_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// The app of that id or slug.
+pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, created_at FROM apps WHERE id = $1 OR slug = $2",
+        id,
+        slug
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Apps with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, created_at FROM apps WHERE id < $1
+         ORDER BY id DESC LIMIT $2",
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Writes name, origins and the gateways' setting.
+pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4 WHERE id = $1",
+        app.id,
+        app.name,
+        &app.origins,
+        app.allow_other_gateways
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}

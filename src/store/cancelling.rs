@@ -1,0 +1,111 @@
+//! How a delivery that waits in `queue` ends without a POST: its row goes, and attempts, account and figures say so.
+//! And the stops that tell workers.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::stops::{Stop, StopKind};
+use crate::clock::Timestamp;
+use crate::delivery::Ending;
+
+/// A row taken out of `queue`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its subscription's shard.
+    pub shard: i16,
+    /// Half of what the delivery is.
+    pub subscription: Uuid,
+    /// The other half.
+    pub message: Uuid,
+    /// Where it waited.
+    pub lane: i32,
+    /// [`crate::delivery::Tier::code`].
+    pub tier: i16,
+    /// Attempts that a retry followed.
+    pub retries: i32,
+}
+
+/// Writes that these rows, which the same transaction has taken out of `queue`, ended as cancelled.
+pub async fn settle_cancelled(
+    conn: &mut PgConnection,
+    mut rows: Vec<Waiting>,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_unstable_by_key(|row| (row.message, row.subscription));
+    let column = |value: fn(&Waiting) -> Uuid| rows.iter().map(value).collect::<Vec<_>>();
+    let (messages, subscriptions) = (column(|row| row.message), column(|row| row.subscription));
+    let lanes: Vec<i32> = rows.iter().map(|row| row.lane).collect();
+    let tiers: Vec<i16> = rows.iter().map(|row| row.tier).collect();
+    sqlx::query!(
+        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
+         SELECT message, subscription, attempt, shard, $5, $6, $7
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
+         ON CONFLICT DO NOTHING",
+        &messages,
+        &subscriptions,
+        &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.shard).collect::<Vec<_>>(),
+        now,
+        Ending::Cancelled.code(),
+        reason
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO message_counts (message, lane, cancelled)
+         SELECT message, lane, count(*) FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane)
+         GROUP BY message, lane ORDER BY message, lane
+         ON CONFLICT (message, lane) DO UPDATE SET cancelled = message_counts.cancelled + excluded.cancelled",
+        &messages,
+        &lanes
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO rollups (minute, lane, tier, ending, n)
+         SELECT date_trunc('minute', $1::timestamptz), lane, tier, $2, count(*)
+         FROM unnest($3::integer[], $4::smallint[]) AS t (lane, tier) GROUP BY lane, tier ORDER BY lane, tier
+         ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = rollups.n + excluded.n",
+        now,
+        Ending::Cancelled.code(),
+        &lanes,
+        &tiers
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends everything that waits for a subscription, leased or not: whoever holds a lease finds its row gone and writes
+/// nothing.
+pub async fn cancel_subscription(
+    conn: &mut PgConnection,
+    shard: i16,
+    subscription: Uuid,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let rows = sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2
+         RETURNING shard, subscription, message, lane, tier, retries",
+        shard,
+        subscription
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    settle_cancelled(conn, rows, reason, now).await
+}
+
+/// Tells all workers, with the transaction that makes it so.
+pub async fn stop(conn: &mut PgConnection, kind: StopKind, target: Uuid, now: Timestamp) -> Result<Stop, sqlx::Error> {
+    let stop = Stop { id: Uuid::now_v7(), kind, target };
+    sqlx::query!("INSERT INTO stops (id, at, kind, target) VALUES ($1, $2, $3, $4)", stop.id, now, kind.name(), target)
+        .execute(conn)
+        .await?;
+    Ok(stop)
+}

@@ -1,0 +1,149 @@
+//! Messages as their senders see them: what was sent, and the account of what became of it.
+
+use serde_json::Value;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::id::MessageId;
+
+/// A message, without its content.
+#[derive(Debug, Clone)]
+pub struct MessageRow {
+    /// Its id.
+    pub id: Uuid,
+    /// [`crate::delivery::Tier::code`].
+    pub tier: i16,
+    /// As stored; whether it is done is in `moving`.
+    pub state: String,
+    /// `to`, as it was given.
+    pub audience: Value,
+    /// Time to live.
+    pub ttl_s: i32,
+    /// [`crate::delivery::Urgency::code`].
+    pub urgency: i16,
+    /// Hash of its collapse key.
+    pub topic_header: Option<String>,
+    /// Its own delivery policy.
+    pub policy: Option<Value>,
+    /// Deliveries to make, as counted when it was accepted.
+    pub audience_estimate: i64,
+    /// When the API took it.
+    pub accepted_at: Timestamp,
+    /// When its time to live ends.
+    pub expires_at: Timestamp,
+    /// Whether recipients are still to be found.
+    pub expanding: bool,
+    /// Whether any delivery is still to be made.
+    pub moving: bool,
+}
+
+/// Where the deliveries of a message stand. In every snapshot:
+/// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`crate::api::messages::Counts` says what each means")]
+pub struct Account {
+    pub targeted: i64,
+    pub queued: i64,
+    pub dispatching: i64,
+    pub retrying: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+    pub acknowledged: i64,
+    pub displayed: i64,
+    pub clicked: i64,
+    pub closed: i64,
+}
+
+/// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
+pub async fn account(
+    pool: &PgPool,
+    app: Uuid,
+    id: MessageId,
+    now: Timestamp,
+) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.audience_estimate,
+             m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
+             c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
+             q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
+             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
+         FROM messages m,
+         LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
+             coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
+             coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
+             coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c,
+         LATERAL (SELECT count(*) FILTER (WHERE held) AS dispatching,
+             count(*) FILTER (WHERE NOT held AND retries = 0) AS queued,
+             count(*) FILTER (WHERE NOT held AND retries > 0) AS retrying
+             FROM (SELECT retries, lease IS NOT NULL AND due_at > $3 AS held FROM queue WHERE message = m.id) w) q,
+         LATERAL (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint AS dispatching FROM pages
+             WHERE message = m.id) p,
+         LATERAL (SELECT count(DISTINCT subscription) AS acknowledged, count(*) FILTER (WHERE kind = 1) AS displayed,
+             count(*) FILTER (WHERE kind = 2) AS clicked, count(*) FILTER (WHERE kind = 3) AS closed
+             FROM receipts WHERE message = m.id) r
+         WHERE m.id = $1 AND m.app = $2"#,
+        id.0,
+        app,
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|row| {
+        let dispatching = row.row_dispatching + row.page_dispatching;
+        let account = Account {
+            targeted: row.targeted,
+            queued: row.queued,
+            dispatching,
+            retrying: row.retrying,
+            accepted: row.accepted,
+            gone: row.gone,
+            expired: row.expired,
+            dead: row.dead,
+            cancelled: row.cancelled,
+            capped: row.capped,
+            acknowledged: row.acknowledged,
+            displayed: row.displayed,
+            clicked: row.clicked,
+            closed: row.closed,
+        };
+        let message = MessageRow {
+            id: row.id,
+            tier: row.tier,
+            state: row.state,
+            audience: row.audience,
+            ttl_s: row.ttl_s,
+            urgency: row.urgency,
+            topic_header: row.topic_header,
+            policy: row.policy,
+            audience_estimate: row.audience_estimate,
+            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
+            expanding: row.expanding,
+            moving: row.expanding || dispatching + row.queued + row.retrying > 0,
+        };
+        (message, account)
+    }))
+}
+
+/// An app's messages with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
+    sqlx::query_as!(
+        MessageRow,
+        r#"SELECT id, tier, state, audience, ttl_s, urgency, topic_header, policy, audience_estimate, accepted_at,
+             expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
+               OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"
+         FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,304 @@
+//! How a subscription comes about: registered, refreshed, brought back, or in the place of another one.
+
+use sqlx::{PgConnection, PgPool};
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use super::cancelling::{Waiting, settle_cancelled};
+use super::retrying::retrying;
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::{lanes, topics};
+use crate::clock::Timestamp;
+use crate::id::SubscriptionId;
+use crate::lane::Gateway;
+use crate::subscription::{BrowserKeys, Endpoint};
+use crate::vault::{ADDRESS, Purpose, Vault};
+
+/// A checked request to register.
+#[derive(Debug)]
+pub struct Registration<'a> {
+    /// The app.
+    pub app: Uuid,
+    /// What the browser gave.
+    pub endpoint: &'a Endpoint,
+    /// What the browser gave.
+    pub keys: &'a BrowserKeys,
+    /// The push service behind the endpoint.
+    pub gateway: Gateway,
+    /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
+    pub vapid_key: Uuid,
+    /// Whether the request said which key it was: then a known subscription must have been made with it.
+    pub vapid_key_stated: bool,
+    /// Its details.
+    pub wanted: &'a Wanted,
+    /// The browser's `expirationTime`, if it has one.
+    pub expires_at: Option<Timestamp>,
+    /// By what right a known endpoint may be refreshed.
+    pub right: Right<'a>,
+    /// The subscription that this one takes the place of, and by what right.
+    pub replaces: Option<(SubscriptionId, Right<'a>)>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Registered {
+    /// A new subscription.
+    New(Box<SubscriptionRow>, Vec<String>),
+    /// The endpoint was known.
+    Known(Box<SubscriptionRow>, Vec<String>),
+    /// The endpoint is known, and whoever asks has no right to it.
+    Taken,
+    /// The endpoint is known under another VAPID key than stated.
+    OtherKey,
+    /// There is no subscription to replace, or not for whoever asks.
+    ReplacesUnknown,
+    /// The app would have too many topics.
+    TooManyTopics,
+    /// The attributes would be too large.
+    TooLarge,
+}
+
+/// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
+pub fn shard_of(app: Uuid, endpoint: &str) -> u8 {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    context.update(app.as_bytes());
+    context.update(endpoint.as_bytes());
+    context.finish().as_ref()[31] % crate::id::SHARDS
+}
+
+/// What finds a subscription by its endpoint.
+pub fn endpoint_mac(vault: &Vault, app: Uuid, endpoint: &str) -> [u8; 32] {
+    vault.mac(Purpose::Endpoint, &[app.as_bytes(), endpoint.as_bytes()])
+}
+
+/// What is sealed into `subscriptions.address`: p256dh (65), auth (16), endpoint.
+pub fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
+    [keys.p256dh.as_slice(), keys.auth.as_slice(), endpoint.expose().as_bytes()].concat()
+}
+
+/// Registers a subscription, in one transaction with all that follows from it.
+pub async fn register(
+    pool: &PgPool,
+    vault: &Vault,
+    request: &Registration<'_>,
+    now: Timestamp,
+) -> Result<Registered, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let registered = register_within(&mut tx, vault, request, now).await?;
+        if matches!(registered, Registered::New(..) | Registered::Known(..)) {
+            tx.commit().await?;
+        }
+        Ok(registered)
+    })
+    .await
+}
+
+async fn register_within(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    now: Timestamp,
+) -> Result<Registered, sqlx::Error> {
+    let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
+    let old = match request.replaces {
+        None => None,
+        Some((id, right)) => match lock(conn, request.app, id).await? {
+            Some(old) if right.covers(vault, &old) => Some(old),
+            _ => return Ok(Registered::ReplacesUnknown),
+        },
+    };
+    // One that was unsubscribed or replaced hands nothing on: whoever comes now begins anew.
+    let old = old.filter(|old| {
+        old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
+    });
+    let shard = shard_of(request.app, request.endpoint.expose());
+    let known = find_endpoint(conn, request.app, shard, &mac).await?;
+    let (row, new) = match known {
+        Some(id) => match refresh(conn, vault, request, id, now).await? {
+            Ok(row) => (row, false),
+            Err(refused) => return Ok(refused),
+        },
+        None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
+            Ok(Some(row)) => (row, true),
+            // Another request registered it since we looked. Its transaction has ended: now it can be seen.
+            Ok(None) => match find_endpoint(conn, request.app, shard, &mac).await? {
+                Some(id) => match refresh(conn, vault, request, id, now).await? {
+                    Ok(row) => (row, false),
+                    Err(refused) => return Ok(refused),
+                },
+                None => return Err(sqlx::Error::RowNotFound), // erased in the same instant: a 500, and a retry helps
+            },
+            Err(refused) => return Ok(refused),
+        },
+    };
+    if let Some(old) = &old {
+        take_over(conn, old, &row, now).await?;
+    }
+    if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
+        return Ok(Registered::TooManyTopics);
+    }
+    let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
+    let row = Box::new(row);
+    Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+}
+
+async fn find_endpoint(
+    conn: &mut PgConnection,
+    app: Uuid,
+    shard: u8,
+    mac: &[u8; 32],
+) -> Result<Option<SubscriptionId>, sqlx::Error> {
+    let id = sqlx::query_scalar!(
+        "SELECT id FROM subscriptions WHERE app = $1 AND endpoint_mac = $2 AND shard = $3",
+        app,
+        mac.as_slice(),
+        i16::from(shard)
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(id.map(SubscriptionId))
+}
+
+/// Refreshes a known subscription, or brings an ended one back with a new `since`.
+async fn refresh(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    id: SubscriptionId,
+    now: Timestamp,
+) -> Result<Result<SubscriptionRow, Registered>, sqlx::Error> {
+    let Some(mut row) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
+    let given = address(request.keys, request.endpoint);
+    let same_keys = vault.open(ADDRESS, row.id, &row.address).is_ok_and(|there| there.ct_eq(&given).into());
+    if !same_keys && !request.right.covers(vault, &row) {
+        return Ok(Err(Registered::Taken));
+    }
+    if request.vapid_key_stated && row.vapid_key != request.vapid_key {
+        return Ok(Err(Registered::OtherKey));
+    }
+    let before = row.clone();
+    if !request.wanted.apply(&mut row) {
+        return Ok(Err(Registered::TooLarge));
+    }
+    if !same_keys {
+        row.address = vault.seal(ADDRESS, row.id, &given);
+    }
+    row.expires_at = request.expires_at;
+    if row.state != "active" {
+        row.state = "active".into();
+        row.since = now;
+        row.ended_at = None;
+    }
+    let unchanged = same_keys
+        && before.state == row.state
+        && (&before.user_id, &before.tags, &before.attributes) == (&row.user_id, &row.tags, &row.attributes)
+        && (&before.locale, &before.timezone, before.expires_at) == (&row.locale, &row.timezone, row.expires_at);
+    if !unchanged || now - row.last_seen >= chrono::TimeDelta::days(1) {
+        row.last_seen = now;
+        write_details(conn, &row).await?;
+    }
+    Ok(Ok(row))
+}
+
+/// Adds a new subscription. Inner none: its endpoint is known after all.
+async fn insert(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    mac: &[u8; 32],
+    shard: u8,
+    old: Option<&SubscriptionRow>,
+    now: Timestamp,
+) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
+    let id = SubscriptionId::new(Uuid::now_v7(), shard);
+    let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
+    let mut row = SubscriptionRow {
+        id: id.0,
+        lane,
+        vapid_key: request.vapid_key,
+        gateway: request.gateway.name().to_owned(),
+        state: "active".into(),
+        since: old.map_or(now, |old| old.since),
+        endpoint_mac: mac.to_vec(),
+        address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
+        user_id: old.and_then(|old| old.user_id.clone()),
+        tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
+        attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
+        locale: old.and_then(|old| old.locale.clone()),
+        timezone: old.and_then(|old| old.timezone.clone()),
+        expires_at: request.expires_at,
+        token_version: 1,
+        last_seen: now,
+        created_at: now,
+        ended_at: None,
+    };
+    if !request.wanted.apply(&mut row) {
+        return Ok(Err(Registered::TooLarge));
+    }
+    let done = sqlx::query!(
+        "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
+           attributes, locale, timezone, expires_at, last_seen, created_at)
+         VALUES ($1, $2, $3, $4, 'active', coalesce((SELECT origin_id FROM subscriptions WHERE shard = $5 AND id = $6), $2),
+           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
+         ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
+        id.shard(),
+        id.0,
+        request.app,
+        lane,
+        old.map(|old| old.typed_id().shard()),
+        old.map(|old| old.id),
+        row.since,
+        mac.as_slice(),
+        row.address,
+        row.user_id,
+        &row.tags,
+        row.attributes,
+        row.locale,
+        row.timezone,
+        row.expires_at,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(Ok((done.rows_affected() == 1).then_some(row)))
+}
+
+/// Hands on what an old subscription had: its topics, and whatever waits for it. What a worker is just sending to the
+/// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
+async fn take_over(
+    conn: &mut PgConnection,
+    old: &SubscriptionRow,
+    new: &SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let (old_shard, shard) = (old.typed_id().shard(), new.typed_id().shard());
+    sqlx::query!(
+        "UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2",
+        old_shard,
+        old.id,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    topics::inherit(conn, (old_shard, old.id), (shard, new.id, new.lane)).await?;
+    let doubled = sqlx::query_as!(
+        Waiting,
+        r#"WITH taken AS (DELETE FROM queue WHERE shard = $1 AND subscription = $2 RETURNING *),
+           moved AS (
+             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases)
+             SELECT $3, $4, message, $5, tier, retries, CASE WHEN lease IS NULL THEN due_at ELSE $6 END, scheduled_at, leases
+             FROM taken ON CONFLICT DO NOTHING RETURNING message)
+         SELECT shard, subscription, message, lane, tier, retries FROM taken
+         WHERE message NOT IN (SELECT message FROM moved)"#,
+        old_shard,
+        old.id,
+        shard,
+        new.id,
+        new.lane,
+        now
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    settle_cancelled(conn, doubled, "replaced", now).await
+}

@@ -1,0 +1,21 @@
+//! Runs a transaction again when Postgres gave it up for the sake of another one.
+
+/// Whether an error says that the transaction was undone and would likely succeed the next time: a deadlock or a
+/// serialization failure.
+pub fn is_collision(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "40P01" || code == "40001")
+}
+
+/// Runs a whole transaction, up to five times while it collides with others. It must hold nothing back between runs.
+pub async fn retrying<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, sqlx::Error>
+where
+    F: Future<Output = Result<T, sqlx::Error>>,
+{
+    for _ in 0..4 {
+        match transaction().await {
+            Err(error) if is_collision(&error) => tracing::debug!(error = %error, "a transaction runs again"),
+            settled => return settled,
+        }
+    }
+    transaction().await
+}

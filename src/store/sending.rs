@@ -1,0 +1,341 @@
+//! A message is accepted: its row, and whom it goes to, in one transaction.
+//!
+//! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once; larger ones a cursor for each
+//! lane, from which workers cut pages.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::claims::{ClaimedRow, Recipient, Standing};
+use crate::clock::Timestamp;
+use crate::delivery::{Tier, Urgency};
+use crate::id::{LaneId, MessageId, SubscriptionId};
+
+/// Largest topic, or whole app, that becomes queue rows at once.
+const ROWS_MAX: i64 = 100;
+/// How long a delivery that is born leased stays with the process that took it.
+const LEASE: chrono::TimeDelta = chrono::TimeDelta::seconds(30);
+
+/// A checked message.
+#[derive(Debug)]
+pub struct NewMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// Whose it is.
+    pub app: Uuid,
+    /// Its tier.
+    pub tier: Tier,
+    /// `to`, as it was given.
+    pub audience: Value,
+    /// Sealed [`crate::message::Content`], as JSON.
+    pub content: Vec<u8>,
+    /// Time to live.
+    pub ttl_s: i32,
+    /// How urgently gateways should deliver it.
+    pub urgency: Urgency,
+    /// Hash of its collapse key.
+    pub topic_header: Option<String>,
+    /// Its own delivery policy.
+    pub policy: Option<Value>,
+    /// When the API took it.
+    pub accepted_at: Timestamp,
+}
+
+impl NewMessage {
+    fn expires_at(&self) -> Timestamp {
+        self.accepted_at + chrono::TimeDelta::seconds(self.ttl_s.into())
+    }
+}
+
+/// Whom a message is addressed to.
+#[derive(Debug, Clone)]
+pub enum Audience {
+    /// These, each once.
+    Subscriptions(Vec<SubscriptionId>),
+    /// Every active subscription of these users, each named once.
+    Users(Vec<String>),
+    /// Everyone in a topic.
+    Topic(String),
+    /// Everyone.
+    All,
+}
+
+/// What an audience comes to.
+#[derive(Debug)]
+pub enum Reach {
+    /// One by one.
+    Rows(Vec<SubscriptionId>),
+    /// By cursors.
+    Lanes {
+        /// Members of this topic; none: everyone.
+        topic: Option<i32>,
+        /// Where they are.
+        lanes: Vec<i32>,
+        /// How many there are.
+        total: i64,
+    },
+}
+
+/// A delivery that was born leased to this process.
+#[derive(Debug)]
+pub struct Born {
+    /// Its lane.
+    pub lane: LaneId,
+    /// As if it had been claimed.
+    pub row: ClaimedRow,
+}
+
+/// What became of a message.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Subscriptions that do not exist in this app. If there are any, nothing was done.
+    pub unknown: Vec<SubscriptionId>,
+    /// Deliveries to make, as far as known now.
+    pub estimate: i64,
+    /// Named subscriptions that are not active, or users without an active one.
+    pub unreachable: i64,
+    /// What was born leased, if a lease was given and there are only queue rows.
+    pub born: Vec<Born>,
+}
+
+/// Stores a message and its audience. With a lease, queue rows are born held by whoever made it, who must send what
+/// comes back in [`Sent::born`] once the transaction is committed; without one they are due at once.
+pub async fn send(
+    conn: &mut PgConnection,
+    message: &NewMessage,
+    audience: &Audience,
+    lease: Option<Uuid>,
+) -> Result<Sent, sqlx::Error> {
+    let (reach, unreachable) = resolve(conn, message.app, audience).await?;
+    match reach {
+        Reach::Rows(ids) => {
+            let sent = send_to(conn, message, &ids, lease).await?;
+            Ok(Sent { unreachable: sent.unreachable + unreachable, ..sent })
+        }
+        Reach::Lanes { topic, lanes, total } => {
+            fan_out(conn, message, topic, &lanes, total).await?;
+            Ok(Sent { estimate: total, ..Sent::default() })
+        }
+    }
+}
+
+/// Counts without sending.
+pub async fn dry_run(
+    conn: &mut PgConnection,
+    app: Uuid,
+    audience: &Audience,
+    now: Timestamp,
+) -> Result<Sent, sqlx::Error> {
+    let (reach, unreachable) = resolve(conn, app, audience).await?;
+    let ids = match reach {
+        Reach::Rows(ids) => ids,
+        Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
+    };
+    let known = sqlx::query!(
+        r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
+         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3"#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        app,
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let live = known.iter().filter(|row| row.live).count();
+    Ok(Sent {
+        unknown: missing(&ids, known.iter().map(|row| row.id)),
+        estimate: count(live),
+        unreachable: unreachable + count(known.len() - live),
+        born: Vec::new(),
+    })
+}
+
+fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = Uuid>) -> Vec<SubscriptionId> {
+    let found: std::collections::HashSet<Uuid> = found.collect();
+    wanted.iter().copied().filter(|id| !found.contains(&id.0)).collect()
+}
+
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Finds out what an audience comes to, and how many of the named users cannot be reached.
+async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Result<(Reach, i64), sqlx::Error> {
+    match audience {
+        Audience::Subscriptions(ids) => Ok((Reach::Rows(ids.clone()), 0)),
+        Audience::Users(users) => {
+            let found = sqlx::query!(
+                r#"SELECT id, user_id AS "user_id!" FROM subscriptions
+                 WHERE app = $1 AND user_id = ANY($2) AND state = 'active'"#,
+                app,
+                users
+            )
+            .fetch_all(conn)
+            .await?;
+            let reached: std::collections::HashSet<&str> = found.iter().map(|row| row.user_id.as_str()).collect();
+            let unreachable = count(users.len() - reached.len());
+            Ok((Reach::Rows(found.iter().map(|row| SubscriptionId(row.id)).collect()), unreachable))
+        }
+        Audience::Topic(name) => {
+            let Some(topic) = super::topics::find(conn, app, name).await? else {
+                return Ok((Reach::Rows(Vec::new()), 0));
+            };
+            let lanes = sqlx::query!(
+                r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
+                topic
+            )
+            .map(|row| (row.lane, row.n))
+            .fetch_all(&mut *conn)
+            .await?;
+            Ok((small_or_lanes(conn, Some(topic), &lanes).await?, 0))
+        }
+        Audience::All => {
+            let lanes = sqlx::query!(
+                r#"SELECT l.id AS lane, (SELECT count(*) FROM subscriptions s WHERE s.lane = l.id AND s.state = 'active')
+                   AS "n!" FROM lanes l WHERE l.app = $1 ORDER BY l.id"#,
+                app
+            )
+            .map(|row| (row.lane, row.n))
+            .fetch_all(&mut *conn)
+            .await?;
+            Ok((small_or_lanes(conn, None, &lanes).await?, 0))
+        }
+    }
+}
+
+async fn small_or_lanes(
+    conn: &mut PgConnection,
+    topic: Option<i32>,
+    counted: &[(i32, i64)],
+) -> Result<Reach, sqlx::Error> {
+    let total: i64 = counted.iter().map(|(_, n)| n).sum();
+    let lanes: Vec<i32> = counted.iter().filter(|(_, n)| *n > 0).map(|(lane, _)| *lane).collect();
+    if total > ROWS_MAX {
+        return Ok(Reach::Lanes { topic, lanes, total });
+    }
+    let ids = match topic {
+        Some(topic) => {
+            sqlx::query_scalar!(
+                "SELECT s.id FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
+                 WHERE m.topic = $1 AND s.state = 'active'",
+                topic
+            )
+            .fetch_all(conn)
+            .await?
+        }
+        None => {
+            sqlx::query_scalar!("SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active'", &lanes)
+                .fetch_all(conn)
+                .await?
+        }
+    };
+    Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
+}
+
+/// Stores a message with a queue row for each of these subscriptions that is active, all in one statement: this is
+/// the way of the one-time code. If any id is unknown, nothing is stored.
+async fn send_to(
+    conn: &mut PgConnection,
+    message: &NewMessage,
+    ids: &[SubscriptionId],
+    lease: Option<Uuid>,
+) -> Result<Sent, sqlx::Error> {
+    let now = message.accepted_at;
+    let rows = sqlx::query!(
+        r#"WITH named AS (
+             SELECT s.shard, s.id, s.lane, s.origin_id, s.address,
+               s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13) AS live
+             FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
+           message AS (
+             INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
+               audience_estimate, accepted_at, expires_at)
+             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, count(*) FILTER (WHERE live), $13, $12
+             FROM named HAVING count(*) = cardinality($2) RETURNING id),
+           counted AS (
+             INSERT INTO message_counts (message, lane, targeted)
+             SELECT message.id, lane, count(*) FROM named, message WHERE live GROUP BY message.id, lane ORDER BY lane),
+           queued AS (
+             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases)
+             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END
+             FROM named, message WHERE live)
+         SELECT id, lane, origin_id, live AS "live!",
+           CASE WHEN live AND $15::uuid IS NOT NULL THEN address ELSE '' END AS "address!" FROM named"#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        message.app,
+        message.id.0,
+        message.tier.code(),
+        message.audience,
+        message.content,
+        message.ttl_s,
+        message.urgency.code(),
+        message.topic_header,
+        message.policy,
+        message.expires_at(),
+        now,
+        lease.map_or(now, |_| now + LEASE),
+        lease
+    )
+    .fetch_all(conn)
+    .await?;
+    let unknown = missing(ids, rows.iter().map(|row| row.id));
+    if !unknown.is_empty() {
+        return Ok(Sent { unknown, ..Sent::default() });
+    }
+    let live = rows.iter().filter(|row| row.live).count();
+    let unreachable = count(rows.len() - live);
+    let born = rows.into_iter().filter(|row| row.live && lease.is_some()).map(|row| Born {
+        lane: LaneId(row.lane),
+        row: ClaimedRow {
+            recipient: Recipient {
+                subscription: SubscriptionId(row.id),
+                origin_id: row.origin_id,
+                address: row.address,
+                standing: Standing::Sendable,
+            },
+            message: message.id,
+            retries: 0,
+            scheduled_at: now,
+            leases: 1,
+        },
+    });
+    Ok(Sent { unknown, estimate: count(live), unreachable, born: born.collect() })
+}
+
+/// Stores a message with a cursor for each lane.
+async fn fan_out(
+    conn: &mut PgConnection,
+    message: &NewMessage,
+    topic: Option<i32>,
+    lanes: &[i32],
+    total: i64,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH message AS (
+           INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
+             audience_estimate, accepted_at, expires_at)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $10, $11, $12))
+         INSERT INTO cursors (message, lane, tier, topic, after, due_at)
+         SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
+        message.id.0,
+        message.app,
+        message.tier.code(),
+        message.audience,
+        message.content,
+        message.ttl_s,
+        message.urgency.code(),
+        message.topic_header,
+        message.policy,
+        total,
+        message.accepted_at,
+        message.expires_at(),
+        topic,
+        lanes
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,454 @@
+//! Subscriptions: reading, changing and ending them. How they come about is in [`super::registration`].
+
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, PgPool};
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use super::cancelling::{cancel_subscription, stop};
+use super::retrying::retrying;
+use super::stops::{Stop, StopKind};
+use super::topics;
+use crate::clock::Timestamp;
+use crate::id::SubscriptionId;
+use crate::vault::{ADDRESS, Purpose, Vault};
+
+/// Most octets of a subscription's attributes, as JSON.
+pub const ATTRIBUTES_MAX: usize = 2048;
+
+/// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
+#[derive(Debug, Clone)]
+pub struct SubscriptionRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its lane.
+    pub lane: i32,
+    /// The VAPID key that it was made with.
+    pub vapid_key: Uuid,
+    /// The push service behind its endpoint.
+    pub gateway: String,
+    /// `active`, or how it ended.
+    pub state: String,
+    /// Messages accepted before are not for it.
+    pub since: Timestamp,
+    /// HMAC of (app, endpoint).
+    pub endpoint_mac: Vec<u8>,
+    /// Sealed p256dh, auth and endpoint.
+    pub address: Vec<u8>,
+    /// The site's name for its person.
+    pub user_id: Option<String>,
+    /// Words to select it by.
+    pub tags: Vec<String>,
+    /// Values to select it by and to fill templates with.
+    pub attributes: Value,
+    /// A language tag.
+    pub locale: Option<String>,
+    /// An IANA time zone.
+    pub timezone: Option<String>,
+    /// The browser's `expirationTime`.
+    pub expires_at: Option<Timestamp>,
+    /// Which of its tokens is valid.
+    pub token_version: i16,
+    /// When its browser was last heard of, by day.
+    pub last_seen: Timestamp,
+    /// When it was first registered.
+    pub created_at: Timestamp,
+    /// When it stopped being active.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl SubscriptionRow {
+    /// Its typed id.
+    pub fn typed_id(&self) -> SubscriptionId {
+        SubscriptionId(self.id)
+    }
+
+    /// Whether it may still be changed: it is sent to, or may be again without registering anew.
+    pub fn lives(&self) -> bool {
+        matches!(self.state.as_str(), "active" | "suspended")
+    }
+}
+
+/// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
+pub fn token(vault: &Vault, id: Uuid, version: i16) -> [u8; 32] {
+    vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
+}
+
+/// By what right somebody acts on a subscription.
+#[derive(Debug, Clone, Copy)]
+pub enum Right<'a> {
+    /// A server key with the `manage` scope.
+    Server,
+    /// A browser, with the token that it shows, if any.
+    Browser(Option<&'a [u8; 32]>),
+}
+
+impl Right<'_> {
+    /// Whether that right covers this subscription.
+    pub fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
+        match self {
+            Right::Server => true,
+            Right::Browser(shown) => {
+                shown.is_some_and(|shown| shown.ct_eq(&token(vault, row.id, row.token_version)).into())
+            }
+        }
+    }
+}
+
+/// What is wanted of a subscription's details. None leaves a thing as it is.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Whose it is; inner none: nobody's.
+    pub user_id: Option<Option<String>>,
+    /// All tags.
+    pub tags: Option<Vec<String>>,
+    /// Attributes, and whether they are merged into those there are (RFC 7396) or replace them.
+    pub attributes: Option<(Map<String, Value>, Merge)>,
+    /// All topics, by name.
+    pub topics: Option<Vec<String>>,
+    /// A language tag.
+    pub locale: Option<Option<String>>,
+    /// An IANA time zone.
+    pub timezone: Option<Option<String>>,
+}
+
+/// What happens to attributes that are not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// They stay; null removes a named one.
+    Patch,
+    /// They go.
+    Replace,
+}
+
+impl Wanted {
+    /// Changes a row's details in memory. False: its attributes would grow beyond [`ATTRIBUTES_MAX`].
+    pub(super) fn apply(&self, row: &mut SubscriptionRow) -> bool {
+        fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
+            if let Some(value) = wanted {
+                place.clone_from(value);
+            }
+        }
+        set(&mut row.user_id, &self.user_id);
+        set(&mut row.tags, &self.tags);
+        set(&mut row.locale, &self.locale);
+        set(&mut row.timezone, &self.timezone);
+        let Some((named, merge)) = &self.attributes else { return true };
+        let mut attributes = match row.attributes.take() {
+            Value::Object(there) if *merge == Merge::Patch => there,
+            _ => Map::new(),
+        };
+        for (name, value) in named {
+            match value {
+                Value::Null => attributes.remove(name),
+                value => attributes.insert(name.clone(), value.clone()),
+            };
+        }
+        row.attributes = Value::Object(attributes);
+        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+    }
+}
+
+/// Reads a subscription, and locks it until the transaction ends.
+pub(super) async fn lock(
+    conn: &mut PgConnection,
+    app: Uuid,
+    id: SubscriptionId,
+) -> Result<Option<SubscriptionRow>, sqlx::Error> {
+    sqlx::query_as!(
+        SubscriptionRow,
+        "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+         FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
+         FOR NO KEY UPDATE OF s",
+        id.shard(),
+        id.0,
+        app
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// A subscription and its topics: the list's query, asked for the first row from this id down.
+pub async fn find(
+    pool: &PgPool,
+    app: Uuid,
+    id: SubscriptionId,
+) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
+    let above = Uuid::from_u128(id.0.as_u128().saturating_add(1));
+    let first = list(pool, app, &Filter::default(), above, 1).await?.pop();
+    Ok(first.filter(|(row, _)| row.id == id.0))
+}
+
+/// What a list of subscriptions is narrowed to.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Whose they are.
+    pub user_id: Option<String>,
+    /// The topic they are in.
+    pub topic: Option<String>,
+    /// A tag they carry.
+    pub tag: Option<String>,
+    /// Their state.
+    pub state: Option<String>,
+    /// Their push service.
+    pub gateway: Option<String>,
+}
+
+/// An app's subscriptions with ids below `before`, the newest first, with their topics.
+pub async fn list(
+    pool: &PgPool,
+    app: Uuid,
+    filter: &Filter,
+    before: Uuid,
+    limit: i64,
+) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        SubscriptionRow,
+        "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+         FROM subscriptions s JOIN lanes l ON l.id = s.lane
+         WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
+           AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
+           AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
+             WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
+         ORDER BY s.id DESC LIMIT $8",
+        app,
+        before,
+        filter.user_id,
+        filter.state,
+        filter.tag,
+        filter.gateway,
+        filter.topic,
+        limit
+    )
+    .fetch_all(pool)
+    .await?;
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+    let joined = sqlx::query!(
+        "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic
+         WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) ORDER BY t.name",
+        &rows.iter().map(|row| row.typed_id().shard()).collect::<Vec<_>>(),
+        &ids
+    )
+    .fetch_all(pool)
+    .await?;
+    let names_of = |id| joined.iter().filter(|m| m.subscription == id).map(|m| m.name.clone()).collect();
+    Ok(rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect())
+}
+
+/// What became of a change.
+#[derive(Debug)]
+pub enum Changed {
+    /// It is made.
+    Done(Box<SubscriptionRow>, Vec<String>),
+    /// There is no such subscription, or not for whoever asks.
+    Unknown,
+    /// It has ended.
+    Ended,
+    /// The app would have too many topics.
+    TooManyTopics,
+    /// The attributes would be too large.
+    TooLarge,
+}
+
+/// Changes a subscription's details.
+pub async fn change(
+    pool: &PgPool,
+    vault: &Vault,
+    app: Uuid,
+    id: SubscriptionId,
+    right: Right<'_>,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> Result<Changed, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let Some(mut row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
+            return Ok(Changed::Unknown);
+        };
+        if !row.lives() {
+            return Ok(Changed::Ended);
+        }
+        if !wanted.apply(&mut row) {
+            return Ok(Changed::TooLarge);
+        }
+        write_details(&mut tx, &row).await?;
+        if !set_topics(&mut tx, app, &row, wanted.topics.as_deref(), now).await? {
+            return Ok(Changed::TooManyTopics);
+        }
+        let names = topics::names_of(&mut tx, id.shard(), id.0).await?;
+        tx.commit().await?;
+        Ok(Changed::Done(Box::new(row), names))
+    })
+    .await
+}
+
+/// Writes everything of a locked row that may change while it lives, or as it comes back to life.
+pub(super) async fn write_details(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
+           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13 WHERE shard = $1 AND id = $2",
+        row.typed_id().shard(),
+        row.id,
+        row.state,
+        row.since,
+        row.address,
+        row.user_id,
+        &row.tags,
+        row.attributes,
+        row.locale,
+        row.timezone,
+        row.expires_at,
+        row.last_seen,
+        row.ended_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Makes these the topics of a locked subscription; none leaves them. False: the app would have too many.
+pub(super) async fn set_topics(
+    conn: &mut PgConnection,
+    app: Uuid,
+    row: &SubscriptionRow,
+    names: Option<&[String]>,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let Some(names) = names else { return Ok(true) };
+    let Some(ids) = topics::ensure(conn, app, names, now).await? else { return Ok(false) };
+    let shard = row.typed_id().shard();
+    topics::leave_all_but(conn, shard, row.id, &ids).await?;
+    topics::join(conn, shard, row.id, row.lane, &ids, now).await?;
+    Ok(true)
+}
+
+/// What became of a wish to join or leave a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Membership {
+    /// It is so.
+    Done,
+    /// There is no such subscription.
+    Unknown,
+    /// It has ended.
+    Ended,
+    /// The app would have too many topics.
+    TooManyTopics,
+}
+
+/// Puts a subscription into a topic, or takes it out.
+pub async fn set_membership(
+    pool: &PgPool,
+    app: Uuid,
+    id: SubscriptionId,
+    topic: &str,
+    member: bool,
+    now: Timestamp,
+) -> Result<Membership, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
+        if member && !row.lives() {
+            return Ok(Membership::Ended);
+        }
+        if member {
+            let Some(topics) = topics::ensure(&mut tx, app, &[topic.to_owned()], now).await? else {
+                return Ok(Membership::TooManyTopics);
+            };
+            topics::join(&mut tx, id.shard(), id.0, row.lane, &topics, now).await?;
+        } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
+            topics::leave(&mut tx, id.shard(), id.0, topic).await?;
+        }
+        tx.commit().await?;
+        Ok(Membership::Done)
+    })
+    .await
+}
+
+/// Ends a subscription: nothing waits for it any more, and all workers are told. None: there is no such subscription,
+/// or not for whoever asks. Done again, it only tells the workers again.
+pub async fn unsubscribe(
+    pool: &PgPool,
+    vault: &Vault,
+    app: Uuid,
+    id: SubscriptionId,
+    right: Right<'_>,
+    now: Timestamp,
+) -> Result<Option<Stop>, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let Some(row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
+            return Ok(None);
+        };
+        let stop = end(&mut tx, &row, now).await?;
+        tx.commit().await?;
+        Ok(Some(stop))
+    })
+    .await
+}
+
+async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> Result<Stop, sqlx::Error> {
+    let shard = row.typed_id().shard();
+    sqlx::query!(
+        "UPDATE subscriptions SET state = 'unsubscribed', ended_at = coalesce(ended_at, $3)
+         WHERE shard = $1 AND id = $2 AND state IN ('active', 'suspended')",
+        shard,
+        row.id,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
+    topics::leave_all_but(conn, shard, row.id, &[]).await?;
+    stop(conn, StopKind::Unsubscribe, row.id, now).await
+}
+
+/// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and
+/// endpoint go; the bare ids stay, since accounts of past messages refer to them.
+pub async fn erase_user(
+    pool: &PgPool,
+    vault: &Vault,
+    app: Uuid,
+    user_id: &str,
+    now: Timestamp,
+) -> Result<Vec<Stop>, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let rows = sqlx::query_as!(
+            SubscriptionRow,
+            "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+               s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+             FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.app = $1 AND s.user_id = $2
+             ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s",
+            app,
+            user_id
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let mut stops = Vec::with_capacity(rows.len());
+        for row in &rows {
+            stops.push(end(&mut tx, row, now).await?);
+            forget(&mut tx, vault, row).await?;
+        }
+        tx.commit().await?;
+        Ok(stops)
+    })
+    .await
+}
+
+async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+    // A look-up value that no endpoint has: the HMAC of the row's own id.
+    let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.as_bytes()]);
+    sqlx::query!(
+        "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
+           endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
+        row.typed_id().shard(),
+        row.id,
+        nowhere.as_slice(),
+        vault.seal(ADDRESS, row.id, b"")
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

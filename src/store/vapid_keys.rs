@@ -1,0 +1,134 @@
+//! VAPID key pairs. A retired key keeps signing for the subscriptions that were made with it, so none is ever deleted.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// A row of `vapid_keys`, without the private key.
+#[derive(Debug, Clone)]
+pub struct VapidKey {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose it is.
+    pub app: Uuid,
+    /// The uncompressed point: what browsers know as `applicationServerKey`.
+    pub public_key: Vec<u8>,
+    /// The `sub` claim.
+    pub subject: String,
+    /// `active` or `retired`.
+    pub state: String,
+    /// When it was made or imported.
+    pub created_at: Timestamp,
+    /// When another one took over.
+    pub retired_at: Option<Timestamp>,
+}
+
+/// Adds a key pair. An active one retires the one before it. False: the app has this key already.
+/// `private_key` is sealed under [`crate::vault::VAPID_PRIVATE`] and the key's id.
+pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
+    if key.state == "active" {
+        // Rotations of one app take turns here, so that the later one finds what the earlier one made.
+        sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app).fetch_optional(&mut *conn).await?;
+        let known = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT 1 FROM vapid_keys WHERE app = $1 AND public_key = $2) AS "known!""#,
+            key.app,
+            &key.public_key
+        )
+        .fetch_one(&mut *conn)
+        .await?;
+        if known {
+            return Ok(false);
+        }
+        sqlx::query!(
+            "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
+            key.app,
+            key.created_at
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    let done = sqlx::query!(
+        "INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at, retired_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, public_key) DO NOTHING",
+        key.id,
+        key.app,
+        &key.public_key,
+        private_key,
+        key.subject,
+        key.state,
+        key.created_at,
+        key.retired_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// The key that new subscribers are handed. Every app has one.
+pub async fn active(pool: &PgPool, app: Uuid) -> Result<VapidKey, sqlx::Error> {
+    sqlx::query_as!(
+        VapidKey,
+        "SELECT id, app, public_key, subject, state, created_at, retired_at FROM vapid_keys
+         WHERE app = $1 AND state = 'active'",
+        app
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// One key of an app.
+pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
+    sqlx::query_as!(
+        VapidKey,
+        "SELECT id, app, public_key, subject, state, created_at, retired_at FROM vapid_keys WHERE app = $1 AND id = $2",
+        app,
+        id
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
+pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"SELECT k.id, k.app, k.public_key, k.subject, k.state, k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
+             JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
+         FROM vapid_keys k WHERE k.app = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3"#,
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let key = VapidKey {
+                id: row.id,
+                app: row.app,
+                public_key: row.public_key,
+                subject: row.subject,
+                state: row.state,
+                created_at: row.created_at,
+                retired_at: row.retired_at,
+            };
+            (key, row.subscriptions)
+        })
+        .collect())
+}
+
+/// The sealed private key, for export to another server.
+pub async fn private_key(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app, id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
+pub async fn set_subject(pool: &PgPool, app: Uuid, id: Uuid, subject: &str) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app, id, subject)
+        .execute(pool)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}
