@@ -31,6 +31,7 @@ pub mod message;
 pub mod metrics;
 pub mod policy;
 pub mod postgres;
+pub mod server;
 pub mod simulator;
 pub mod store;
 pub mod subscription;
