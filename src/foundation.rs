@@ -32,6 +32,8 @@ pub struct Foundation {
     postgres: Option<Arc<Embedded>>,
     /// Connections to the database.
     pub pool: PgPool,
+    /// Connections for the dispatch engine, which plan by index only.
+    pub worker_pool: PgPool,
     /// The unlocked data keys.
     pub vault: Vault,
     /// Follows the database's clock.
@@ -46,13 +48,15 @@ impl Foundation {
             Migrations::Apply => store::migrate(&options).await?,
             Migrations::Check => store::check_schema(&options).await?,
         }
-        let pool =
-            store::connect(options, config.database_connections).await.context("cannot connect to the database")?;
+        // Half for requests, half for dispatch, so that neither starves the other.
+        let half = config.database_connections.div_ceil(2);
+        let pool = store::connect(options.clone(), half).await.context("cannot connect to the database")?;
+        let worker_pool = store::connect(store::by_index_only(options), half).await?;
         let clock = Clock::system();
         clock.follow(store::database_now(&pool).await?);
         partitions::ensure(&pool, clock.now()).await.context("cannot make partitions")?;
         let vault = data_keys::open(&pool, &config.master_key_source(), clock.now()).await?;
-        Ok(Self { postgres, pool, vault, clock })
+        Ok(Self { postgres, pool, worker_pool, vault, clock })
     }
 
     /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
@@ -80,6 +84,7 @@ impl Foundation {
 
     /// Closes all connections, then stops the embedded Postgres if this process started it.
     pub async fn close(self) {
+        self.worker_pool.close().await;
         self.pool.close().await;
         if let Some(postgres) = self.postgres
             && let Err(panic) = spawn_blocking(move || postgres.stop()).await

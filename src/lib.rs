@@ -57,11 +57,7 @@ pub async fn run(
     let foundation = foundation::Foundation::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     tracing::info!(%address, data = %foundation.data(&config), "started");
-    let ended = tokio::select! {
-        () = shutdown => Ok(()),
-        error = foundation.keep_postgres() => Err(error),
-    };
-    tracing::info!("stopping");
+    let ended = server::run(&foundation, &config, listener, shutdown).await;
     foundation.close().await;
     ended
 }

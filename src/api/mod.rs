@@ -193,6 +193,13 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
+/// Health only, for a process without the role `api`.
+pub fn health_router(state: ApiState) -> Router {
+    let (router, _) =
+        OpenApiRouter::new().routes(routes!(health::alive)).routes(routes!(health::ready)).split_for_parts();
+    router.fallback(|| async { Problem::not_found("route") }).with_state(state)
+}
+
 fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
     SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
 }
