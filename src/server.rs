@@ -122,13 +122,7 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
             Work::Due => dispatcher.kick(),
             Work::Stop(stop) => dispatcher.obey(stop),
             Work::Born(lease, born) => {
-                let dispatcher = dispatcher.clone();
-                tokio::spawn(async move {
-                    let rows = born.into_iter().map(|born| (born.lane, born.row)).collect();
-                    if let Err(error) = dispatcher.hand_over(rows, lease).await {
-                        error!(%error, "a message could not be taken over; its lease will run out");
-                    }
-                });
+                dispatcher.hand_over(born.into_iter().map(|born| (born.lane, born.row)).collect(), lease);
             }
         }),
         lease: Arc::new(move || leasing.lease()),

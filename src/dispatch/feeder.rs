@@ -133,7 +133,7 @@ impl Dispatcher {
         Ok(n)
     }
 
-    async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+    pub(super) async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
             (Ok(message), Ok(lane)) => Some((message, lane)),
             (Err(failed), _) | (_, Err(failed)) => {

@@ -50,7 +50,6 @@ use rate::Rates;
 use settler::Settler;
 use stops::StopSet;
 
-pub use catalog::CatalogError;
 pub use fair::Load;
 pub use feeder::LEASE;
 pub use line::ATTEMPT_DEADLINE;
@@ -167,20 +166,19 @@ impl Dispatcher {
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
     /// process does not manage to send comes back when the lease runs out.
-    pub async fn hand_over(
-        self: &Arc<Self>,
-        rows: Vec<(LaneId, ClaimedRow)>,
-        lease: Uuid,
-    ) -> Result<(), CatalogError> {
-        let claimed_at = Instant::now();
-        let mut jobs = Vec::with_capacity(rows.len());
-        for (lane, row) in rows {
-            let (message, lane) = (self.catalog.message(row.message).await?, self.catalog.lane(lane).await?);
-            self.started(1);
-            jobs.extend(self.job_of_row(row, message, lane, lease, claimed_at));
-        }
-        self.admit_jobs(jobs);
-        Ok(())
+    pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid) {
+        let (dispatcher, claimed_at) = (self.clone(), Instant::now());
+        self.started(rows.len());
+        tokio::spawn(async move {
+            for (lane, row) in rows {
+                let Some((message, lane)) = dispatcher.context(lane, row.message).await else {
+                    dispatcher.finished(1);
+                    continue;
+                };
+                let job = dispatcher.job_of_row(row, message, lane, lease, claimed_at);
+                dispatcher.admit_jobs(job.into_iter().collect());
+            }
+        });
     }
 
     /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
