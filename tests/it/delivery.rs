@@ -40,7 +40,7 @@ async fn a_single_send_carries_the_envelope_that_a_service_worker_needs() {
     assert_eq!(envelope["retried"], 0);
     assert_eq!(envelope["id"].as_str().map(str::len), Some(22));
     assert_eq!(envelope["receipt"].as_str().map(str::len), Some(64));
-    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "awaiting_ack");
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
     app.finish().await;
 }
 
@@ -112,7 +112,7 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
     let message = app.send(to.clone(), json!({"content": content})).await;
     app.run_until_idle().await;
     let delivery = app.delivery(&message, &subscriber.id).await;
-    assert_eq!(delivery["state"], "awaiting_ack", "{delivery}");
+    assert_eq!(delivery["state"], "accepted", "{delivery}");
     assert_eq!(delivery["attempts"].as_array().map(Vec::len), Some(2), "{delivery}");
     app.simulator.add_rule(Rule::always(Action::TooLarge)).unwrap();
     let raw = json!({"to": to, "payload": "x".repeat(3000)});
