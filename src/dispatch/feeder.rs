@@ -4,6 +4,7 @@
 //! as long as the look took, so that finding work never costs more than a twentieth of a connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -77,7 +78,7 @@ impl Dispatcher {
     /// Claims whatever is due and fits. Answers how many deliveries that were.
     pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
         let mut claimed = 0;
-        if !self.may_claim() {
+        if !self.is_ready() {
             return Ok(0);
         }
         for due in store::claims::due_lanes(&self.pool, self.clock.now()).await? {
@@ -86,15 +87,10 @@ impl Dispatcher {
         Ok(claimed)
     }
 
-    /// Nothing is claimed while it could not be settled, or not be stopped.
-    fn may_claim(&self) -> bool {
-        !self.is_stopping() && !self.settler.is_failing() && self.stops.is_fresh(Instant::now())
-    }
-
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
-        let mut claimed = 0;
-        while self.may_claim() {
+        let (_claiming, mut claimed) = (self.claiming(), 0);
+        while self.is_ready() {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
             if room == 0 {
@@ -108,6 +104,7 @@ impl Dispatcher {
             if n == 0 {
                 break;
             }
+            self.drawn.fetch_add(1, Ordering::SeqCst);
             claimed += n;
         }
         Ok(claimed)
@@ -271,6 +268,10 @@ impl Dispatcher {
     pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         for (job, until) in self.fair.push(jobs, self.clock.now()) {
             self.put_off(vec![job], until);
+        }
+        // A stop may have emptied the queue a moment before these came.
+        if self.is_stopping() {
+            self.put_back(self.fair.drain(), self.clock.now());
         }
     }
 }

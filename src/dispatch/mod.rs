@@ -89,8 +89,10 @@ pub struct Dispatcher {
     settler: Arc<Settler>,
     rates: Rates,
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
-    /// Deliveries between claim and settling.
+    /// Deliveries between claim and settling, and claims under way.
     alive: AtomicUsize,
+    /// Claims that found something, so far.
+    drawn: AtomicUsize,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -138,6 +140,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
+            drawn: AtomicUsize::new(0),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -187,7 +190,7 @@ impl Dispatcher {
         self.is_ready().then(|| self.clock.uuid())
     }
 
-    /// Whether this engine takes work at all: it can read stops and settle.
+    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
         !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
     }
@@ -201,9 +204,12 @@ impl Dispatcher {
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         loop {
-            let claimed = self.look().await?;
+            let (able, drawn) = (self.is_ready(), self.drawn.load(Ordering::SeqCst));
+            self.look().await?;
             self.wait_until_idle().await;
-            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+            // Nobody claimed anything meanwhile, the feeder neither, and not for want of being allowed to.
+            let idle = able && self.is_ready() && self.drawn.load(Ordering::SeqCst) == drawn;
+            if idle || self.is_stopping() {
                 return Ok(());
             }
             tokio::task::yield_now().await;
@@ -216,7 +222,7 @@ impl Dispatcher {
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
-            if self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0 {
+            if self.alive.load(Ordering::SeqCst) == 0 && self.settler.pending() == 0 {
                 return;
             }
             tokio::select! { () = idle => {}, () = settled => {} }
@@ -226,9 +232,9 @@ impl Dispatcher {
     /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
-        self.stopping.store(true, Ordering::Release);
-        let now = self.clock.now();
-        self.put_back(self.fair.drain(), now);
+        // Either a claim under way sees this, or this sees the claim and waits for it: hence the total order.
+        self.stopping.store(true, Ordering::SeqCst);
+        self.put_back(self.fair.drain(), self.clock.now());
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
             self.abandon.notify_waiters();
         }
@@ -240,17 +246,23 @@ impl Dispatcher {
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::SeqCst)
     }
 
     fn started(&self, n: usize) {
-        self.alive.fetch_add(n, Ordering::AcqRel);
+        self.alive.fetch_add(n, Ordering::SeqCst);
     }
 
     fn finished(&self, n: usize) {
-        if self.alive.fetch_sub(n, Ordering::AcqRel) == n {
+        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
             self.idle.notify_waiters();
         }
+    }
+
+    /// Notes that a claim is under way until the value is dropped: what it is about to bring counts as alive already.
+    fn claiming(&self) -> Claiming<'_> {
+        self.started(1);
+        Claiming(self)
     }
 
     /// Hands a page that was just closed to the settler.
@@ -258,5 +270,14 @@ impl Dispatcher {
         self.pages.lock().remove(&page.id);
         self.metrics.pages_open.dec();
         self.settler.page(page.clone());
+    }
+}
+
+/// A claim under way; see [`Dispatcher::claiming`].
+struct Claiming<'a>(&'a Dispatcher);
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.0.finished(1);
     }
 }
