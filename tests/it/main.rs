@@ -2,7 +2,12 @@
 
 mod command_line;
 mod delivery;
+mod gateways;
+mod outcomes;
 mod postgres;
 mod simulator;
+mod stops;
 mod store;
 mod support;
+mod tiers;
+mod wire;
