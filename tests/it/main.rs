@@ -1,5 +1,6 @@
 //! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
 
+mod api;
 mod command_line;
 mod delivery;
 mod gateways;
