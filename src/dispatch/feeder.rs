@@ -60,6 +60,7 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             }
             appetite.sort_unstable();
             appetite.dedup();
+            let _claiming = dispatcher.claiming.lock().await;
             for (lane, tier) in appetite.drain(..) {
                 for source in [Source::Queue, Source::Cursors] {
                     if let Err(failed) = dispatcher.draw(DueLane { lane, tier, source }).await {
@@ -75,6 +76,7 @@ impl Dispatcher {
     /// Claims whatever is due and fits. Answers how many deliveries that were.
     pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
         let mut claimed = 0;
+        let _claiming = self.claiming.lock().await;
         if !self.may_claim() {
             return Ok(0);
         }

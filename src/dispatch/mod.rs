@@ -90,6 +90,10 @@ pub struct Dispatcher {
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
     /// Deliveries between claim and settling.
     alive: AtomicUsize,
+    /// All deliveries that were ever in `alive`.
+    taken: AtomicUsize,
+    /// Held while claiming: whoever has it knows that whatever is claimed is counted.
+    claiming: tokio::sync::Mutex<()>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -137,6 +141,8 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            claiming: tokio::sync::Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -200,9 +206,12 @@ impl Dispatcher {
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         loop {
-            let claimed = self.look().await?;
+            // Read first: what is taken from here on shows, even if it is settled again before anybody looks.
+            let taken = self.taken.load(Ordering::Acquire);
             self.wait_until_idle().await;
-            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+            let claimed = self.look().await?;
+            let idle = claimed == 0 && self.taken.load(Ordering::Acquire) == taken;
+            if idle && self.stops.is_fresh(Instant::now()) {
                 return Ok(());
             }
             tokio::task::yield_now().await;
@@ -244,6 +253,7 @@ impl Dispatcher {
 
     fn started(&self, n: usize) {
         self.alive.fetch_add(n, Ordering::AcqRel);
+        self.taken.fetch_add(n, Ordering::AcqRel);
     }
 
     fn finished(&self, n: usize) {
