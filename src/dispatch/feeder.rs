@@ -64,6 +64,7 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             }
             appetite.sort_unstable();
             appetite.dedup();
+            let _claiming = dispatcher.claiming.lock().await;
             // What the last look did not find is left to the next one.
             let wanted = |due: &&DueLane| appetite.binary_search(&(due.lane, due.tier)).is_ok();
             for due in found.iter().filter(wanted) {
@@ -81,6 +82,7 @@ impl Dispatcher {
     pub(super) async fn look(self: &Arc<Self>, found: &mut Vec<DueLane>) -> sqlx::Result<usize> {
         found.clear();
         let mut claimed = 0;
+        let _claiming = self.claiming.lock().await;
         if !self.may_claim() {
             return Ok(0);
         }
@@ -98,8 +100,6 @@ impl Dispatcher {
 
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
-        // A claim under way counts as work in memory: nobody takes this process for idle meanwhile.
-        let _claiming = self.busy();
         let mut claimed = 0;
         while self.may_claim() {
             let now = self.clock.now();

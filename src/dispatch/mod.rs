@@ -90,8 +90,10 @@ pub struct Dispatcher {
     settler: Arc<Settler>,
     rates: Rates,
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
-    /// Deliveries between claim and settling, and claims under way.
+    /// Deliveries between claim and settling.
     alive: AtomicUsize,
+    /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
+    claiming: tokio::sync::Mutex<()>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -139,6 +141,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
+            claiming: tokio::sync::Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -203,13 +206,18 @@ impl Dispatcher {
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         let mut found = Vec::new();
         loop {
-            let claimed = self.look(&mut found).await?;
             self.wait_until_idle().await;
-            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+            let claimed = self.look(&mut found).await?;
+            // The look waited for claims under way; whatever they took is in memory or settled by now.
+            if claimed == 0 && self.is_idle() && self.stops.is_fresh(Instant::now()) {
                 return Ok(());
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0
     }
 
     async fn wait_until_idle(&self) {
@@ -218,7 +226,7 @@ impl Dispatcher {
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
-            if self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0 {
+            if self.is_idle() {
                 return;
             }
             tokio::select! { () = idle => {}, () = settled => {} }
@@ -229,6 +237,7 @@ impl Dispatcher {
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.stopping.store(true, Ordering::Release);
+        drop(self.claiming.lock().await); // a claim under way ends first, so that it can be given back
         let now = self.clock.now();
         self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
@@ -243,18 +252,6 @@ impl Dispatcher {
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Counts one more as alive until the value is dropped.
-    fn busy(&self) -> impl Drop + '_ {
-        struct Busy<'a>(&'a Dispatcher);
-        impl Drop for Busy<'_> {
-            fn drop(&mut self) {
-                self.0.finished(1);
-            }
-        }
-        self.started(1);
-        Busy(self)
     }
 
     fn started(&self, n: usize) {
