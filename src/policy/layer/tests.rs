@@ -196,3 +196,13 @@ fn a_policy_written_out_reads_back_as_itself() {
         assert_eq!(policy.to_json(), value);
     }
 }
+
+#[test]
+fn the_servers_figures_hold_where_a_tier_sets_none() {
+    let server = Settings { circuit_open: Duration::from_secs(3), ..Settings::DEFAULT };
+    let tier = layer(Place::Tier, json!({"circuitFailureThreshold": 0.2}));
+    let in_force = |places: Places<'_>| Policy::in_force(Tier::Promotional, &places).settings;
+    assert_eq!(in_force(Places { server, ..Places::default() }), server);
+    let both = in_force(Places { server, tier: Some(&tier), ..Places::default() });
+    assert_eq!((both.circuit_open, both.circuit_failure_threshold), (server.circuit_open, 0.2));
+}
