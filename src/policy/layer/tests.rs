@@ -38,7 +38,13 @@ fn an_empty_policy_sets_nothing() {
 #[test]
 fn the_first_place_that_sets_a_member_wins() {
     let [one, two, three, four] = [1, 2, 3, 4].map(guide);
-    let mut places = Places { message: Some(&one), subscription: Some(&two), topic: Some(&three), tier: Some(&four) };
+    let mut places = Places {
+        message: Some(&one),
+        subscription: Some(&two),
+        topic: Some(&three),
+        tier: Some(&four),
+        server: Settings::DEFAULT,
+    };
     assert_eq!(retries(places), 1);
     places.message = None;
     assert_eq!(retries(places), 2);
