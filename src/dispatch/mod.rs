@@ -40,6 +40,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
+use crate::policy;
 use crate::store::claims::{ClaimedRow, LEASE};
 use crate::store::stops::Stop;
 use crate::vault::{Purpose, Vault};
@@ -66,12 +67,14 @@ pub struct Settings {
     pub page_min: usize,
     /// Most recipients of a page.
     pub page_max: usize,
+    /// The server's figures of delivery policies.
+    pub policy: policy::Settings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500 }
+        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
@@ -123,7 +126,7 @@ impl Dispatcher {
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
         let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone()),
+            catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
