@@ -203,7 +203,11 @@ async fn everything_at_once_neither_deadlocks_nor_loses_count() {
             _ => {
                 let reply = api.post("/messages", json!({"to": to, "content": content()})).await;
                 let message = reply.json["id"].as_str().unwrap_or_default().to_owned();
-                if n % 2 == 0 { api.post(&format!("/messages/{message}/cancel"), json!({})).await } else { reply }
+                if n.is_multiple_of(2) {
+                    api.post(&format!("/messages/{message}/cancel"), json!({})).await
+                } else {
+                    reply
+                }
             }
         }
     };

@@ -216,7 +216,8 @@ async fn what_is_wrong_with_a_message_is_pointed_to() {
 #[tokio::test]
 async fn wrong_parameters_and_headers_are_named() {
     let api = TestApi::start().await;
-    let cases: &[(&str, (u16, &str, &[&str]))] = &[
+    type Case = (&'static str, (u16, &'static str, &'static [&'static str]));
+    let cases: &[Case] = &[
         ("/messages?limit=0", (400, "invalid_parameter", &["limit"])),
         ("/messages?limit=251", (400, "invalid_parameter", &["limit"])),
         ("/messages?limit=x", (400, "invalid_parameter", &["limit"])),
