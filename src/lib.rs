@@ -17,12 +17,14 @@
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
 //! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].
 
+pub mod admin;
 pub mod api;
 pub mod classify;
 pub mod clock;
 pub mod config;
 pub mod delivery;
 pub mod dispatch;
+pub mod foundation;
 pub mod gateway;
 pub mod id;
 pub mod lane;
@@ -31,9 +33,31 @@ pub mod message;
 pub mod metrics;
 pub mod policy;
 pub mod postgres;
+pub mod server;
 pub mod simulator;
 pub mod store;
 pub mod subscription;
 pub mod telemetry;
 pub mod vault;
 pub mod webpush;
+
+use std::future::Future;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+
+/// Runs a server on an open listener until `shutdown` is ready: opens what it stands on, runs the engines of its roles,
+/// and closes in reverse order. An error means that something ended that should not have.
+pub async fn run(
+    config: config::Config,
+    migrations: foundation::Migrations,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let foundation = foundation::Foundation::open(&config, migrations).await?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    tracing::info!(%address, data = %foundation.data(&config), "started");
+    let ended = server::run(&foundation, &config, listener, shutdown).await;
+    foundation.close().await;
+    ended
+}

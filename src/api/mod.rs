@@ -199,6 +199,13 @@ async fn method_not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
+/// Health only, for a process without the role `api`.
+pub fn health_router(state: ApiState) -> Router {
+    let (router, _) =
+        OpenApiRouter::new().routes(routes!(health::alive)).routes(routes!(health::ready)).split_for_parts();
+    router.fallback(|| async { Problem::not_found("route") }).with_state(state)
+}
+
 fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
     SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
 }

@@ -133,7 +133,7 @@ settings! {
     /// somewhere.
     roles: Roles = "api,worker,maintenance", shown, roles();
     /// What is logged: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
-    log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").as_written();
+    log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
     /// How log lines look.
     log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     /// The master key, 32 octets in base64; empty: it is in `master_key_file`.

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+type Parse<T> = dyn Fn(&str) -> Option<T>;
+
 /// How a text becomes a value, and what is allowed, in words.
 pub(super) struct Kind<T> {
     allowed: Cow<'static, str>,
-    parse: Box<dyn Fn(&str) -> Option<T>>,
+    parse: Box<Parse<T>>,
 }
 
 impl<T: 'static> Kind<T> {
@@ -29,7 +31,7 @@ impl<T: 'static> Kind<T> {
     }
 
     /// The same check, but the value is the text itself.
-    pub fn as_written(self) -> Kind<String> {
+    pub fn into_text(self) -> Kind<String> {
         Kind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
     }
 }

@@ -49,6 +49,19 @@ pub struct LaneChange {
     pub change: Change,
 }
 
+/// Figures of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Deliveries that wait for a turn.
+    pub waiting: usize,
+    /// POSTs without an answer.
+    pub in_flight: usize,
+    /// Lanes that a gateway's throttling holds.
+    pub held: usize,
+    /// Lanes whose breaker is open or half open.
+    pub broken: usize,
+}
+
 /// Told when a (lane, tier) has fallen below its limit and may claim more.
 type Hungry = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
@@ -303,11 +316,16 @@ impl FairQueue {
         (0..inner.slots.len()).flat_map(|slot| inner.evict(slot)).collect()
     }
 
-    /// How many deliveries wait, and how many are in flight.
-    pub fn load(&self) -> (usize, usize) {
+    /// What is going on.
+    pub fn load(&self, now: Timestamp) -> Load {
         let inner = self.inner.lock();
-        let waiting = inner.groups.values().flat_map(|group| group.waiting).sum();
-        (waiting, inner.slots.iter().map(|queue| queue.lane.in_flight() as usize).sum())
+        let lanes = || inner.slots.iter().map(|queue| &queue.lane);
+        Load {
+            waiting: inner.groups.values().flat_map(|group| group.waiting).sum(),
+            in_flight: lanes().map(|lane| lane.in_flight() as usize).sum(),
+            held: lanes().filter(|lane| lane.is_held(now)).count(),
+            broken: lanes().filter(|lane| lane.is_broken()).count(),
+        }
     }
 }
 

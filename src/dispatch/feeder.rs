@@ -28,8 +28,6 @@ pub const LEASE: Duration = Duration::from_secs(30);
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
-/// Fewest and most recipients of a page.
-const PAGE: std::ops::RangeInclusive<usize> = 50..=500;
 /// A page leased so often is split into rows without sending.
 const PAGE_LEASES_MAX: i16 = 3;
 /// A row leased so often ends as dead.
@@ -121,8 +119,10 @@ impl Dispatcher {
             store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
         let n = rows.len();
         self.started(n);
+        self.metrics.claims.inc_by(n as u64);
         let mut jobs = Vec::with_capacity(n);
         for row in rows {
+            self.metrics.lag(due.tier, (now - row.scheduled_at).to_std().unwrap_or_default());
             let Some((message, lane)) = self.context(due.lane, row.message).await else {
                 self.finished(1); // its lease runs out; the poison rules bound how often
                 continue;
@@ -133,7 +133,7 @@ impl Dispatcher {
         Ok(n)
     }
 
-    async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+    pub(super) async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
             (Ok(message), Ok(lane)) => Some((message, lane)),
             (Err(failed), _) | (_, Err(failed)) => {
@@ -210,7 +210,10 @@ impl Dispatcher {
         match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
             Cut::Nothing => Ok(0),
             Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
-            Cut::Page(page) => Ok(self.open_page(page, now + LEASE, cut_at).await),
+            Cut::Page(page) => {
+                self.metrics.pages_cut.inc();
+                Ok(self.open_page(page, now + LEASE, cut_at).await)
+            }
         }
     }
 
@@ -228,7 +231,7 @@ impl Dispatcher {
 
     /// About two seconds of what the lane got through lately.
     fn page_size(&self, lane: LaneId) -> usize {
-        (self.rates.per_second(lane) * 2).clamp(*PAGE.start(), *PAGE.end())
+        (self.rates.per_second(lane) * 2).clamp(self.settings.page_min, self.settings.page_max)
     }
 
     /// Lets a page's deliveries in.
@@ -237,6 +240,7 @@ impl Dispatcher {
         let Some((message, lane)) = self.context(page.lane, page.message).await else { return 0 };
         let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
         self.pages.lock().insert(open.id, open.clone());
+        self.metrics.pages_open.inc();
         self.started(n);
         let now = self.clock.now();
         let mut jobs = Vec::with_capacity(n);

@@ -85,6 +85,16 @@ impl Lane {
         self.hold.until(now).max(open_until)
     }
 
+    /// Whether throttling holds it.
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        self.hold.until(now).is_some()
+    }
+
+    /// Whether its breaker is open or half open.
+    pub fn is_broken(&self) -> bool {
+        self.breaker.snapshot().state != State::Closed
+    }
+
     /// Gives a permit back: no POST was made.
     pub fn leave(&mut self, probe: bool, now: Timestamp) {
         self.in_flight -= 1;

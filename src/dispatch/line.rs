@@ -155,7 +155,9 @@ impl Dispatcher {
         if let Some(change) = self.fair.answered(slot, &answered) {
             self.share(change);
         }
-        let took_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let took = began.elapsed();
+        self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
+        let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let sent = sent - crate::webpush::OVERHEAD;
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {
@@ -273,6 +275,9 @@ impl Dispatcher {
             fate => fate,
         };
         let settlement = job.settle(last, fate);
+        for attempt in &settlement.attempts {
+            self.metrics.ended(attempt.ending, settlement.tier, 1);
+        }
         match &job.ticket {
             Ticket::Row(lease) => self.settler.row(RowSettlement { lease: *lease, settlement }),
             Ticket::Page(page, place) => match page.record(*place, settlement) {

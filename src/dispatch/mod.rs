@@ -37,7 +37,8 @@ use uuid::Uuid;
 use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
-use crate::store::claims::{ClaimedRow, MessageRow};
+use crate::metrics::Metrics;
+use crate::store::claims::ClaimedRow;
 use crate::store::stops::Stop;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
@@ -49,7 +50,7 @@ use rate::Rates;
 use settler::Settler;
 use stops::StopSet;
 
-pub use catalog::CatalogError;
+pub use fair::Load;
 pub use feeder::LEASE;
 pub use line::ATTEMPT_DEADLINE;
 
@@ -60,12 +61,16 @@ pub struct Settings {
     pub sealers: usize,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
+    /// Fewest recipients of a page.
+    pub page_min: usize,
+    /// Most recipients of a page.
+    pub page_max: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256 }
+        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500 }
     }
 }
 
@@ -75,7 +80,8 @@ pub struct Dispatcher {
     vault: Vault,
     clock: Clock,
     gateways: Gateways,
-
+    metrics: Arc<Metrics>,
+    settings: Settings,
     tokens: TokenCache,
     catalog: Catalog,
     fair: FairQueue,
@@ -109,7 +115,7 @@ impl Dispatcher {
         vault: Vault,
         clock: Clock,
         gateways: Gateways,
-
+        metrics: Arc<Metrics>,
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
@@ -118,14 +124,15 @@ impl Dispatcher {
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
-            settler: Settler::start(pool.clone(), clock.clone()),
+            settler: Settler::start(pool.clone(), clock.clone(), metrics.clone()),
             id: clock.uuid(),
             started_at: clock.now(),
             pool,
             vault,
             clock,
             gateways,
-
+            metrics,
+            settings,
             tokens: TokenCache::default(),
             stops: StopSet::default(),
             rates: Rates::default(),
@@ -159,27 +166,25 @@ impl Dispatcher {
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
     /// process does not manage to send comes back when the lease runs out.
-    pub async fn hand_over(
-        self: &Arc<Self>,
-        message: &MessageRow,
-        rows: Vec<(LaneId, ClaimedRow)>,
-        lease: Uuid,
-    ) -> Result<(), CatalogError> {
-        let claimed_at = Instant::now();
-        let message = self.catalog.open(message)?;
-        let mut jobs = Vec::with_capacity(rows.len());
-        for (lane, row) in rows {
-            let lane = self.catalog.lane(lane).await?;
-            self.started(1);
-            jobs.extend(self.job_of_row(row, message.clone(), lane, lease, claimed_at));
-        }
-        self.admit_jobs(jobs);
-        Ok(())
+    pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid) {
+        let (dispatcher, claimed_at) = (self.clone(), Instant::now());
+        self.started(rows.len());
+        tokio::spawn(async move {
+            for (lane, row) in rows {
+                let Some((message, lane)) = dispatcher.context(lane, row.message).await else {
+                    dispatcher.finished(1);
+                    continue;
+                };
+                let job = dispatcher.job_of_row(row, message, lane, lease, claimed_at);
+                dispatcher.admit_jobs(job.into_iter().collect());
+            }
+        });
     }
 
-    /// A fresh lease for rows that will be handed over, and when it runs out.
-    pub fn lease(&self) -> (Uuid, Timestamp) {
-        (self.clock.uuid(), self.clock.now() + LEASE)
+    /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
+    /// for another.
+    pub fn lease(&self) -> Option<Uuid> {
+        self.is_ready().then(|| self.clock.uuid())
     }
 
     /// Whether this engine takes work at all: it can read stops and settle.
@@ -187,15 +192,9 @@ impl Dispatcher {
         !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
     }
 
-    /// Deliveries that wait for a turn, are in flight, and are answered but not settled yet.
-    pub fn load(&self) -> (usize, usize, usize) {
-        let (waiting, in_flight) = self.fair.load();
-        (waiting, in_flight, self.settler.pending())
-    }
-
-    /// Settlings of this process that found their lease gone.
-    pub fn fenced(&self) -> usize {
-        self.settler.fenced()
+    /// What is going on in memory, for benchmarks and tests.
+    pub fn load(&self) -> Load {
+        self.fair.load(self.clock.now())
     }
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
@@ -257,6 +256,7 @@ impl Dispatcher {
     /// Hands a page that was just closed to the settler.
     fn close_page(&self, page: &Arc<OpenPage>) {
         self.pages.lock().remove(&page.id);
+        self.metrics.pages_open.dec();
         self.settler.page(page.clone());
     }
 }

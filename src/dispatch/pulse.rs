@@ -72,6 +72,11 @@ impl Dispatcher {
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);
+        self.metrics.clock_offset_us.set(offset);
+        let load = self.fair.load(now);
+        self.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
+        self.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
+        self.metrics.lanes_open.set(i64::try_from(load.broken).unwrap_or(i64::MAX));
         if Duration::from_micros(offset.unsigned_abs()) > OFFSET_MAX {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
@@ -87,6 +92,9 @@ impl Dispatcher {
     /// Tells other replicas what was learned of a lane.
     pub(super) fn share(self: &Arc<Self>, change: LaneChange) {
         if let Some(breaker) = change.change.breaker {
+            if matches!(breaker.state, crate::policy::breaker::State::Open { .. }) {
+                self.metrics.breaker_trips.inc();
+            }
             info!(lane = change.lane.0, origin = &*change.origin, state = breaker.state.name(), "a breaker changed");
         }
         let dispatcher = self.clone();

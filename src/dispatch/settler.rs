@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::page::OpenPage;
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::store;
 use crate::store::settle::{Fenced, RowSettlement};
 
@@ -34,14 +36,13 @@ pub struct Settler {
     failing: AtomicUsize,
     /// Rows and pages handed in and not written yet.
     pending: AtomicUsize,
-    /// Settlings that found their lease gone.
-    fenced: AtomicUsize,
+    metrics: Arc<Metrics>,
     settled: Notify,
 }
 
 impl Settler {
     /// Starts the task that settles rows; it ends when the settler is dropped.
-    pub fn start(pool: PgPool, clock: Clock) -> Arc<Self> {
+    pub fn start(pool: PgPool, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
             pool,
@@ -50,7 +51,7 @@ impl Settler {
             pages: Semaphore::new(PAGES_AT_ONCE),
             failing: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
-            fenced: AtomicUsize::new(0),
+            metrics,
             settled: Notify::new(),
         });
         tokio::spawn(settle_rows(Arc::downgrade(&settler), inbox));
@@ -65,11 +66,6 @@ impl Settler {
     /// Rows and pages handed in that are not written yet.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
-    }
-
-    /// How many settlings found that their lease was gone.
-    pub fn fenced(&self) -> usize {
-        self.fenced.load(Ordering::Relaxed)
     }
 
     /// Resolves when something has been settled; arm it before looking.
@@ -91,7 +87,7 @@ impl Settler {
         tokio::spawn(async move {
             let _permit = settler.pages.acquire().await;
             let settlements = page.settlements(settler.clock.now());
-            let mut patience = Patience::new(&settler.failing);
+            let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();
                 match store::settle::settle_page(&settler.pool, page.id, page.lease, &settlements, now).await {
@@ -101,7 +97,7 @@ impl Settler {
                 }
             };
             if fenced == Some(Fenced::Out) {
-                settler.fenced.fetch_add(settlements.len(), Ordering::Relaxed);
+                settler.metrics.settle_fenced.inc_by(settlements.len() as u64);
                 warn!(page = %page.id, "another worker took this page over; our account of it is dropped");
             }
             for late in page.settled() {
@@ -122,11 +118,11 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
     let mut batch = Vec::with_capacity(ROWS_MAX);
     while inbox.recv_many(&mut batch, ROWS_MAX).await > 0 {
         let Some(settler) = settler.upgrade() else { return };
-        let mut patience = Patience::new(&settler.failing);
+        let mut patience = Patience::new(&settler);
         loop {
             match store::settle::settle_rows(&settler.pool, &batch, settler.clock.now()).await {
                 Ok(fenced) => {
-                    settler.fenced.fetch_add(fenced, Ordering::Relaxed);
+                    settler.metrics.settle_fenced.inc_by(fenced as u64);
                     break;
                 }
                 Err(error) if patience.lasts(&error).await => {}
@@ -140,14 +136,15 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
 
 /// How long one settling is tried again. While any waits, the settler counts as failing.
 struct Patience<'a> {
-    failing: &'a AtomicUsize,
+    settler: &'a Settler,
+    began: Instant,
     wait: Duration,
     failed: bool,
 }
 
 impl<'a> Patience<'a> {
-    fn new(failing: &'a AtomicUsize) -> Self {
-        Self { failing, wait: RETRY_FIRST, failed: false }
+    fn new(settler: &'a Settler) -> Self {
+        Self { settler, began: Instant::now(), wait: RETRY_FIRST, failed: false }
     }
 
     /// Waits before the next try, if the error is one that passes.
@@ -157,9 +154,10 @@ impl<'a> Patience<'a> {
             return false;
         }
         debug!(%error, "settling failed; trying again");
+        self.settler.metrics.settle_retries.inc();
         if !self.failed {
             self.failed = true;
-            self.failing.fetch_add(1, Ordering::AcqRel);
+            self.settler.failing.fetch_add(1, Ordering::AcqRel);
         }
         tokio::time::sleep(self.wait).await;
         self.wait = (self.wait * 2).min(RETRY_LAST);
@@ -169,8 +167,9 @@ impl<'a> Patience<'a> {
 
 impl Drop for Patience<'_> {
     fn drop(&mut self) {
+        self.settler.metrics.settle_seconds.observe(self.began.elapsed().as_secs_f64());
         if self.failed {
-            self.failing.fetch_sub(1, Ordering::AcqRel);
+            self.settler.failing.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

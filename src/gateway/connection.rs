@@ -33,13 +33,32 @@ pub(super) struct Connection {
     /// within our own bound; 1 for HTTP/1.1. Written by the driver as SETTINGS arrive.
     limit: Arc<AtomicUsize>,
     in_flight: AtomicUsize,
-    /// Response heads received.
-    answers: AtomicUsize,
+    progress: Progress,
     /// Whether a request began since the last sweep.
     used: AtomicBool,
     /// Takes no more requests, finishes those it has.
     retired: AtomicBool,
     driver: OnceLock<AbortHandle>,
+}
+
+/// What the requests of a connection have come to.
+#[derive(Default)]
+pub(super) struct Progress {
+    sent: AtomicBool,
+    /// Response heads received.
+    heard: AtomicUsize,
+}
+
+impl Progress {
+    /// A request has gone to the connection's driver.
+    pub(super) fn sent(&self) {
+        self.sent.store(true, Ordering::Relaxed);
+    }
+
+    /// A response's head has come.
+    pub(super) fn heard(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 enum Wire {
@@ -66,7 +85,7 @@ impl Connection {
             wire,
             limit,
             in_flight: AtomicUsize::new(0),
-            answers: AtomicUsize::new(0),
+            progress: Progress::default(),
             used: AtomicBool::new(true),
             retired: AtomicBool::new(false),
             driver: OnceLock::new(),
@@ -77,21 +96,18 @@ impl Connection {
     /// Sends a request and waits for its answer. A peer that has answered nobody since the request began is taken for
     /// dead at its deadline, and the connection retired.
     pub(super) async fn exchange(&self, post: &Post, authority: &Authority) -> Result<Reply, NoReply> {
-        let heard = self.answers.load(Ordering::Relaxed);
+        let heard = || self.progress.heard.load(Ordering::Relaxed);
+        let heard_before = heard();
         let reply = match &self.wire {
-            Wire::Http2(wire) => wire.exchange(post, authority, || self.heard()).await,
-            Wire::Http1(wire) => wire.exchange(post, || self.heard()).await,
+            Wire::Http2(wire) => wire.exchange(post, authority, &self.progress).await,
+            Wire::Http1(wire) => wire.exchange(post, &self.progress).await,
         };
         match reply {
-            Err(NoReply::Failed(Failure::Deadline)) if self.answers.load(Ordering::Relaxed) == heard => self.retire(),
+            Err(NoReply::Failed(Failure::Deadline)) if heard() == heard_before => self.retire(),
             Err(NoReply::NotSent) => self.retire(),
             _ => {}
         }
         reply
-    }
-
-    fn heard(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests in flight, `None` when no more fit.
@@ -121,9 +137,9 @@ impl Connection {
         !self.retired.load(Ordering::Relaxed)
     }
 
-    /// Whether anything ever came back on it.
-    pub(super) fn was_useful(&self) -> bool {
-        self.answers.load(Ordering::Relaxed) > 0
+    /// Whether it ever took a request.
+    pub(super) fn carried_any(&self) -> bool {
+        self.progress.sent.load(Ordering::Relaxed)
     }
 
     /// Whether it has no request and has had none since this was last asked.

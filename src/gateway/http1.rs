@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{Driver, NoReply};
+use super::connection::{Driver, NoReply, Progress};
 use super::{BODY_MAX, Post, Reply, request};
 use crate::classify::Failure;
 
@@ -34,12 +34,13 @@ impl Http1 {
         Ok((Self { sender: Mutex::new(Some(sender)) }, Box::pin(driver)))
     }
 
-    /// Request out, answer in. `heard` is called when the response's head has come.
-    pub(super) async fn exchange(&self, post: &Post, heard: impl Fn()) -> Result<Reply, NoReply> {
+    /// Request out, answer in.
+    pub(super) async fn exchange(&self, post: &Post, progress: &Progress) -> Result<Reply, NoReply> {
         let request = request::http1(post, Full::new(post.body.clone())).ok_or(NoReply::Failed(Failure::Forbidden))?;
         let mut sender = self.sender.lock().take().ok_or(NoReply::NotSent)?;
         let head = async {
             sender.ready().await.map_err(|_| NoReply::NotSent)?;
+            progress.sent();
             sender.try_send_request(request).await.map_err(|why| match why.message() {
                 Some(_) => NoReply::NotSent,
                 None if why.error().is_parse() => NoReply::Failed(Failure::Protocol),
@@ -47,7 +48,7 @@ impl Http1 {
             })
         };
         let response = timeout_at(post.deadline, head).await.map_err(|_| NoReply::Failed(Failure::Deadline))??;
-        heard();
+        progress.heard();
         let (head, mut body) = response.into_parts();
         let mut kept = BytesMut::new();
         // Neither the deadline nor a broken connection takes back the status.

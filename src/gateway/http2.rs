@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{Driver, NoReply};
+use super::connection::{Driver, NoReply, Progress};
 use super::{BODY_MAX, Post, Reply, request};
 use crate::classify::Failure;
 
@@ -60,25 +60,26 @@ impl Http2 {
         Ok((Self { sender: Mutex::new(Some(sender)) }, Box::pin(peer)))
     }
 
-    /// One stream: request out, answer in. `heard` is called when the response's head has come.
+    /// One stream: request out, answer in.
     pub(super) async fn exchange(
         &self,
         post: &Post,
         authority: &Authority,
-        heard: impl Fn(),
+        progress: &Progress,
     ) -> Result<Reply, NoReply> {
         let request = request::http2(post, authority).ok_or(NoReply::Failed(Failure::Forbidden))?;
         // A clone, because the original would refuse a second request while its first waits inside h2 for a stream,
         // which happens if the peer has just lowered its limit.
         let mut sender = self.sender.lock().clone().ok_or(NoReply::NotSent)?;
         let (response, mut stream) = sender.send_request(request, false).map_err(|_| NoReply::NotSent)?;
+        progress.sent();
         // A stream that has ended already says why in its response.
         let _ = stream.send_data(post.body.clone(), true);
         drop((sender, stream));
 
         let response = timeout_at(post.deadline, response).await.map_err(|_| NoReply::Failed(Failure::Deadline))?;
         let (head, mut body) = response.map_err(|why| NoReply::Failed(failure(&why)))?.into_parts();
-        heard();
+        progress.heard();
         let mut kept = BytesMut::new();
         if !body.is_end_stream() {
             // Neither the deadline nor a reset takes back the status; what is left of the stream is reset on drop.

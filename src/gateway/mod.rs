@@ -60,6 +60,9 @@ pub struct Settings {
     pub streams_per_connection: usize,
     /// TCP, TLS and the peer's first SETTINGS must be done within this.
     pub connect_timeout: Duration,
+    /// Rest after a failed connect; doubles with each further failure, up to 32 times as long. Requests that come
+    /// meanwhile fail at once for the same reason, so that thousands of them do not each knock.
+    pub connect_pause: Duration,
     /// A connection without a request for this long is closed, an origin without a connection forgotten.
     pub idle_after: Duration,
 }
@@ -73,6 +76,7 @@ impl Default for Settings {
             connections_per_origin: 4,
             streams_per_connection: 256,
             connect_timeout: Duration::from_secs(5),
+            connect_pause: Duration::from_millis(250),
             idle_after: Duration::from_secs(60),
         }
     }
@@ -161,6 +165,7 @@ impl Gateways {
                 connections: settings.connections_per_origin,
                 streams_per_connection: settings.streams_per_connection,
                 connect_timeout: settings.connect_timeout,
+                connect_pause: settings.connect_pause,
             },
             idle_after: settings.idle_after,
             origins: RwLock::default(),

@@ -14,11 +14,6 @@ use super::connection::{Connection, Driver, NoReply};
 use super::{Post, Reply};
 use crate::classify::Failure;
 
-/// Rest after a failed connect; doubles with each further failure up to [`PAUSE_MAX`]. Requests that come meanwhile
-/// fail at once for the same reason, so that thousands of them do not each knock.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
-
 /// Connections that one request is offered to. Each that does not take it was about to close, so a second offer
 /// nearly always succeeds.
 const OFFERS: usize = 4;
@@ -29,6 +24,7 @@ pub(super) struct Bounds {
     pub(super) connections: usize,
     pub(super) streams_per_connection: usize,
     pub(super) connect_timeout: Duration,
+    pub(super) connect_pause: Duration,
 }
 
 /// One `https://host[:port]` and its connections, opened one after another as the load asks for them.
@@ -127,7 +123,7 @@ impl Origin {
                 state.connections.push(connection.clone());
                 connection.run(Self::run(driver, Arc::downgrade(&self), Arc::downgrade(&connection)));
             }
-            Err(why) => state.pause_for(why),
+            Err(why) => state.pause(self.bounds.connect_pause, why),
         }
         drop(state);
         drop(connecting);
@@ -143,8 +139,8 @@ impl Origin {
         driver.await;
         let Some(origin) = origin.upgrade() else { return };
         let mut state = origin.state.lock();
-        if connection.upgrade().is_some_and(|connection| !connection.was_useful()) {
-            state.pause_for(Failure::Connect); // it let us in only to throw us out
+        if connection.upgrade().is_some_and(|connection| !connection.carried_any()) {
+            state.pause(origin.bounds.connect_pause, Failure::Connect); // it let us in only to throw us out
         }
         state.connections.retain(|other| !std::ptr::eq(Arc::as_ptr(other), connection.as_ptr()));
         drop(state);
@@ -154,21 +150,24 @@ impl Origin {
     /// Lets go of connections that had no request since the last sweep. Answers whether the whole origin can be
     /// forgotten.
     pub(super) fn sweep(&self) -> bool {
-        let state = self.state.lock();
-        for connection in state.connections.iter().filter(|connection| connection.fell_idle()) {
-            match connection.is_serving() {
-                true => connection.retire(),
-                false => connection.cut(), // retired long ago, and still not gone
+        let mut state = self.state.lock();
+        state.connections.retain(|connection| {
+            let (idle, serving) = (connection.fell_idle(), connection.is_serving());
+            match (idle, serving) {
+                (true, true) => connection.retire(),
+                (true, false) => connection.cut(), // retired at the last sweep or before, and still not gone
+                (false, _) => {}
             }
-        }
+            serving || !idle
+        });
         let paused = state.pause.as_ref().is_some_and(|pause| Instant::now() < pause.until);
         !self.used.swap(false, Ordering::Relaxed) && state.connections.is_empty() && !state.connecting && !paused
     }
 }
 
 impl State {
-    fn pause_for(&mut self, why: Failure) {
-        let length = self.pause.as_ref().map_or(PAUSE_MIN, |last| (last.length * 2).min(PAUSE_MAX));
+    fn pause(&mut self, first: Duration, why: Failure) {
+        let length = self.pause.as_ref().map_or(first, |last| (last.length * 2).min(first * 32));
         self.pause = Some(Pause { until: Instant::now() + length, length, why });
     }
 }

@@ -1,5 +1,6 @@
 //! Finds the installed Postgres whose binaries can run a cluster.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ impl Binaries {
             .into_iter()
             .filter_map(Self::inspect)
             .filter(|found| existing.map_or(found.major >= OLDEST_MAJOR, |major| found.major == major))
-            .max_by_key(|found| found.major)
+            .min_by_key(|found| Reverse(found.major)) // the first of the newest
             .ok_or_else(|| match (dir, existing) {
                 (Some(dir), _) => Error::NotThere { dir: dir.to_owned(), wanted: wanted(existing) },
                 (None, Some(major)) => Error::OtherVersion { major },

@@ -154,6 +154,11 @@ impl Embedded {
         Ok(Self { place, holder })
     }
 
+    /// Whether a cluster was made there before.
+    pub fn exists(options: &Options) -> bool {
+        place::cluster_exists(&options.data_dir)
+    }
+
     /// How to connect to one of its databases.
     pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()

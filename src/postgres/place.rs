@@ -271,6 +271,11 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the data directory holds a whole cluster.
+pub fn cluster_exists(data_dir: &Path) -> bool {
+    data_dir.join("postgres").join("PG_VERSION").exists()
+}
+
 /// The major version that made the cluster; none if there is no cluster.
 fn existing_major(cluster: &Path) -> Result<Option<u32>, Error> {
     let path = cluster.join("PG_VERSION");

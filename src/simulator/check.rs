@@ -310,11 +310,11 @@ mod tests {
         let expected = [Fault::VapidExpired, Fault::VapidAudience, Fault::VapidTooLong, Fault::VapidWrongKey];
         assert_eq!(faults, expected);
 
-        assert_eq!(read(format!("vapid t={token}A, k={key}")).unwrap_err(), Fault::VapidToken);
+        assert_eq!(read(format!("vapid t={token}!, k={key}")).unwrap_err(), Fault::VapidToken);
         let resigned = token.replace("1oA", "1oQ");
         assert_eq!(read(format!("vapid t={resigned}, k={key}")).unwrap_err(), Fault::VapidSignature);
         assert_eq!(read(format!("vapid t={token}; k={key}")).unwrap_err(), Fault::VapidKey);
-        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidKey);
+        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidToken);
         assert_eq!(read(format!("Bearer t={token}, k={key}")).unwrap_err(), Fault::VapidToken);
     }
 }

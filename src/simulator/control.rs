@@ -10,7 +10,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::script::{InvalidRule, Rule};
+use super::rule::{InvalidRule, Rule};
 use super::{Shared, UnknownHost};
 
 /// Subscriptions minted by one request.

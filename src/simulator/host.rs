@@ -15,7 +15,8 @@ use super::ledger::{Counters, Ledger, Sample};
 use super::manners;
 use super::mint::{Minter, Resolved, Target, fingerprint};
 use super::open::{Unreadable, open};
-use super::script::{self, Action, Live, Rules, Script, Subject};
+use super::rule::Action;
+use super::script::{self, Live, Rules, Script, Subject};
 use crate::clock::Clock;
 use crate::lane::Gateway;
 

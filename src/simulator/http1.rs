@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::host::{BODY_MAX, Desk, Exchange, Host, Moment, Plan};
-use super::script::{Action, Live};
+use super::rule::Action;
+use super::script::Live;
 
 /// Ends a connection where the script wants it cut.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::host::{BODY_MAX, Desk, Exchange, Host, Moment, Plan};
-use super::script::{Action, Live};
+use super::rule::Action;
+use super::script::Live;
 
 /// Large enough that a sender never waits for the simulator's window.
 const STREAM_WINDOW: u32 = 256 * 1024;

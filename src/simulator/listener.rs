@@ -11,7 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::host::Host;
-use super::script::{self, Action};
+use super::rule::Action;
+use super::script;
 use super::{http1, http2};
 
 const BACKLOG: u32 = 1_024;
@@ -87,6 +88,7 @@ pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut door: Doo
             tracing::error!(host = host.name, %error, "the simulated gateway cannot open its port again");
             return;
         }
+        host.ledger.touched.notify_waiters();
         loop {
             tokio::select! {
                 stream = door.accept() => {

@@ -19,6 +19,7 @@
 //! 127.0.0.1 it answers, and [`Simulator::ca_pem`] whom to trust.
 
 mod check;
+mod command;
 mod control;
 mod host;
 mod http1;
@@ -28,13 +29,12 @@ mod listener;
 mod manners;
 mod mint;
 mod open;
+mod rule;
 mod script;
 mod tls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -44,9 +44,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use check::Fault;
+pub use command::{Args, run};
 pub use ledger::{Attempt, Delivery, FaultReport, HostReport, Limits, Report};
 pub use mint::Minted;
-pub use script::{Action, InvalidRule, Rule, RuleReport};
+pub use rule::{Action, InvalidRule, Rule};
+pub use script::RuleReport;
 
 use crate::clock::Clock;
 use crate::lane::Gateway;
@@ -79,19 +81,6 @@ impl HostSpec {
     pub fn new(gateway: Gateway, host: impl Into<String>) -> Self {
         let host = host.into();
         Self { gateway, host, port: 0, explicit_port: false, http1_only: false, body_limit: None }
-    }
-}
-
-impl FromStr for HostSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (gateway, host) = text.split_once('=').ok_or("write it as GATEWAY=HOST")?;
-        let gateway = Gateway::from_name(gateway).ok_or("the gateways are fcm, mozilla, wns, apple and other")?;
-        match host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')) {
-            true => Err("the host is no DNS name".to_owned()),
-            false => Ok(Self::new(gateway, host)),
-        }
     }
 }
 
@@ -385,67 +374,4 @@ impl Shared {
         self.hosts.iter().for_each(|(host, _)| host.counters.reset());
         self.ledger.reset();
     }
-}
-
-/// `bellwire simulate-gateway`: the simulator as a process of its own.
-#[derive(Debug, Clone, clap::Args)]
-pub struct Args {
-    /// A gateway to simulate, as GATEWAY=HOST (gateways: fcm, mozilla, wns, apple, other); repeatable. Default: one
-    /// of each, under fcm.bellwire.test and so on
-    #[arg(long = "gateway", value_name = "GATEWAY=HOST")]
-    gateways: Vec<HostSpec>,
-    /// Where the HTTP interface listens
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    control: SocketAddr,
-    /// Write the certificate authority to this file
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
-    /// Fixes keys and endpoints: the same seed knows them again after a restart
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Decrypt and record the requests of one endpoint in so many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    sample: u32,
-    /// Concurrent streams that each HTTP/2 connection allows
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    streams: u32,
-    /// Write the ports into endpoints, for clients that cannot be told where a host lives
-    #[arg(long)]
-    explicit_ports: bool,
-    /// Offer HTTP/1.1 only
-    #[arg(long)]
-    http1_only: bool,
-}
-
-/// Runs a simulator until `shutdown`. As soon as it serves, it writes one line of JSON with the address of its HTTP
-/// interface and of its hosts to `out`.
-pub async fn run(
-    args: Args,
-    shutdown: impl Future<Output = ()>,
-    mut out: impl std::io::Write,
-) -> Result<(), StartError> {
-    let mut options = Options {
-        seed: args.seed,
-        verify: Verify::Sample(args.sample),
-        streams: args.streams,
-        control: args.control,
-        ..Options::default()
-    };
-    if !args.gateways.is_empty() {
-        options.hosts = args.gateways;
-    }
-    for host in &mut options.hosts {
-        host.explicit_port = args.explicit_ports;
-        host.http1_only = args.http1_only;
-    }
-    let simulator = Simulator::start(options).await?;
-    if let Some(file) = args.ca_file {
-        tokio::fs::write(file, simulator.ca_pem()).await?;
-    }
-    let started = serde_json::json!({ "control": simulator.control(), "hosts": simulator.hosts() });
-    writeln!(out, "{started}")?;
-    out.flush()?;
-    shutdown.await;
-    simulator.stop().await;
-    Ok(())
 }

@@ -44,7 +44,10 @@ pub(super) fn open(subscriber: &Subscriber, body: &[u8]) -> Result<Opened, Unrea
     Ok(Opened { plaintext: opened[..end].to_vec(), sender: head(sender) })
 }
 
-fn split(body: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Unreadable> {
+/// Salt, sender's public key and the one record.
+type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+fn split(body: &[u8]) -> Result<Parts<'_>, Unreadable> {
     let Some((header, record)) = body.split_at_checked(HEADER) else {
         return Err(Unreadable::Header("shorter than an RFC 8291 header"));
     };

@@ -59,6 +59,11 @@ impl Row<'_> {
         self
     }
 
+    /// A `bytea`.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.field(value)
+    }
+
     /// A `uuid`.
     pub fn uuid(&mut self, value: Uuid) -> &mut Self {
         self.field(value.as_bytes())

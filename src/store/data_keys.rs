@@ -36,7 +36,10 @@ pub enum Error {
     )]
     Missing(PathBuf),
     /// The master key does not open what the database holds.
-    #[error("the master key is not the one that this database was set up with")]
+    #[error(
+        "the master key is not the one that this database was set up with (if a change of it was interrupted, run \
+         `bellwire master-key rotate` again)"
+    )]
     Wrong,
     /// Rows that need keys, but no data keys: something removed them.
     #[error(
@@ -223,14 +226,22 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
     Ok(vault)
 }
 
-/// Adds a seal key, which seals from the next start on; the old ones go on opening.
-pub async fn add_seal_key(pool: &PgPool, master: &MasterKey, now: Timestamp) -> Result<(), Error> {
-    let mut tx = pool.begin().await?;
-    let rows = locked_rows(&mut tx).await?;
-    unlock(&rows, master)?;
-    let number = rows.iter().map(|row| row.number).max().unwrap_or(0) + 1;
-    insert(&mut tx, master, number, SEAL, now).await?;
-    Ok(tx.commit().await?)
+/// Whether the master key opens the data keys, without changing anything. Answers how many there are: none in an empty
+/// database.
+pub async fn check(pool: &PgPool, source: &Source) -> Result<usize, Error> {
+    let rows = sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys").fetch_all(pool).await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let found;
+    let master = match source {
+        Source::Given(master) => master,
+        Source::File(path) => {
+            found = MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone()))?;
+            &found
+        }
+    };
+    unlock(&rows, master).map(|_| rows.len())
 }
 
 /// Wraps all data keys anew. Once it is committed the old master key opens nothing; processes that run keep their
@@ -259,7 +270,7 @@ async fn insert(
     purpose: &str,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let wrapped = master.wrap(number, purpose, &*Zeroizing::new(random()));
+    let wrapped = master.wrap(number, purpose, &Zeroizing::new(random()));
     sqlx::query!(
         "INSERT INTO data_keys (number, purpose, wrapped, created_at) VALUES ($1, $2, $3, $4)",
         number,

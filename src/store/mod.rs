@@ -30,9 +30,10 @@ use std::time::Duration;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Connection, PgExecutor};
+use sqlx::{Connection, PgConnection, PgExecutor};
 
 use crate::clock::Timestamp;
+use crate::postgres::OLDEST_MAJOR;
 
 /// The schema, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -62,6 +63,12 @@ pub enum SchemaError {
         version: i64,
         /// How it failed.
         source: sqlx::Error,
+    },
+    /// Too old a Postgres.
+    #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
+    Postgres {
+        /// Its major version.
+        major: u32,
     },
     /// `--no-migrate`, and migrations are missing.
     #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
@@ -122,6 +129,13 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         .await
 }
 
+/// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
+/// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
+pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
+    let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"].map(|plan| (plan, "off"));
+    options.options(off).options([("plan_cache_mode", "force_generic_plan")])
+}
+
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
@@ -129,7 +143,7 @@ fn milliseconds(duration: Duration) -> String {
 /// Applies the migrations that are missing. Replicas that start together take turns. Without the statement timeout,
 /// which `options` of the pool carry: an index on a large table takes its time.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    let mut connection = sqlx::PgConnection::connect_with(options).await?;
+    let mut connection = connect_once(options).await?;
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
     Ok(connection.close().await?)
@@ -137,7 +151,7 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
 
 /// Refuses a database whose schema is not exactly this program's.
 pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    let mut connection = sqlx::PgConnection::connect_with(options).await?;
+    let mut connection = connect_once(options).await?;
     let migrated = sqlx::query_scalar!(r#"SELECT to_regclass('_sqlx_migrations') IS NOT NULL AS "migrated!""#)
         .fetch_one(&mut connection)
         .await?;
@@ -157,6 +171,16 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
         }
     }
     if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
+}
+
+/// A connection without the pool's timeouts, to a Postgres that is new enough.
+async fn connect_once(options: &PgConnectOptions) -> Result<PgConnection, SchemaError> {
+    let mut connection = PgConnection::connect_with(&options.clone().application_name("bellwire")).await?;
+    let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
+        .fetch_one(&mut connection)
+        .await?;
+    let major = u32::try_from(version).unwrap_or(0) / 10_000;
+    if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
 }
 
 /// The database's time: what [`crate::clock::Clock`] follows, and the only time that SQL is asked for.

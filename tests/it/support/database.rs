@@ -1,6 +1,7 @@
 //! One Postgres for the whole test binary, and a database of its own for every test.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -32,7 +33,9 @@ impl TempDir {
         static SWEEP: std::sync::Once = std::sync::Once::new();
         SWEEP.call_once(sweep);
         let dir = fresh_path();
+        // The user that Postgres runs as has to pass, whatever the umask.
         fs::create_dir(&dir).expect("a new directory in /tmp");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o711)).expect("our own directory");
         Self(dir)
     }
 
@@ -131,7 +134,6 @@ impl TestDatabase {
     }
 
     /// The same as a URL, for a `bellwire` process.
-    #[allow(dead_code, reason = "no test starts such a process yet")]
     pub fn url(&self) -> String {
         shared_postgres().url(&self.name)
     }

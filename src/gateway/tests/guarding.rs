@@ -1,0 +1,173 @@
+//! Nobody is talked to who is not on the public internet, and nobody who cannot prove his name.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::server::{Server, answer};
+use super::{burst, post, post_to, settings, statuses};
+use crate::classify::Failure;
+use crate::gateway::resolve::Resolver;
+use crate::gateway::{Gateways, HostRefused, Settings};
+use crate::subscription::Endpoint;
+
+/// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
+fn with_dns(settings: Settings, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static) -> Gateways {
+    let asked = AtomicUsize::new(0);
+    let fake = move |_: &str| -> Vec<IpAddr> {
+        answer(asked.fetch_add(1, Ordering::SeqCst)).iter().map(|ip| ip.parse().unwrap()).collect()
+    };
+    Gateways::with_resolver(settings, Resolver::Fake(Box::new(fake))).unwrap()
+}
+
+#[tokio::test]
+async fn a_name_with_one_address_inside_is_refused_at_registration_and_at_connect() {
+    for (answers, refused) in [
+        (vec!["127.0.0.1"], HostRefused::NotPublic),
+        (vec!["::1"], HostRefused::NotPublic),
+        (vec!["10.1.2.3"], HostRefused::NotPublic),
+        (vec!["169.254.169.254"], HostRefused::NotPublic),
+        (vec!["fe80::1"], HostRefused::NotPublic),
+        (vec!["fd00::1"], HostRefused::NotPublic),
+        (vec!["100.64.0.1"], HostRefused::NotPublic),
+        (vec!["::ffff:10.0.0.1"], HostRefused::NotPublic),
+        (vec!["64:ff9b::7f00:1"], HostRefused::NotPublic),
+        (vec!["0.0.0.0"], HostRefused::NotPublic),
+        (vec!["1.1.1.1", "192.168.0.1"], HostRefused::NotPublic),
+        (vec!["2606:4700:4700::1111", "::1"], HostRefused::NotPublic),
+        (vec![], HostRefused::Unresolved),
+    ] {
+        let expected = if answers.is_empty() { Failure::Resolve } else { Failure::Forbidden };
+        let answered = answers.clone();
+        let gateways = with_dns(Settings::default(), move |_| answered.clone());
+        let post = post_to("https://ntfy.example.org/up");
+        assert_eq!(gateways.check_public(&post.endpoint).await, Err(refused), "{answers:?}");
+        assert_eq!(gateways.post(post).await.unwrap_err(), expected, "{answers:?}");
+    }
+    let gateways = with_dns(Settings::default(), |_| vec!["1.1.1.1", "2606:4700:4700::1111"]);
+    let public = Endpoint::parse("https://ntfy.example.org/up").unwrap();
+    assert_eq!(gateways.check_public(&public).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_name_that_moves_inside_after_its_registration_is_not_connected_to() {
+    let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateways = with_dns(Settings::default(), |asked| if asked == 0 { vec!["1.1.1.1"] } else { vec!["127.0.0.1"] });
+    let post = post_to(&format!("https://ntfy.example.org:{}/up", inside.local_addr().unwrap().port()));
+    assert_eq!(gateways.check_public(&post.endpoint).await, Ok(()));
+    assert_eq!(gateways.post(post).await.unwrap_err(), Failure::Forbidden);
+    tokio::select! {
+        biased;
+        _ = inside.accept() => panic!("it connected"),
+        () = tokio::task::yield_now() => {}
+    }
+}
+
+#[tokio::test]
+async fn a_known_gateway_gets_no_pass() {
+    let gateways = with_dns(Settings::default(), |_| vec!["10.0.0.1"]);
+    assert_eq!(gateways.post(post_to("https://fcm.googleapis.com/fcm/send/x")).await.unwrap_err(), Failure::Forbidden);
+}
+
+#[tokio::test]
+async fn an_address_inside_is_refused_even_if_nobody_recognised_it_first() {
+    let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateways = Gateways::new(Settings::default()).unwrap();
+    let post = post_to(&format!("https://127.0.0.1:{}/", inside.local_addr().unwrap().port()));
+    assert_eq!(gateways.post(post).await.unwrap_err(), Failure::Forbidden);
+}
+
+#[tokio::test]
+async fn what_was_checked_is_connected_to_under_the_name_that_was_asked_for() {
+    let server = Server::http2(h2::server::Builder::new(), |request, mut respond| async move {
+        let asked = request.uri().authority().unwrap().host() == "a.push.example.net";
+        answer(&mut respond, if asked { 201 } else { 400 });
+    })
+    .await;
+    let settings = Settings { allow_loopback: true, hosts: vec![], ..server.settings() };
+    let gateways = with_dns(settings, |_| vec!["127.0.0.1"]);
+    let post = post_to(&format!("https://a.push.example.net:{}/up", server.address.port()));
+    assert_eq!(gateways.check_public(&post.endpoint).await, Ok(()));
+    assert_eq!(gateways.post(post).await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_or_name_ends_in_a_tls_failure() {
+    let server = Server::http2(h2::server::Builder::new(), |_, mut respond| async move {
+        answer(&mut respond, 201);
+    })
+    .await;
+    let stranger = Settings { extra_ca_pem: None, ..server.settings() };
+    assert_eq!(Gateways::new(stranger).unwrap().post(post("/")).await.unwrap_err(), Failure::Tls);
+
+    let hosts = vec![format!("push.example.com=other@{}", server.address).parse().unwrap()];
+    let misnamed = Gateways::new(Settings { hosts, ..server.settings() }).unwrap();
+    assert_eq!(misnamed.post(post_to("https://push.example.com/")).await.unwrap_err(), Failure::Tls);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_in_the_handshake_costs_no_more_than_the_connect_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hosts = vec![format!("push.example.net=other@{}", listener.local_addr().unwrap()).parse().unwrap()];
+    let settings = Settings { hosts, connect_timeout: Duration::from_millis(50), ..Settings::default() };
+    assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap_err(), Failure::Connect);
+}
+
+#[tokio::test]
+async fn many_posts_share_one_failed_connect_and_the_pause_after_it() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let fake = move |_: &str| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        vec![]
+    };
+    let settings = Settings { connect_pause: Duration::from_secs(3600), ..Settings::default() };
+    let gateways = Gateways::with_resolver(settings, Resolver::Fake(Box::new(fake))).unwrap();
+    for _ in 0..2 {
+        assert_eq!(statuses(burst(&gateways, 100).await), vec![Err(Failure::Resolve); 100]);
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_comes_back_is_reached_after_the_pause() {
+    let server = Server::http2(h2::server::Builder::new(), |_, mut respond| async move {
+        answer(&mut respond, 201);
+    })
+    .await;
+    let settings =
+        Settings { allow_loopback: true, hosts: vec![], connect_pause: Duration::from_millis(20), ..server.settings() };
+    let gateways = with_dns(settings, |asked| if asked == 0 { vec![] } else { vec!["127.0.0.1"] });
+    let post = || gateways.post(post_to(&format!("https://a.push.example.net:{}/", server.address.port())));
+    assert_eq!(post().await.unwrap_err(), Failure::Resolve);
+    let reply = loop {
+        match post().await {
+            Err(Failure::Resolve) => tokio::task::yield_now().await, // paused
+            other => break other,
+        }
+    };
+    assert_eq!(reply.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_closed_port_is_a_connect_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let hosts = vec![format!("push.example.net=other@{address}").parse().unwrap()];
+    let gateways = Gateways::new(Settings { hosts, ..Settings::default() }).unwrap();
+    assert_eq!(gateways.post(post("/")).await.unwrap_err(), Failure::Connect);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let address = "127.0.0.1:1".parse().unwrap();
+    for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        assert!(Gateways::new(settings(address, pem)).is_err(), "{pem}");
+    }
+    assert!(Gateways::new(Settings { connections_per_origin: 0, ..Settings::default() }).is_err());
+    assert!(Gateways::new(Settings { streams_per_connection: 0, ..Settings::default() }).is_err());
+}

@@ -1,0 +1,53 @@
+//! The edge against small servers on loopback.
+
+mod guarding;
+mod http1;
+mod http2;
+mod raw;
+mod server;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::{Gateways, Post, Reply, Settings};
+use crate::classify::Failure;
+use crate::delivery::Urgency;
+use crate::lane::Gateway;
+use crate::subscription::Endpoint;
+
+const HOST: &str = "push.example.net";
+
+fn settings(address: SocketAddr, ca_pem: &str) -> Settings {
+    let hosts = vec![format!("{HOST}=other@{address}").parse().unwrap()];
+    Settings { hosts, extra_ca_pem: Some(ca_pem.into()), ..Settings::default() }
+}
+
+fn post_to(url: &str) -> Post {
+    Post {
+        endpoint: Endpoint::parse(url).unwrap(),
+        gateway: Gateway::Other,
+        authorization: HeaderValue::from_static("vapid t=a.b.c, k=BA1"),
+        ttl_s: 60,
+        urgency: Urgency::Normal,
+        topic: None,
+        body: Bytes::from_static(b"sealed"),
+        deadline: Instant::now() + Duration::from_secs(10),
+    }
+}
+
+fn post(path: &str) -> Post {
+    post_to(&format!("https://{HOST}{path}"))
+}
+
+/// Starts `n` POSTs at once, to `/0`, `/1`, …
+async fn burst(gateways: &Gateways, n: usize) -> Vec<Result<Reply, Failure>> {
+    futures_util::future::join_all((0..n).map(|i| gateways.post(post(&format!("/{i}"))))).await
+}
+
+fn statuses(replies: Vec<Result<Reply, Failure>>) -> Vec<Result<u16, Failure>> {
+    replies.into_iter().map(|reply| reply.map(|reply| reply.status)).collect()
+}

@@ -1,0 +1,151 @@
+//! One server process: the roles that it was given, until it is told to stop or an engine dies.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, info};
+
+use crate::api::limits::Rate;
+use crate::api::{self, ApiState, Engine, Work};
+use crate::config::Config;
+use crate::dispatch::{self, Dispatcher};
+use crate::foundation::Foundation;
+use crate::gateway::{self, Gateways};
+use crate::maintenance;
+use crate::metrics::Metrics;
+
+/// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
+/// `config.shutdown_deadline`. Fails if anything that must run ends by itself.
+pub async fn run(
+    foundation: &Foundation,
+    config: &Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    let mut engines = JoinSet::new();
+    let mut dispatcher = None;
+    if config.roles.worker {
+        let settings = dispatch::Settings {
+            lane_limit_max: config.lane_concurrency_max,
+            page_min: config.page_min as usize,
+            page_max: config.page_max as usize,
+            ..dispatch::Settings::default()
+        };
+        let (started, tasks) = Dispatcher::start(
+            foundation.worker_pool.clone(),
+            foundation.vault.clone(),
+            foundation.clock.clone(),
+            gateways.clone(),
+            metrics.clone(),
+            settings,
+        );
+        dispatcher = Some(started);
+        engines = tasks;
+    }
+    if config.roles.maintenance {
+        let retention = Duration::from_secs(u64::from(config.retention_days) * 86_400);
+        engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
+    }
+    let (stop_serving, stopped) = watch::channel(false);
+    let app = routes(foundation, config, gateways, metrics, dispatcher.clone());
+    engines.spawn(serve(listener, app, stopped));
+    let failure = tokio::select! {
+        () = shutdown => None,
+        ended = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
+        postgres = foundation.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
+    };
+    info!("stopping");
+    let _ = stop_serving.send(true);
+    if let Some(dispatcher) = dispatcher {
+        dispatcher.stop(config.shutdown_deadline).await;
+    }
+    engines.shutdown().await;
+    match failure {
+        None => Ok(()),
+        Some(failure) => {
+            error!(error = %failure, "the server cannot go on");
+            Err(failure)
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, app: Router, mut stopped: watch::Receiver<bool>) {
+    let told = async move {
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(told).await {
+        error!(%error, "the HTTP server failed");
+    }
+}
+
+/// The API if this process has that role; health and figures in any case.
+fn routes(
+    foundation: &Foundation,
+    config: &Config,
+    gateways: Gateways,
+    metrics: Arc<Metrics>,
+    dispatcher: Option<Arc<Dispatcher>>,
+) -> Router {
+    let settings = api::Settings {
+        body_max_bytes: config.body_limit_octets as usize,
+        per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
+        trusted_proxies: config.trusted_proxies as usize,
+        ..api::Settings::default()
+    };
+    let Foundation { pool, vault, clock, .. } = foundation;
+    let engine = dispatcher.map_or_else(Engine::none, engine);
+    let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
+    let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
+    let figures = move || async move {
+        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
+    };
+    router.route("/metrics", get(figures))
+}
+
+/// How the API talks to the dispatch of its own process.
+pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
+    let leasing = dispatcher.clone();
+    Engine {
+        tell: Arc::new(move |work| match work {
+            Work::Due => dispatcher.kick(),
+            Work::Stop(stop) => dispatcher.obey(stop),
+            Work::Born(lease, born) => {
+                dispatcher.hand_over(born.into_iter().map(|born| (born.lane, born.row)).collect(), lease);
+            }
+        }),
+        lease: Arc::new(move || leasing.lease()),
+    }
+}
+
+fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
+    let mut hosts = Vec::new();
+    for text in &config.gateways {
+        match text.parse() {
+            Ok(mapping) => hosts.push(mapping),
+            Err(error) => bail!("BELLWIRE_GATEWAYS: {text:?}: {error}"),
+        }
+    }
+    let extra_ca_pem = match &config.gateway_ca_file {
+        Some(file) => Some(std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?),
+        None => None,
+    };
+    Ok(gateway::Settings {
+        hosts,
+        extra_ca_pem,
+        allow_loopback: config.allow_loopback,
+        connections_per_origin: config.connections_per_gateway as usize,
+        ..gateway::Settings::default()
+    })
+}

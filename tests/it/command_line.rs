@@ -1,0 +1,162 @@
+//! What the program promises to shells and scripts.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use bellwire::store::data_keys::MasterKey;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{TempDir, TestDatabase};
+
+/// The program, with nothing of our environment but the way to Postgres.
+fn bellwire(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env("BELLWIRE_DATA_DIR", dir).current_dir(dir);
+    command
+}
+
+async fn run(command: &mut Command) -> Output {
+    let mut command = std::mem::replace(command, Command::new("true"));
+    tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn error_text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test]
+async fn wrong_usage_exits_with_2_and_names_the_setting() {
+    let dir = TempDir::new();
+    let output = run(bellwire(dir.path()).args(["serve"]).env("BELLWIRE_PAGE_MAX", "9999")).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        error_text(&output),
+        "bellwire: BELLWIRE_PAGE_MAX is \"9999\", but must be a whole number from 1 to 500\n"
+    );
+    std::fs::write(dir.path().join("bellwire.toml"), "lissen = '127.0.0.1:1'\n").expect("a file");
+    let output = run(bellwire(dir.path()).arg("doctor")).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_text(&output).contains("unknown key `lissen`"), "{output:?}");
+    let output = run(bellwire(dir.path()).args(["serve", "--no-such-flag"])).await;
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn the_settings_in_force_are_printed_without_secrets() {
+    let dir = TempDir::new();
+    std::fs::write(dir.path().join("bellwire.toml"), "page_max = 111\npage_min = 11\n").expect("a file");
+    let output = run(bellwire(dir.path())
+        .args(["serve", "--print-config", "--page-min", "12"])
+        .env("DATABASE_URL", "postgres://somebody:hush@nowhere.test/x"))
+    .await;
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for line in [
+        "page_min = \"12\" # --page-min",
+        "page_max = \"111\" # bellwire.toml",
+        "# database_url = \"********\" # DATABASE_URL",
+        "listen = \"127.0.0.1:8787\" # default",
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
+    }
+    assert!(!text.contains("hush"));
+}
+
+#[tokio::test]
+async fn doctor_tells_what_is_wrong_and_exits_with_3() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    let doctor = || {
+        let mut command = bellwire(dir.path());
+        command.args(["doctor", "--json"]).env("DATABASE_URL", database.url());
+        command
+    };
+    let migrated = run(bellwire(dir.path()).args(["migrate", "--json"]).env("DATABASE_URL", database.url())).await;
+    assert_eq!(json(&migrated), serde_json::json!({"migrated": true}));
+    let health = |answer: &serde_json::Value, check: &str| {
+        let findings = answer["findings"].as_array().expect("findings").clone();
+        findings.into_iter().find(|finding| finding["check"] == check).map(|finding| finding["health"].clone())
+    };
+
+    let answer = json(&run(&mut doctor()).await);
+    for check in ["postgres", "schema", "master key", "clock"] {
+        assert_eq!(health(&answer, check), Some("ok".into()), "{check} in {answer}");
+    }
+
+    std::fs::remove_file(dir.path().join("master.key")).expect("the key that migrate made");
+    sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 4").execute(&database.pool).await.expect("1 row");
+    let output = run(&mut doctor()).await;
+    assert_eq!(output.status.code(), Some(3));
+    let answer = json(&output);
+    assert_eq!(health(&answer, "master key"), Some("failure".into()));
+    assert_eq!(health(&answer, "schema"), Some("warning".into()));
+    assert!(!dir.path().join("master.key").exists(), "doctor changes nothing");
+}
+
+#[tokio::test]
+async fn an_interrupted_rotation_of_the_master_key_is_finished_by_the_next() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    let verb = |verb: &[&str]| {
+        let mut command = bellwire(dir.path());
+        command.args(verb).arg("--json").env("DATABASE_URL", database.url());
+        command
+    };
+    let (key, next) = (dir.path().join("master.key"), dir.path().join("master.key.next"));
+    assert!(run(&mut verb(&["migrate"])).await.status.success());
+    let first = std::fs::read(&key).expect("a key");
+
+    // Killed before the commit: a next key that opens nothing.
+    MasterKey::generate().write(&next).expect("written");
+    assert_eq!(json(&run(&mut verb(&["master-key", "rotate"])).await)["rotation"], "rotated");
+    let second = std::fs::read(&key).expect("a key");
+    assert_ne!(first, second);
+
+    // Killed after the commit: the next key is the one.
+    std::fs::copy(&key, &next).expect("copied with its mode");
+    std::fs::write(&key, &first).expect("the old key");
+    let output = run(&mut verb(&["migrate"])).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_text(&output).contains("master-key rotate"), "{output:?}");
+    assert_eq!(json(&run(&mut verb(&["master-key", "rotate"])).await)["rotation"], "finished");
+    assert_eq!(std::fs::read(&key).expect("a key"), second);
+    assert!(!next.exists());
+    assert!(run(&mut verb(&["migrate"])).await.status.success());
+}
+
+#[tokio::test]
+async fn a_server_without_leave_to_migrate_refuses_an_old_schema() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 4").execute(&database.pool).await.expect("1 row");
+    let output = run(bellwire(dir.path())
+        .args(["serve", "--no-migrate", "--listen", "127.0.0.1:0"])
+        .env("DATABASE_URL", database.url()))
+    .await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_text(&output).contains("lacks migrations [4]"), "{output:?}");
+}
+
+#[test]
+fn a_server_with_its_own_postgres_starts_says_so_and_stops_on_sigterm() {
+    let dir = TempDir::new();
+    let mut server = bellwire(dir.path())
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let started = lines.find(|line| line.contains("\"started\"")).expect("it says when it is ready");
+    let event: serde_json::Value = serde_json::from_str(&started).expect("JSON");
+    assert_eq!(event["data"], dir.path().to_str().expect("UTF-8"));
+    let postmaster = std::fs::read_to_string(dir.path().join("postgres/postmaster.pid")).expect("Postgres runs");
+    let postmaster = Pid::from_raw(postmaster.lines().next().expect("a line").parse().expect("a process id"));
+
+    kill(Pid::from_raw(i32::try_from(server.id()).expect("a process id")), Signal::SIGTERM).expect("it lives");
+    assert!(server.wait().expect("it ends").success());
+    assert!(kill(postmaster, None).is_err(), "it took its Postgres with it");
+}

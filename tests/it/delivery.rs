@@ -1,0 +1,128 @@
+//! What is sent arrives: once, readable, and accounted for.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::lane::Gateway;
+use bellwire::simulator::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::support::TestApp;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_campaign_reaches_every_subscriber_of_every_gateway_once() {
+    let app = TestApp::start().await;
+    for gateway in ["fcm", "mozilla", "wns", "apple", "other"] {
+        app.subscribe(gateway, 0..30).await;
+    }
+    let message = app.send(json!({"all": true}), json!({"collapse_key": "news-1", "urgency": "low"})).await;
+    app.run_until_idle().await;
+    let shown = app.message(&message).await;
+    assert_eq!((&shown["state"], &shown["expanded"]), (&json!("done"), &json!(true)));
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 150), ("accepted", 150), ("awaiting_ack", 150)]));
+    let report = app.simulator.report();
+    assert_eq!((report.accepted, report.deliveries, report.duplicates), (150, 150, 0));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_send_carries_the_envelope_that_a_service_worker_needs() {
+    let app = TestApp::start().await;
+    let subscriber = &app.subscribe("mozilla", 0..1).await[0];
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
+    app.run_until_idle().await;
+    let received = app.simulator.received(&subscriber.endpoint).unwrap();
+    assert_eq!(received.len(), 1);
+    let plaintext: Value = serde_json::from_slice(received[0].plaintext.as_ref().unwrap()).unwrap();
+    assert_eq!(plaintext["web_push"], 8030);
+    assert_eq!(plaintext["notification"]["title"], "Hello");
+    let envelope = &plaintext["notification"]["data"]["bellwire"];
+    assert_eq!(envelope["retried"], 0);
+    assert_eq!(envelope["id"].as_str().map(str::len), Some(22));
+    assert_eq!(envelope["receipt"].as_str().map(str::len), Some(64));
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_meets_a_503_is_retried_and_keeps_its_id() {
+    let app = TestApp::start().await;
+    let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    app.simulator.add_rule(rule).unwrap();
+    let subscriber = &app.subscribe("fcm", 0..1).await[0];
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("retrying", 1)]));
+    app.advance(Duration::from_secs(3)).await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+    let received = app.simulator.received(&subscriber.endpoint).unwrap();
+    assert_eq!((received.len(), received[0].attempts.len()), (1, 2), "two requests for one delivery");
+    let delivery = app.delivery(&message, &subscriber.id).await;
+    assert_eq!(delivery["attempts"].as_array().map(Vec::len), Some(2), "{delivery}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gone_subscription_is_pruned_with_everything_that_waits_for_it() {
+    let app = TestApp::start().await;
+    let subscriber = &app.subscribe("apple", 0..1).await[0];
+    let to = json!({"subscriptions": [subscriber.id]});
+    let throttled = Rule { count: Some(1), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
+    app.simulator.add_rule(throttled).unwrap();
+    let waiting = app.send(to.clone(), json!({})).await;
+    app.run_until_idle().await;
+    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    let message = app.send(to, json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("gone", 1)]));
+    assert_eq!(app.counts(&waiting).await, counts(&[("targeted", 1), ("gone", 1)]));
+    let shown = app.get(&format!("/v1/apps/shop/subscriptions/{}", subscriber.id)).await;
+    assert_eq!(shown["state"], "gone");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_throttling_gateway_holds_its_own_lane_and_no_other() {
+    let app = TestApp::start().await;
+    let throttled = Rule {
+        gateway: Some(Gateway::Wns),
+        count: Some(1),
+        ..Rule::always(Action::Throttled { retry_after_s: Some(60) })
+    };
+    app.simulator.add_rule(throttled).unwrap();
+    app.subscribe("wns", 0..20).await;
+    app.subscribe("fcm", 0..120).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    let before = app.counts(&message).await;
+    assert!(before["accepted"] >= 120, "{before:?}");
+    assert!(before["accepted"] < 140, "{before:?}");
+    app.advance(Duration::from_secs(70)).await;
+    assert_eq!(app.counts(&message).await["accepted"], 140);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
+    let app = TestApp::start().await;
+    let subscriber = &app.subscribe("fcm", 0..1).await[0];
+    let to = json!({"subscriptions": [subscriber.id]});
+    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
+    let content = json!({"title": "T", "body": "b".repeat(1900), "image": format!("https://example.com/{}", "i".repeat(1500))});
+    let message = app.send(to.clone(), json!({"content": content})).await;
+    app.run_until_idle().await;
+    let delivery = app.delivery(&message, &subscriber.id).await;
+    assert_eq!(delivery["state"], "accepted", "{delivery}");
+    assert_eq!(delivery["attempts"].as_array().map(Vec::len), Some(2), "{delivery}");
+    app.simulator.add_rule(Rule::always(Action::TooLarge)).unwrap();
+    let raw = json!({"to": to, "payload": "x".repeat(3000)});
+    let raw = app.call(Method::POST, "/v1/apps/shop/messages", raw).await.ok(202);
+    app.run_until_idle().await;
+    assert_eq!(app.counts(raw["id"].as_str().unwrap()).await, counts(&[("targeted", 1), ("dead", 1)]));
+    app.finish().await;
+}
+
+/// Expected counts.
+pub fn counts(expected: &[(&str, i64)]) -> std::collections::BTreeMap<String, i64> {
+    expected.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+}

@@ -1,0 +1,302 @@
+//! A whole server on a database of its own, against the push-service simulator, under a clock that stands still.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request};
+use bellwire::api::{self, ApiState};
+use bellwire::clock::Clock;
+use bellwire::dispatch::{Dispatcher, Settings};
+use bellwire::gateway::{self, Gateways};
+use bellwire::metrics::Metrics;
+use bellwire::simulator::{self, Simulator};
+use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::{self, partitions};
+use bellwire::vault::Vault;
+use bellwire::{maintenance, server};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
+
+use super::{START, TestDatabase};
+
+/// What a test may want otherwise than usual.
+#[derive(Default)]
+pub struct Setup {
+    pub simulator: simulator::Options,
+    pub dispatch: Settings,
+    /// Where the engine finds Postgres, if not directly: through a fault proxy.
+    pub worker_database: Option<PgConnectOptions>,
+}
+
+/// A server with one app, `shop`.
+pub struct TestApp {
+    pub database: TestDatabase,
+    pub pool: PgPool,
+    pub vault: Vault,
+    pub clock: Clock,
+    pub simulator: Simulator,
+    pub gateways: Gateways,
+    pub metrics: Arc<Metrics>,
+    pub dispatcher: Arc<Dispatcher>,
+    pub router: Router,
+    /// The secret of a key of the app, with all its scopes.
+    pub key: String,
+    /// The VAPID public key that new subscriptions are made with.
+    pub application_server_key: Vec<u8>,
+    tasks: JoinSet<()>,
+    finished: bool,
+}
+
+/// A response, read to its end.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub json: Value,
+}
+
+impl Reply {
+    /// The body, if the request was answered with that status.
+    #[track_caller]
+    pub fn ok(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.json);
+        self.json
+    }
+}
+
+/// A subscription that the simulator minted and the server registered.
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    pub id: String,
+    pub token: String,
+    pub endpoint: String,
+    pub host: String,
+    pub index: u32,
+}
+
+impl TestApp {
+    pub async fn start() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub async fn with(setup: Setup) -> Self {
+        let database = TestDatabase::create().await;
+        let pool = database.pool.clone();
+        let clock = Clock::stub(START);
+        partitions::ensure(&pool, clock.now()).await.expect("partitions");
+        let vault = Vault::new([(1, [7; 32])], &[8; 32]);
+        let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
+        let gateways = gateways(&simulator);
+        let metrics = Metrics::new();
+        let worker_database = setup.worker_database.unwrap_or_else(|| database.options());
+        let worker_pool = store::connect(store::by_index_only(worker_database), 8).await.expect("a worker's pool");
+        let (dispatcher, tasks) = Dispatcher::start(
+            worker_pool,
+            vault.clone(),
+            clock.clone(),
+            gateways.clone(),
+            metrics.clone(),
+            setup.dispatch,
+        );
+        let engine = server::engine(dispatcher.clone());
+        let settings = api::Settings::default();
+        let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
+        let (_, operator) =
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+        let mut app = Self {
+            database,
+            pool,
+            vault,
+            clock,
+            simulator,
+            gateways,
+            metrics,
+            dispatcher,
+            router: api::router(state),
+            key: operator,
+            application_server_key: Vec::new(),
+            tasks,
+            finished: false,
+        };
+        app.make_app().await;
+        app
+    }
+
+    async fn make_app(&mut self) {
+        let new = json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
+        let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
+        let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
+        self.application_server_key = bellwire::subscription::decode_base64(public).unwrap();
+        let key = json!({"name": "server", "scopes": ["send", "read", "manage"]});
+        let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
+        self.key = key["secret"].as_str().expect("a secret").to_owned();
+    }
+
+    /// A request with the app's key.
+    pub async fn call(&self, method: Method, path: &str, body: Value) -> Reply {
+        self.call_as(method, path, &self.key, body).await
+    }
+
+    pub async fn call_as(&self, method: Method, path: &str, bearer: &str, body: Value) -> Reply {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {bearer}"))
+            .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from(([127, 0, 0, 1], 1))));
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            request = request.header("content-type", "application/json");
+            Body::from(body.to_string())
+        };
+        let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 24).await.unwrap();
+        Reply { status, json: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        self.call(Method::GET, path, Value::Null).await.ok(200)
+    }
+
+    /// Registers the simulated browsers of these indices at `{gateway}.bellwire.test`.
+    pub async fn subscribe(&self, gateway: &str, indices: std::ops::Range<u32>) -> Vec<Subscriber> {
+        self.subscribe_with(gateway, indices, json!({})).await
+    }
+
+    /// The same, with more members in the request (`topics`, `user_id` …).
+    pub async fn subscribe_with(&self, gateway: &str, indices: std::ops::Range<u32>, more: Value) -> Vec<Subscriber> {
+        let host = format!("{gateway}.bellwire.test");
+        let mut subscribers = Vec::new();
+        for index in indices {
+            let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+            let mut body = json!({"subscription": {
+                "endpoint": minted.endpoint,
+                "keys": {"p256dh": minted.p256dh, "auth": minted.auth},
+            }});
+            body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+            let made = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(201);
+            subscribers.push(Subscriber {
+                id: made["id"].as_str().unwrap().to_owned(),
+                token: made["token"].as_str().unwrap().to_owned(),
+                endpoint: minted.endpoint,
+                host: host.clone(),
+                index,
+            });
+        }
+        subscribers
+    }
+
+    /// Sends a message and answers its id.
+    pub async fn send(&self, to: Value, more: Value) -> String {
+        let mut body = json!({"to": to, "content": {"title": "Hello", "body": "World", "url": "https://example.com/"}});
+        body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        let sent = self.call(Method::POST, "/v1/apps/shop/messages", body).await.ok(202);
+        sent["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Lets the engine work off everything that is due now.
+    pub async fn run_until_idle(&self) {
+        self.dispatcher.run_until_idle().await.expect("the database answers");
+    }
+
+    /// Moves the clock and lets the engine work off what became due.
+    pub async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        self.run_until_idle().await;
+    }
+
+    /// A message's state and counts; the sum is checked.
+    pub async fn message(&self, id: &str) -> Value {
+        let message = self.get(&format!("/v1/apps/shop/messages/{id}")).await;
+        let counts = &message["counts"];
+        let n = |name: &str| counts[name].as_i64().unwrap_or_else(|| panic!("no {name} in {counts}"));
+        let parts = ["queued", "dispatching", "retrying", "accepted", "gone", "expired", "dead", "cancelled", "capped"];
+        assert_eq!(n("targeted"), parts.iter().map(|part| n(part)).sum::<i64>(), "the account of {id}: {counts}");
+        message
+    }
+
+    /// The counts that are not zero.
+    pub async fn counts(&self, id: &str) -> BTreeMap<String, i64> {
+        let message = self.message(id).await;
+        let counts = message["counts"].as_object().unwrap();
+        counts.iter().filter_map(|(name, n)| Some((name.clone(), n.as_i64()?))).filter(|(_, n)| *n != 0).collect()
+    }
+
+    /// A delivery with its attempts.
+    pub async fn delivery(&self, message: &str, subscription: &str) -> Value {
+        self.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}")).await
+    }
+
+    /// Starts another engine on the same database, as another process would.
+    pub async fn replica(&self) -> (Arc<Dispatcher>, JoinSet<()>) {
+        let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
+        let (vault, clock, gateways) = (self.vault.clone(), self.clock.clone(), gateways(&self.simulator));
+        Dispatcher::start(pool, vault, clock, gateways, Metrics::new(), Settings::default())
+    }
+
+    /// One round of maintenance.
+    pub async fn sweep(&self) {
+        maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
+    }
+
+    /// Ends the test: every account adds up, in the counts, in the attempts and at the gateways, and nothing is leased.
+    pub async fn finish(mut self) {
+        self.finished = true;
+        self.check_accounts().await;
+        let report = self.simulator.report();
+        assert!(report.faults.is_empty(), "the gateways found fault: {:?}", report.faults);
+        self.tasks.shutdown().await;
+    }
+
+    /// For tests whose gateways find fault on purpose.
+    pub async fn check_accounts(&self) {
+        let leased: i64 = scalar(&self.pool, "SELECT count(*) FROM queue WHERE lease IS NOT NULL").await;
+        let pages: i64 = scalar(&self.pool, "SELECT count(*) FROM pages").await;
+        assert_eq!((leased, pages), (0, 0), "leased rows and open pages at the end");
+        let broken: i64 = scalar(
+            &self.pool,
+            "SELECT count(*) FROM (
+                SELECT m.id, sum(c.targeted) AS targeted,
+                       sum(c.accepted + c.gone + c.expired + c.dead + c.cancelled + c.capped) AS ended,
+                       (SELECT count(*) FROM queue q WHERE q.message = m.id) AS waiting,
+                       (SELECT count(*) FROM attempts a WHERE a.message = m.id AND a.ending <> 2) AS logged
+                FROM messages m JOIN message_counts c ON c.message = m.id GROUP BY m.id
+             ) account WHERE targeted <> ended + waiting OR ended <> logged",
+        )
+        .await;
+        assert_eq!(broken, 0, "messages whose account does not add up");
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        assert!(self.finished || std::thread::panicking(), "every test ends with finish(), which checks the accounts");
+    }
+}
+
+/// One value out of the test's database.
+pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(pool).await.expect("the statement is right")
+}
+
+/// Gateways of which all known ones are the simulator's.
+pub fn gateways(simulator: &Simulator) -> Gateways {
+    let mapping = |host: simulator::HostMapping| gateway::HostMapping {
+        host: host.host,
+        gateway: host.gateway,
+        address: Some(host.addr),
+    };
+    Gateways::new(gateway::Settings {
+        hosts: simulator.hosts().into_iter().map(mapping).collect(),
+        extra_ca_pem: Some(simulator.ca_pem().as_bytes().to_vec()),
+        allow_loopback: true,
+        ..gateway::Settings::default()
+    })
+    .expect("the simulator's settings are right")
+}
