@@ -4,6 +4,7 @@ use axum::http::Method;
 use bellwire::api::{Settings, Work};
 use bellwire::id::MessageId;
 use bellwire::message::Content;
+use bellwire::store::idempotency::{self, Claim};
 use bellwire::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -159,6 +160,18 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
     assert_eq!(at_once.iter().filter(|reply| reply.header("idempotent-replayed").is_empty()).count(), 1);
     assert!(at_once.iter().all(|reply| reply.status == 202 && reply.json["id"] == at_once[0].json["id"]));
     assert_eq!(count(&api, "messages").await, 3);
+
+    // A first request that takes too long: the second waits for a while, then is told to come again.
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.to_string().as_bytes());
+    let route = "POST /v1/apps/{app}/messages";
+    let slow = idempotency::Key { app: api.app_uuid(), route, key: "slow", body_hash: hash.as_ref() };
+    let mut tx = api.pool.begin().await.unwrap();
+    assert!(matches!(idempotency::claim(&mut tx, slow, api.clock.now()).await.unwrap(), Claim::First));
+    let waited = send("slow", &body).await;
+    assert_eq!((waited.refusal(), waited.header("retry-after")), ((409, "idempotency_key_in_progress", vec![]), "1"));
+    idempotency::remember(&mut tx, slow, 202, &json!({"id": "the first one's"})).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(send("slow", &body).await.ok(202)["id"], "the first one's");
 
     let unknown = json!({"to": {"subscriptions": ["sub_019aa000-0000-7000-8000-000000000000"]}, "content": content()});
     assert_eq!(send("k4", &unknown).await.status, 422);
