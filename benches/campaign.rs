@@ -62,7 +62,12 @@ async fn campaign(n: u32) {
     let started: serde_json::Value = serde_json::from_str(&line).unwrap();
     let hosts: Vec<simulator::HostMapping> = serde_json::from_value(started["hosts"].clone()).unwrap();
 
-    let options = Options { data_dir: dir.join("data"), search_path: std::env::var_os("PATH"), ephemeral: true, ..Options::default() };
+    let options = Options {
+        data_dir: dir.join("data"),
+        search_path: std::env::var_os("PATH"),
+        ephemeral: true,
+        ..Options::default()
+    };
     let postgres = Embedded::start(&options).unwrap();
     let database = postgres.connect_options("postgres");
     store::migrate(&database).await.unwrap();
@@ -85,8 +90,14 @@ async fn campaign(n: u32) {
     })
     .unwrap();
     let sealers = std::env::var("SEALERS").ok().and_then(|n| n.parse().ok()).unwrap_or(Settings::default().sealers);
-    let (dispatcher, _tasks) =
-        Dispatcher::start(pool.clone(), vault.clone(), clock.clone(), gateways, Settings { sealers, ..Settings::default() });
+    let (dispatcher, _tasks) = Dispatcher::start(
+        pool.clone(),
+        vault.clone(),
+        clock.clone(),
+        gateways,
+        bellwire::metrics::Metrics::new(),
+        Settings { sealers, ..Settings::default() },
+    );
     run(&dispatcher, &pool, &vault, &clock, app, n, &postgres, &child).await;
     finish(child, &dir);
 }
@@ -102,14 +113,29 @@ async fn seed(pool: &PgPool, vault: &Vault, clock: &Clock, n: u32) -> uuid::Uuid
     let key_id = clock.uuid();
     let key = SigningKey::generate();
     let now = clock.now();
-    sqlx::query("INSERT INTO apps (id, slug, name, created_at) VALUES ($1, 'bench', 'Bench', $2)").bind(app).bind(now).execute(pool).await.unwrap();
+    sqlx::query("INSERT INTO apps (id, slug, name, created_at) VALUES ($1, 'bench', 'Bench', $2)")
+        .bind(app)
+        .bind(now)
+        .execute(pool)
+        .await
+        .unwrap();
     sqlx::query("INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at) VALUES ($1, $2, $3, $4, 'mailto:ops@example.com', 'active', $5)")
         .bind(key_id).bind(app).bind(key.public().to_vec()).bind(vault.seal(vault::VAPID_PRIVATE, key_id, key.expose_private())).bind(now)
         .execute(pool).await.unwrap();
     let gateways = ["fcm", "mozilla", "wns", "apple"];
     let mut lanes = Vec::new();
     for gateway in gateways {
-        lanes.push(sqlx::query_scalar::<_, i32>("INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) RETURNING id").bind(app).bind(key_id).bind(gateway).fetch_one(pool).await.unwrap());
+        lanes.push(
+            sqlx::query_scalar::<_, i32>(
+                "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) RETURNING id",
+            )
+            .bind(app)
+            .bind(key_id)
+            .bind(gateway)
+            .fetch_one(pool)
+            .await
+            .unwrap(),
+        );
     }
     // The endpoints are the simulator's, which derives them from the seed: an in-process twin mints them.
     let twin = simulator::Simulator::start(simulator::Options::default()).await.unwrap();
@@ -125,8 +151,19 @@ async fn seed(pool: &PgPool, vault: &Vault, clock: &Clock, n: u32) -> uuid::Uuid
             address.extend(decode_base64(&minted.auth).unwrap());
             address.extend_from_slice(minted.endpoint.as_bytes());
             let mac = vault.mac(Purpose::Endpoint, &[app.as_bytes(), minted.endpoint.as_bytes()]);
-            rows.row().smallint(id.shard()).uuid(id.0).uuid(app).integer(lanes[which]).text_or_null(Some("active")).uuid(id.0)
-                .timestamp(now).bytes(&mac).bytes(&vault.seal(vault::ADDRESS, id.0, &address)).smallint(1).timestamp(now).timestamp(now);
+            rows.row()
+                .smallint(id.shard())
+                .uuid(id.0)
+                .uuid(app)
+                .integer(lanes[which])
+                .text_or_null(Some("active"))
+                .uuid(id.0)
+                .timestamp(now)
+                .bytes(&mac)
+                .bytes(&vault.seal(vault::ADDRESS, id.0, &address))
+                .smallint(1)
+                .timestamp(now)
+                .timestamp(now);
         }
         rows.send(&mut *pool.acquire().await.unwrap(), "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, token_version, last_seen, created_at) FROM STDIN (FORMAT binary)").await.unwrap();
         at += 10_000;
@@ -137,12 +174,26 @@ async fn seed(pool: &PgPool, vault: &Vault, clock: &Clock, n: u32) -> uuid::Uuid
 }
 
 #[allow(clippy::too_many_arguments)]
-async fn run(dispatcher: &Arc<Dispatcher>, pool: &PgPool, vault: &Vault, clock: &Clock, app: uuid::Uuid, n: u32, postgres: &Embedded, simulator: &Child) {
+async fn run(
+    dispatcher: &Arc<Dispatcher>,
+    pool: &PgPool,
+    vault: &Vault,
+    clock: &Clock,
+    app: uuid::Uuid,
+    n: u32,
+    postgres: &Embedded,
+    simulator: &Child,
+) {
     let (me, pg, sim) = (std::process::id() as i32, postgres.postmaster().unwrap(), simulator.id() as i32);
     for round in 0..std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2) {
         let message = clock.uuid();
         let content = Content::Notification {
-            content: Box::new(Notification { title: "Fresh in the shop".into(), body: Some("x".repeat(180)), url: Some("https://example.com/new".into()), ..Notification::default() }),
+            content: Box::new(Notification {
+                title: "Fresh in the shop".into(),
+                body: Some("x".repeat(180)),
+                url: Some("https://example.com/new".into()),
+                ..Notification::default()
+            }),
             compact: None,
         };
         let content = vault.seal(vault::CONTENT, message, &serde_json::to_vec(&content).unwrap());
@@ -151,21 +202,42 @@ async fn run(dispatcher: &Arc<Dispatcher>, pool: &PgPool, vault: &Vault, clock: 
             .bind(message).bind(app).bind(content).bind(i64::from(n)).bind(now).bind(now + Duration::from_secs(86_400)).execute(pool).await.unwrap();
         let before = (cpu::of_process(me), cpu::of_tree(pg), cpu::of_process(sim));
         let began = Instant::now();
-        sqlx::query("INSERT INTO cursors (message, lane, tier, after, due_at) SELECT $1, id, 2, $3, $2 FROM lanes").bind(message).bind(now).bind(uuid::Uuid::nil()).execute(pool).await.unwrap();
+        sqlx::query("INSERT INTO cursors (message, lane, tier, after, due_at) SELECT $1, id, 2, $3, $2 FROM lanes")
+            .bind(message)
+            .bind(now)
+            .bind(uuid::Uuid::nil())
+            .execute(pool)
+            .await
+            .unwrap();
         dispatcher.kick();
         let mut last = 0;
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let (targeted, accepted): (i64, i64) = sqlx::query_as("SELECT coalesce(sum(targeted), 0)::bigint, coalesce(sum(accepted), 0)::bigint FROM message_counts WHERE message = $1").bind(message).fetch_one(pool).await.unwrap();
             let rest: i64 = sqlx::query_scalar("SELECT (SELECT count(*) FROM cursors WHERE message = $1) + (SELECT count(*) FROM pages WHERE message = $1) + (SELECT count(*) FROM queue WHERE message = $1)").bind(message).fetch_one(pool).await.unwrap();
-            if std::env::var("V").is_ok() { println!("{:>6.1?} targeted {targeted} accepted {accepted} (+{}) rest {rest} load {:?}", began.elapsed(), accepted - last, dispatcher.load()); }
+            if std::env::var("V").is_ok() {
+                println!(
+                    "{:>6.1?} targeted {targeted} accepted {accepted} (+{}) rest {rest} load {:?}",
+                    began.elapsed(),
+                    accepted - last,
+                    dispatcher.load()
+                );
+            }
             last = accepted;
-            if rest == 0 && targeted >= i64::from(n) { break }
+            if rest == 0 && targeted >= i64::from(n) {
+                break;
+            }
         }
         let took = began.elapsed();
         let after = (cpu::of_process(me), cpu::of_tree(pg), cpu::of_process(sim));
         let per = |a: Duration, b: Duration| (b - a).as_secs_f64() * 1e6 / f64::from(n);
-        println!("round {round}: {:.0}/s in {took:.1?}; CPU-us per delivery: server {:.1}, postgres {:.1}, simulator {:.1}; rss {:?} KiB; accepted {last}",
-            f64::from(n) / took.as_secs_f64(), per(before.0, after.0), per(before.1, after.1), per(before.2, after.2), cpu::resident_kib(me));
+        println!(
+            "round {round}: {:.0}/s in {took:.1?}; CPU-us per delivery: server {:.1}, postgres {:.1}, simulator {:.1}; rss {:?} KiB; accepted {last}",
+            f64::from(n) / took.as_secs_f64(),
+            per(before.0, after.0),
+            per(before.1, after.1),
+            per(before.2, after.2),
+            cpu::resident_kib(me)
+        );
     }
 }

@@ -70,7 +70,8 @@ impl Catalog {
         if let Some(lane) = self.lanes.lock().get(&id) {
             return Ok(lane.clone());
         }
-        let row = claims::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
+        let row =
+            claims::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
         let unusable = |why: String| Unusable { what: row.vapid_key.to_string(), why };
         let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key.0, &row.private_key);
         let private = private.map_err(|e| unusable(e.to_string()))?;

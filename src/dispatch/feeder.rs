@@ -19,11 +19,9 @@ use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
 use crate::id::LaneId;
 use crate::store;
-use crate::store::claims::{ClaimedRow, Cut, DueLane, Page, Recipient, Source, Standing};
+use crate::store::claims::{ClaimedRow, Cut, DueLane, LEASE, Page, Recipient, Source, Standing};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 
-/// How long a claim is ours. A worker that dies loses its claims after this.
-pub const LEASE: Duration = Duration::from_secs(30);
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
@@ -115,8 +113,7 @@ impl Dispatcher {
 
     async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let rows =
-            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let rows = store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
         let n = rows.len();
         self.started(n);
         self.metrics.claims.inc_by(n as u64);
@@ -133,7 +130,11 @@ impl Dispatcher {
         Ok(n)
     }
 
-    pub(super) async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+    pub(super) async fn context(
+        &self,
+        lane: LaneId,
+        message: crate::id::MessageId,
+    ) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
             (Ok(message), Ok(lane)) => Some((message, lane)),
             (Err(failed), _) | (_, Err(failed)) => {
@@ -184,10 +185,11 @@ impl Dispatcher {
         claimed_at: Instant,
         ticket: Ticket,
     ) -> Result<Box<Job>, DeadReason> {
-        let (keys, endpoint) = open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
-            error!(error = %why, "a stored subscription cannot be used");
-            DeadReason::Unsealable
-        })?;
+        let (keys, endpoint) =
+            open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
+                error!(error = %why, "a stored subscription cannot be used");
+                DeadReason::Unsealable
+            })?;
         Ok(Box::new(Job {
             message,
             lane,
@@ -247,15 +249,13 @@ impl Dispatcher {
         for (place, recipient) in page.recipients.iter().enumerate() {
             let ticket = Ticket::Page(open.clone(), place);
             let (attempt, fate) = match recipient.standing {
-                Standing::Sendable => {
-                    match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
-                        Ok(job) => {
-                            jobs.push(job);
-                            continue;
-                        }
-                        Err(reason) => dead(&message, reason, 0, now),
+                Standing::Sendable => match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
+                    Ok(job) => {
+                        jobs.push(job);
+                        continue;
                     }
-                }
+                    Err(reason) => dead(&message, reason, 0, now),
+                },
                 standing => standing_fate(standing, 0, now),
             };
             let settled = settlement(&message, lane.id, recipient.subscription, attempt.into_iter().collect(), fate);
@@ -288,8 +288,5 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<At
 
 fn dead(message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
     let death = Death { reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
-    (
-        Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)),
-        Fate::Ended(Ending::Dead, Some(Box::new(death))),
-    )
+    (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

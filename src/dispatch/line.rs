@@ -195,7 +195,9 @@ impl Dispatcher {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
             Verdict::Gone => Fate::Ended(Ending::Gone, None),
             Verdict::Expired => Fate::Ended(Ending::Expired, None),
-            Verdict::Dead { reason } => Fate::Ended(Ending::Dead, Some(self.death(job, reason, attempt.reason.clone()))),
+            Verdict::Dead { reason } => {
+                Fate::Ended(Ending::Dead, Some(self.death(job, reason, attempt.reason.clone())))
+            }
             Verdict::Retry { after, counts: true } => Fate::Retry { retries: job.retries + 1, due: now + after },
             // The gateway never took it: no attempt was made, and none is logged.
             Verdict::Retry { after, counts: false } => {

@@ -38,7 +38,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
-use crate::store::claims::ClaimedRow;
+use crate::store::claims::{ClaimedRow, LEASE};
 use crate::store::stops::Stop;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
@@ -51,7 +51,6 @@ use settler::Settler;
 use stops::StopSet;
 
 pub use fair::Load;
-pub use feeder::LEASE;
 pub use line::ATTEMPT_DEADLINE;
 
 /// How the engine is sized.

@@ -73,7 +73,16 @@ impl OpenPage {
         let n = recipients.len();
         let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
         let state = State { phase: Phase::Open, places, unanswered: n, unsent: n, last_post_at: cut_at };
-        Self { id: page.id, lease: page.lease, lease_until, message, lane, recipients, cut_at, state: Mutex::new(state) }
+        Self {
+            id: page.id,
+            lease: page.lease,
+            lease_until,
+            message,
+            lane,
+            recipients,
+            cut_at,
+            state: Mutex::new(state),
+        }
     }
 
     /// Notes that the POST of a place begins. False if the page has been closed: the delivery is a row now, not ours.

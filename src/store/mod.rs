@@ -4,7 +4,6 @@
 
 pub mod api_keys;
 pub mod apps;
-pub mod cancelling;
 pub mod claims;
 pub mod copy;
 pub mod data_keys;
@@ -23,6 +22,7 @@ pub mod stops;
 pub mod subscriptions;
 pub mod sweeps;
 pub mod topics;
+pub mod unsent;
 pub mod vapid_keys;
 pub mod workers;
 

@@ -4,11 +4,12 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::cancelling::{Waiting, settle_cancelled};
 use super::retrying::retrying;
 use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::unsent::{Waiting, settle_unsent};
 use super::{lanes, topics};
 use crate::clock::Timestamp;
+use crate::delivery::Ending;
 use crate::id::SubscriptionId;
 use crate::lane::Gateway;
 use crate::subscription::{BrowserKeys, Endpoint};
@@ -300,5 +301,5 @@ async fn take_over(
     )
     .fetch_all(&mut *conn)
     .await?;
-    settle_cancelled(conn, doubled, "replaced", now).await
+    settle_unsent(conn, doubled, Ending::Cancelled, "replaced", now).await
 }

@@ -123,7 +123,8 @@ pub async fn settle_page(
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
     let mut tx = pool.begin().await?;
-    let count = |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
+    let count =
+        |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
     let (rolled, ns) = rollup(settlements);
     let fenced = sqlx::query_scalar!(
         r#"
@@ -279,7 +280,9 @@ struct Rest {
 /// Settles queue rows, of any messages, in one transaction. Answers how many were fenced out.
 pub async fn settle_rows(pool: &PgPool, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
-    ordered.sort_unstable_by_key(|row| (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message));
+    ordered.sort_unstable_by_key(|row| {
+        (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
+    });
     let special = rows.iter().any(|row| endings::is_special(&row.settlement.fate));
     if !special {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, &ordered, now).await?.len());

@@ -98,15 +98,16 @@ pub async fn lane_states(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Resul
     )
     .fetch_all(pool)
     .await?;
-    let breaker = |name: Option<String>, until: Option<Timestamp>, open_ms: Option<i32>, changed_at: Option<Timestamp>| {
-        let state = match (name.as_deref()?, until) {
-            ("open", Some(until)) => State::Open { until },
-            ("half_open", _) => State::HalfOpen,
-            _ => State::Closed,
+    let breaker =
+        |name: Option<String>, until: Option<Timestamp>, open_ms: Option<i32>, changed_at: Option<Timestamp>| {
+            let state = match (name.as_deref()?, until) {
+                ("open", Some(until)) => State::Open { until },
+                ("half_open", _) => State::HalfOpen,
+                _ => State::Closed,
+            };
+            let open_for = Duration::from_millis(open_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
+            Some(Snapshot { state, open_for, changed_at: changed_at? })
         };
-        let open_for = Duration::from_millis(open_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
-        Some(Snapshot { state, open_for, changed_at: changed_at? })
-    };
     Ok(rows
         .into_iter()
         .map(|row| LaneState {

@@ -108,7 +108,8 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
     let subscriber = &app.subscribe("fcm", 0..1).await[0];
     let to = json!({"subscriptions": [subscriber.id]});
     app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
-    let content = json!({"title": "T", "body": "b".repeat(1900), "image": format!("https://example.com/{}", "i".repeat(1500))});
+    let content =
+        json!({"title": "T", "body": "b".repeat(1900), "image": format!("https://example.com/{}", "i".repeat(1500))});
     let message = app.send(to.clone(), json!({"content": content})).await;
     app.run_until_idle().await;
     let delivery = app.delivery(&message, &subscriber.id).await;

@@ -128,7 +128,8 @@ impl TestApp {
     }
 
     async fn make_app(&mut self) {
-        let new = json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
+        let new =
+            json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
         self.application_server_key = bellwire::subscription::decode_base64(public).unwrap();
