@@ -161,7 +161,7 @@ settings! {
     /// Connections to each origin of a gateway, at most.
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
-    lane_concurrency_max: u32 = "1000", shown, number(1..=10_000);
+    lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
     /// Recipients of a page, at least.
     page_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a page, at most.

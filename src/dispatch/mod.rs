@@ -88,7 +88,7 @@ pub struct Dispatcher {
     settler: Arc<Settler>,
     rates: Rates,
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
-    /// Deliveries between claim and settling.
+    /// Deliveries between claim and settling, and claims under way.
     alive: AtomicUsize,
     /// Told when `alive` reaches zero.
     idle: Notify,
@@ -199,8 +199,9 @@ impl Dispatcher {
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        let mut found = Vec::new();
         loop {
-            let claimed = self.look().await?;
+            let claimed = self.look(&mut found).await?;
             self.wait_until_idle().await;
             if claimed == 0 && self.stops.is_fresh(Instant::now()) {
                 return Ok(());
@@ -240,6 +241,18 @@ impl Dispatcher {
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Counts one more as alive until the value is dropped.
+    fn busy(&self) -> impl Drop + '_ {
+        struct Busy<'a>(&'a Dispatcher);
+        impl Drop for Busy<'_> {
+            fn drop(&mut self) {
+                self.0.finished(1);
+            }
+        }
+        self.started(1);
+        Busy(self)
     }
 
     fn started(&self, n: usize) {
