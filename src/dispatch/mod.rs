@@ -21,6 +21,8 @@ mod pulse;
 mod rate;
 mod settler;
 mod stops;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
