@@ -165,7 +165,9 @@ impl Dispatcher {
         let now = self.clock.now();
         let subscription = row.recipient.subscription;
         let fate = match row.recipient.standing {
-            _ if row.leases >= ROW_LEASES_MAX => Some(dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)),
+            _ if row.leases >= ROW_LEASES_MAX => {
+                Some(dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now))
+            }
             Standing::Sendable => None,
             standing => Some(standing_fate(standing, row.retries, now)),
         };
@@ -295,13 +297,7 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<At
     }
 }
 
-fn dead(
-    id: Uuid,
-    message: &Message,
-    reason: DeadReason,
-    retries: u32,
-    now: Timestamp,
-) -> (Option<Attempt>, Fate) {
+fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
     let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
     (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

@@ -9,6 +9,8 @@
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
 //! another worker takes it.
 
+#![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
+
 mod catalog;
 mod fair;
 mod feeder;

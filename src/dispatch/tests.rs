@@ -127,8 +127,7 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let first = turn(&queue).unwrap();
     let headers = [("retry-after".parse().unwrap(), "30".parse().unwrap())].into_iter().collect();
     let outcome = classify(Gateway::Fcm, &Answer::Response { status: 429, headers: &headers, body: b"" }, NOW);
-    let answered =
-        Answered { outcome: &outcome, posted_at: NOW, now: NOW, probe: false, settings: &Settings::DEFAULT };
+    let answered = Answered { outcome: &outcome, posted_at: NOW, now: NOW, probe: false, settings: &Settings::DEFAULT };
     let told = queue.answered(first.slot, &answered).expect("others have to know");
     let until = NOW + std::time::Duration::from_secs(30);
     assert_eq!((told.lane, told.change.held_until), (LaneId(1), Some(until)));
