@@ -83,7 +83,7 @@ impl Dispatcher {
         found.clear();
         let mut claimed = 0;
         let _claiming = self.claiming.lock().await;
-        if !self.may_claim() {
+        if !self.is_ready() {
             return Ok(0);
         }
         *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
@@ -93,15 +93,10 @@ impl Dispatcher {
         Ok(claimed)
     }
 
-    /// Nothing is claimed while it could not be settled, or not be stopped.
-    fn may_claim(&self) -> bool {
-        !self.is_stopping() && !self.settler.is_failing() && self.stops.is_fresh(Instant::now())
-    }
-
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let mut claimed = 0;
-        while self.may_claim() {
+        while self.is_ready() {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
             if room == 0 {
@@ -282,6 +277,10 @@ impl Dispatcher {
     pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         for (job, until) in self.fair.push(jobs, self.clock.now()) {
             self.put_off(vec![job], until);
+        }
+        // A stop may have emptied the queue a moment before these came.
+        if self.is_stopping() {
+            self.put_back(self.fair.drain(), self.clock.now());
         }
     }
 }

@@ -169,7 +169,7 @@ impl Dispatcher {
         };
         let verdict = decide(&outcome, &job.message.policy, &attempt, self.clock.randomness());
         if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
-            self.resend(job, now);
+            self.admit_jobs(vec![job]);
         }
     }
 
@@ -232,12 +232,6 @@ impl Dispatcher {
         job.limit = Some(limit);
         job.retries += 1;
         true
-    }
-
-    fn resend(self: &Arc<Self>, job: Box<Job>, now: Timestamp) {
-        for (job, until) in self.fair.push([job], now) {
-            self.put_off(vec![job], until);
-        }
     }
 
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {

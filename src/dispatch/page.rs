@@ -52,7 +52,7 @@ enum Place {
 
 /// What recording an answer came to.
 pub enum Recorded {
-    /// Others are still out.
+    /// Others are still out, or it is no longer ours to record.
     Kept,
     /// It was the last: the page is closed and must be settled.
     Last,
@@ -85,11 +85,12 @@ impl OpenPage {
         }
     }
 
-    /// Notes that the POST of a place begins. False if the page has been closed: the delivery is a row now, not ours.
+    /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
+    /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
     pub fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Open) {
-            return false;
+            return matches!(state.places[place], Place::InFlight { .. });
         }
         if matches!(state.places[place], Place::Waiting) {
             state.unsent -= 1;
@@ -102,16 +103,17 @@ impl OpenPage {
     /// Records what became of a place.
     pub fn record(&self, place: usize, settled: Settlement) -> Recorded {
         let mut state = self.state.lock();
+        let unsent = matches!(state.places[place], Place::Waiting);
         match &mut state.phase {
+            // It became a row that is not leased to us: whoever claims it decides anew.
+            Phase::Closing(_) | Phase::Settled if unsent => Recorded::Kept,
             Phase::Settled => Recorded::Row(settled),
             Phase::Closing(late) => {
                 late.push(settled);
                 Recorded::Kept
             }
             Phase::Open => {
-                if matches!(state.places[place], Place::Waiting) {
-                    state.unsent -= 1;
-                }
+                state.unsent -= usize::from(unsent);
                 state.places[place] = Place::Answered(settled);
                 state.unanswered -= 1;
                 if state.unanswered > 0 {
