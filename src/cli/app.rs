@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::local::{Ask, Beginning, Local, path, rows};
 use super::output::{Output, fields, table, text, time};
+use super::program;
 use super::refusal::Names;
 
 const NAMES: &Names =
@@ -81,7 +82,8 @@ impl App {
                 out.say(&made, &format!("{}\n{}", show(&made), fields([key])))?;
                 out.note(&format!(
                     "Pages subscribe with that key. A key for the app's servers:\n  \
-                     bellwire key create --app {slug} --scope send,read --name server"
+                     {} key create --app {slug} --scope send,read --name server",
+                    program()
                 ));
             }
             Self::List => {

@@ -1,6 +1,7 @@
 //! `bellwire key`: API keys of apps and of operators.
 
 use axum::http::Method;
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -34,9 +35,10 @@ pub enum Key {
             required_unless_present = "operator"
         )]
         scopes: Vec<Scope>,
-        /// From when on it is not valid any more, such as 2030-01-31T00:00:00Z; never by default.
-        #[arg(long, value_name = "TIME")]
-        expires_at: Option<String>,
+        /// From when on it is not valid any more: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z;
+        /// never by default.
+        #[arg(long, value_name = "TIME", value_parser = moment)]
+        expires_at: Option<DateTime<Utc>>,
     },
     /// List API keys, without their secrets.
     #[command(after_help = "Example:\n  bellwire key list --app shop")]
@@ -123,6 +125,12 @@ impl Key {
         }
         Ok(())
     }
+}
+
+/// A time, or the beginning of a day.
+fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
 }
 
 fn list(keys: &Value) -> String {

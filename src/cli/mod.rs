@@ -32,6 +32,9 @@ const EXIT_CODES: &str = "Exit codes:
   2  wrong arguments or settings
   3  doctor found something that needs attention";
 
+const MORE_SETTINGS: &str =
+    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
+
 const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
   bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
   bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
@@ -59,6 +62,7 @@ enum Verb {
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Serve),
     /// Make, list and change apps: the sites that send.
+    #[command(after_help = MORE_SETTINGS)]
     App {
         #[command(subcommand)]
         verb: app::App,
@@ -66,6 +70,7 @@ enum Verb {
         settings: FewSettings,
     },
     /// Manage the VAPID keys that an app's pushes are signed with.
+    #[command(after_help = MORE_SETTINGS)]
     Vapid {
         #[command(subcommand)]
         verb: vapid::Vapid,
@@ -73,6 +78,7 @@ enum Verb {
         settings: FewSettings,
     },
     /// Make, list and revoke API keys.
+    #[command(after_help = MORE_SETTINGS)]
     Key {
         #[command(subcommand)]
         verb: key::Key,
@@ -87,6 +93,7 @@ enum Verb {
         settings: FewSettings,
     },
     /// Watch and steer messages.
+    #[command(after_help = MORE_SETTINGS)]
     Message {
         #[command(subcommand)]
         verb: message::Message,
@@ -184,7 +191,9 @@ impl FewSettings {
 fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
     telemetry::init(filter, config.log_format)?;
     for variable in config.unknown_variables() {
-        tracing::warn!(variable, "no setting has this name, so it changes nothing; see bellwire serve --print-config");
+        tracing::warn!(
+            "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
+        );
     }
     Ok(())
 }
@@ -199,6 +208,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(if error.is::<config::Error>() { WRONG_USAGE } else { FAILED })
         }
     }
+}
+
+/// How this program was called, for commands to copy: it need not be in `PATH`.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "bellwire".to_owned())
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
+use super::program;
 use super::refusal::Names;
 use crate::config::parse_duration;
 use crate::delivery::{Tier, Urgency};
@@ -22,7 +23,7 @@ const NAMES: &Names = &[
     ("/to/topic", "--topic"),
     ("/to/users", "--user"),
     ("/to/subscriptions", "--subscription"),
-    ("/content", "--title or --payload"),
+    ("/content", "the notification"),
     ("/content/title", "--title"),
     ("/content/body", "--body"),
     ("/content/url", "--url"),
@@ -38,6 +39,7 @@ const NAMES: &Names = &[
 
 /// What `send` is told.
 #[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
 #[command(after_help = "Examples:
   bellwire send --app shop --user 42 --tier transactional --title 'Your parcel is here'
   bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
@@ -152,7 +154,7 @@ impl Send {
         }
         let id = text(&sent, "/id");
         out.say(&sent, &id)?;
-        out.note(&format!("{count}. How it goes: bellwire message show --app {} {id}", self.app));
+        out.note(&format!("{count}. How it goes: {} message show --app {} {id}", program(), self.app));
         if !local.delivers().await? {
             out.note("No server is running that delivers: it goes out as soon as one does.");
         }
@@ -160,6 +162,10 @@ impl Send {
     }
 
     fn body(&self) -> anyhow::Result<Map<String, Value>> {
+        let Content { title, payload, payload_file, .. } = &self.content;
+        if title.is_none() && payload.is_none() && payload_file.is_none() {
+            bail!("say what to send: --title for a notification, --payload for the page's own handler, or --message");
+        }
         let To { all, topic, users, subscriptions, .. } = &self.to;
         let to = match topic {
             _ if *all => json!({"all": true}),

@@ -9,8 +9,8 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Settings;
 use super::output::Output;
+use super::{Settings, program};
 use crate::admin;
 use crate::config::{Config, LogFormat};
 use crate::foundation::Migrations;
@@ -58,11 +58,6 @@ pub fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
         }
     })
-}
-
-/// How this program was called, since it need not be in `PATH`.
-fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "bellwire".to_owned())
 }
 
 /// What a person needs to know who started it for the first time.
