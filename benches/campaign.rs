@@ -95,6 +95,7 @@ async fn campaign(n: u32) {
         vault.clone(),
         clock.clone(),
         gateways,
+        bellwire::metrics::Metrics::new(),
         Settings { sealers, ..Settings::default() },
     );
     run(&dispatcher, &pool, &vault, &clock, app, n, &postgres, &child).await;
