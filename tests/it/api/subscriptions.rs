@@ -79,8 +79,7 @@ async fn only_a_server_says_whose_a_subscription_is() {
     let logout = api.browse(Method::PATCH, &path, token(&made), Some(json!({"user_id": null}))).await.ok(200);
     assert_eq!(logout["user_id"], Value::Null);
     let shop_path = format!("/v1/apps/shop{path}");
-    let by_server =
-        api.call(Method::PATCH, &shop_path, Some(&api.key), Some(json!({"user_id": "bob"})));
+    let by_server = api.call(Method::PATCH, &shop_path, Some(&api.key), Some(json!({"user_id": "bob"})));
     assert_eq!(by_server.await.ok(200)["user_id"], "bob");
 }
 
