@@ -22,6 +22,7 @@ use crate::foundation::Foundation;
 use crate::gateway::{self, Gateways};
 use crate::maintenance;
 use crate::metrics::Metrics;
+use crate::policy;
 
 /// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
 /// `config.shutdown_deadline`. Fails if anything that must run ends by itself.
@@ -40,6 +41,7 @@ pub async fn run(
             lane_limit_max: config.lane_concurrency_max,
             page_min: config.page_min as usize,
             page_max: config.page_max as usize,
+            policy: policy::Settings { circuit_open: config.circuit_open, ..policy::Settings::DEFAULT },
             ..dispatch::Settings::default()
         };
         let (started, tasks) = Dispatcher::start(
@@ -101,8 +103,8 @@ fn routes(
     let settings = api::Settings {
         body_max_bytes: config.body_limit_octets as usize,
         per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
+        per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
         trusted_proxies: config.trusted_proxies as usize,
-        ..api::Settings::default()
     };
     let Foundation { pool, vault, clock, .. } = foundation;
     let engine = dispatcher.map_or_else(Engine::none, engine);

@@ -146,6 +146,12 @@ impl Stage {
         .expect("an answer")
     }
 
+    /// Whether anybody is left whom a message was not handed out for.
+    pub async fn is_expanding(&self, message: MessageId) -> bool {
+        let expanding = sqlx::query_scalar("SELECT EXISTS (SELECT FROM cursors WHERE message = $1)").bind(message.0);
+        expanding.fetch_one(&self.pool).await.expect("an answer")
+    }
+
     /// The message's own counts, the log of attempts and what the simulator took must tell the same story.
     async fn check_account(&self, campaign: &Campaign, received: u64) {
         let (targeted, accepted): (i64, i64) = sqlx::query_as(

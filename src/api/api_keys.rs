@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{Manage, Read, Server};
+use super::auth::{MayManage, MayRead, Server};
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -75,7 +75,7 @@ pub struct NewApiKey {
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<ApiKeyView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,
@@ -90,7 +90,7 @@ pub async fn list(
     params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
     security(("api_key" = ["manage"])), responses((status = 201, body = NewApiKeyView)))]
 pub async fn create(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     Json(mut body, _): Json<NewApiKey>,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
@@ -116,7 +116,7 @@ pub async fn create(
     params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path)),
     security(("api_key" = ["manage"])), responses((status = 204)))]
 pub async fn revoke(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
 ) -> Result<StatusCode, Problem> {

@@ -47,14 +47,14 @@ pub trait Needed {
 }
 
 macro_rules! needed {
-    ($($name:ident)+) => { $(
+    ($($name:ident = $scope:ident),+) => { $(
         /// Marks routes that ask for this scope.
         #[derive(Debug)]
         pub struct $name;
-        impl Needed for $name { const SCOPE: Scope = Scope::$name; }
+        impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
     )+ };
 }
-needed!(Send Read Manage);
+needed!(MaySend = Send, MayRead = Read, MayManage = Manage);
 
 /// A server acting for the app that the path names, with the scope that the route asks for.
 #[derive(Debug)]

@@ -39,6 +39,10 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
 
 /// Reads JSON; says what is wrong by pointer.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Serde would read a struct from an array too, member by member.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::invalid_member("", "must be an object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let at = pointer(error.path());

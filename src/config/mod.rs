@@ -148,6 +148,10 @@ settings! {
     public_rate_per_minute: u32 = "120", shown, number(1..=1_000_000);
     /// Requests that one client address may make at once before that rate holds.
     public_burst: u32 = "60", shown, number(1..=1_000_000);
+    /// Requests per minute that all clients together may make to the public routes of one app.
+    public_app_rate_per_minute: u32 = "60000", shown, number(1..=1_000_000);
+    /// Requests that all clients together may make to one app at once before that rate holds.
+    public_app_burst: u32 = "5000", shown, number(1..=1_000_000);
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
     /// the header is not believed.
     trusted_proxies: u32 = "0", shown, number(0..=8);
@@ -161,11 +165,13 @@ settings! {
     /// Connections to each origin of a gateway, at most.
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
-    lane_concurrency_max: u32 = "1000", shown, number(1..=10_000);
+    lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
     /// Recipients of a page, at least.
     page_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a page, at most.
     page_max: u32 = "500", shown, number(1..=500);
+    /// How long a circuit breaker opens at first; each trip that follows soon doubles it, up to 10 minutes.
+    circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Days that attempts and receipts are kept; more than the longest time to live, which is 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
     /// How long a stop waits for requests and deliveries in flight.

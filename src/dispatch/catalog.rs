@@ -8,6 +8,7 @@ use sqlx::PgPool;
 
 use super::job::{LaneInfo, Message, Unusable};
 use crate::id::{LaneId, MessageId};
+use crate::policy::Settings;
 use crate::store::claims::{self, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
@@ -33,14 +34,15 @@ pub enum CatalogError {
 pub struct Catalog {
     pool: PgPool,
     vault: Vault,
+    server: Settings,
     messages: Mutex<HashMap<MessageId, Arc<Message>>>,
     lanes: Mutex<HashMap<LaneId, Arc<LaneInfo>>>,
 }
 
 impl Catalog {
-    /// An empty catalog.
-    pub fn new(pool: PgPool, vault: Vault) -> Self {
-        Self { pool, vault, messages: Mutex::default(), lanes: Mutex::default() }
+    /// An empty catalog. Policies take the `server`'s figures where they set none.
+    pub fn new(pool: PgPool, vault: Vault, server: Settings) -> Self {
+        Self { pool, vault, server, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
     /// A message, from memory or the database.
@@ -54,7 +56,7 @@ impl Catalog {
 
     /// Opens a message whose row is at hand.
     pub fn open(&self, row: &MessageRow) -> Result<Arc<Message>, CatalogError> {
-        let message = Arc::new(Message::open(row, &self.vault)?);
+        let message = Arc::new(Message::open(row, &self.vault, &self.server)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.

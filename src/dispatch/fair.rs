@@ -240,7 +240,7 @@ impl FairQueue {
         }
     }
 
-    fn try_next(&self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+    pub(super) fn try_next(&self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
         let mut inner = self.inner.lock();
         let next = inner.pop(tiers, now)?;
         self.wake(&inner);

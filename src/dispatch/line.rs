@@ -242,7 +242,12 @@ impl Dispatcher {
 
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
-        Box::new(Death { reason: reason.name(), detail, policy: Some(job.message.policy.to_json()) })
+        Box::new(Death {
+            id: self.clock.uuid(),
+            reason: reason.name(),
+            detail,
+            policy: Some(job.message.policy.to_json()),
+        })
     }
 
     /// A death without a POST.

@@ -9,6 +9,8 @@
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
 //! another worker takes it.
 
+#![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
+
 mod catalog;
 mod fair;
 mod feeder;
@@ -21,6 +23,8 @@ mod pulse;
 mod rate;
 mod settler;
 mod stops;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +42,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
+use crate::policy;
 use crate::store::claims::{ClaimedRow, LEASE};
 use crate::store::stops::Stop;
 use crate::vault::{Purpose, Vault};
@@ -64,12 +69,14 @@ pub struct Settings {
     pub page_min: usize,
     /// Most recipients of a page.
     pub page_max: usize,
+    /// The server's figures of delivery policies.
+    pub policy: policy::Settings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500 }
+        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
@@ -90,6 +97,8 @@ pub struct Dispatcher {
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
     /// Deliveries between claim and settling.
     alive: AtomicUsize,
+    /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
+    claiming: tokio::sync::Mutex<()>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -119,7 +128,7 @@ impl Dispatcher {
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
         let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone()),
+            catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
@@ -137,6 +146,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
+            claiming: tokio::sync::Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -199,14 +209,20 @@ impl Dispatcher {
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        let mut found = Vec::new();
         loop {
-            let claimed = self.look().await?;
             self.wait_until_idle().await;
-            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+            let claimed = self.look(&mut found).await?;
+            // The look waited for claims under way; whatever they took is in memory or settled by now.
+            if claimed == 0 && self.is_idle() && self.stops.is_fresh(Instant::now()) {
                 return Ok(());
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0
     }
 
     async fn wait_until_idle(&self) {
@@ -215,7 +231,7 @@ impl Dispatcher {
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
-            if self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0 {
+            if self.is_idle() {
                 return;
             }
             tokio::select! { () = idle => {}, () = settled => {} }
@@ -226,6 +242,7 @@ impl Dispatcher {
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.stopping.store(true, Ordering::Release);
+        drop(self.claiming.lock().await); // a claim under way ends first, so that it can be given back
         let now = self.clock.now();
         self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {

@@ -134,19 +134,20 @@ impl OpenPage {
         close
     }
 
-    /// What becomes of every recipient of a closed page: in flight is leased on, unsent is due at once.
-    pub fn settlements(&self, now: Timestamp) -> Vec<Settlement> {
-        let state = self.state.lock();
+    /// What becomes of every recipient of a closed page, taken out: in flight is leased on, unsent is due at once.
+    pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
+        let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
-        let of = |place: &Place, subscription| {
+        let places = std::mem::take(&mut state.places);
+        let of = |(place, subscription): (Place, &SubscriptionId)| {
             let fate = match place {
-                Place::Answered(settled) => return settled.clone(),
-                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
+                Place::Answered(settled) => return settled,
+                Place::InFlight { retries } => Fate::InFlight { retries, lease_until: self.lease_until },
                 Place::Waiting => Fate::Deferred(Due::At(now)),
             };
-            settlement(&self.message, self.lane.id, subscription, Vec::new(), fate)
+            settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate)
         };
-        state.places.iter().zip(&self.recipients).map(|(place, subscription)| of(place, *subscription)).collect()
+        places.into_iter().zip(&self.recipients).map(of).collect()
     }
 
     /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.

@@ -3,7 +3,12 @@
 mod api;
 mod command_line;
 mod delivery;
+mod gateways;
+mod outcomes;
 mod postgres;
 mod simulator;
+mod stops;
 mod store;
 mod support;
+mod tiers;
+mod wire;

@@ -154,7 +154,7 @@ async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
 async fn the_description_names_every_route_and_its_problems() {
     let api = TestApi::start().await;
     let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
-    assert_eq!(description["openapi"].as_str().unwrap().split('.').next(), Some("3"));
+    assert!(description["openapi"].as_str().unwrap().starts_with("3.1"), "{}", description["openapi"]);
     let paths = description["paths"].as_object().unwrap();
     let operations: Vec<_> =
         paths.iter().flat_map(|(path, item)| item.as_object().unwrap().iter().map(move |op| (path, op))).collect();

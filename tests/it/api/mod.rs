@@ -37,7 +37,6 @@ pub const ORIGIN: &str = "https://shop.example";
 /// A server's API with one app, `shop`, and a stub clock.
 pub struct TestApi {
     pub router: Router,
-    pub state: ApiState,
     pub pool: PgPool,
     pub vault: Vault,
     pub clock: Clock,
@@ -104,8 +103,7 @@ impl TestApi {
         let (_, operator) =
             api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
         let mut api = Self {
-            router: router(state.clone()),
-            state,
+            router: router(state),
             pool,
             vault,
             clock,

@@ -32,7 +32,12 @@ pub struct Setup {
     pub dispatch: Settings,
     /// Where the engine finds Postgres, if not directly: through a fault proxy.
     pub worker_database: Option<PgConnectOptions>,
+    /// Push services beside the simulator, and whom to trust for them.
+    pub others: (Vec<gateway::HostMapping>, String),
 }
+
+/// What is waited for has come within this, or never comes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server with one app, `shop`.
 pub struct TestApp {
@@ -91,7 +96,7 @@ impl TestApp {
         partitions::ensure(&pool, clock.now()).await.expect("partitions");
         let vault = Vault::new([(1, [7; 32])], &[8; 32]);
         let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways(&simulator);
+        let gateways = gateways_and(&simulator, setup.others);
         let metrics = Metrics::new();
         let worker_database = setup.worker_database.unwrap_or_else(|| database.options());
         let worker_pool = store::connect(store::by_index_only(worker_database), 8).await.expect("a worker's pool");
@@ -234,6 +239,25 @@ impl TestApp {
         self.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}")).await
     }
 
+    /// Pauses, resumes or cancels a message, and answers what it then is.
+    pub async fn steer(&self, message: &str, turn: &str) -> Value {
+        self.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/{turn}"), Value::Null).await.ok(200)
+    }
+
+    /// How often a rule acted, and how many requests it holds right now.
+    pub fn rule(&self, id: u64) -> (u64, u64) {
+        let report = self.simulator.report();
+        let rule = report.rules.iter().find(|rule| rule.id == id).expect("the rule is in force");
+        (rule.hits, rule.held)
+    }
+
+    /// Waits until a rule holds so many requests.
+    pub async fn until_held(&self, id: u64, n: u64) {
+        let held = |report: &simulator::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
+        let waited = tokio::time::timeout(PATIENCE, self.simulator.wait_until(held)).await;
+        waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
+    }
+
     /// Starts another engine on the same database, as another process would.
     pub async fn replica(&self) -> (Arc<Dispatcher>, JoinSet<()>) {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
@@ -288,15 +312,21 @@ pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
 
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
+    gateways_and(simulator, Default::default())
+}
+
+/// The same beside others. The rest after a failed connect is short, since it goes by the real clock.
+fn gateways_and(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> Gateways {
     let mapping = |host: simulator::HostMapping| gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
     Gateways::new(gateway::Settings {
-        hosts: simulator.hosts().into_iter().map(mapping).collect(),
-        extra_ca_pem: Some(simulator.ca_pem().as_bytes().to_vec()),
+        hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
+        extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
+        connect_pause: Duration::from_millis(1),
         ..gateway::Settings::default()
     })
     .expect("the simulator's settings are right")
