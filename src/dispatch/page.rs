@@ -46,8 +46,12 @@ enum Phase {
 
 enum Place {
     Waiting,
-    InFlight { retries: u32 },
+    InFlight {
+        retries: u32,
+    },
     Answered(Settlement),
+    /// Answered, and handed to the settler.
+    Taken,
 }
 
 /// What recording an answer came to.
@@ -140,16 +144,18 @@ impl OpenPage {
     pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
-        let places = std::mem::take(&mut state.places);
-        let of = |(place, subscription): (Place, &SubscriptionId)| {
+        let of = |(place, subscription): (&mut Place, &SubscriptionId)| {
             let fate = match place {
-                Place::Answered(settled) => return settled,
-                Place::InFlight { retries } => Fate::InFlight { retries, lease_until: self.lease_until },
+                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
                 Place::Waiting => Fate::Deferred(Due::At(now)),
+                Place::Answered(_) | Place::Taken => match std::mem::replace(place, Place::Taken) {
+                    Place::Answered(settled) => return Some(settled),
+                    _ => return None,
+                },
             };
-            settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate)
+            Some(settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate))
         };
-        places.into_iter().zip(&self.recipients).map(of).collect()
+        state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
     /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.
