@@ -89,6 +89,7 @@ mod tests {
     fn a_person_is_told_the_address_the_data_and_how_to_get_a_key() {
         let flags = [("data_dir", "/data".to_owned()), ("listen", "127.0.0.1:0".to_owned())];
         let mut config = Config::load(&crate::config::Flags::from_pairs(flags)).unwrap();
+        (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
         let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into(), "./bellwire");
         for part in ["http://127.0.0.1:4711", "/data", "./bellwire key create --operator --name me --data-dir /data\n"]
         {

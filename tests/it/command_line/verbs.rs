@@ -231,7 +231,7 @@ async fn a_start_waits_for_a_database_that_does_not_answer_yet() {
     let sockets = shell.dir.path().join("sockets");
     let url = format!("postgres://postgres@localhost/{}?host={}", database.name, sockets.display());
     let mut command = shell.command(&["migrate"]);
-    command.env("DATABASE_URL", url).stderr(Stdio::piped());
+    command.env("DATABASE_URL", url).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it runs");
     let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("the database does not answer yet")), "it says that it waits");

@@ -46,6 +46,12 @@ fn start<T>(command: &mut Command, from_stderr: bool, found: impl Fn(&Value) -> 
 }
 
 async fn call(method: Method, address: &str, path: &str, key: &str, body: Value) -> Value {
+    let (status, json) = ask(method, address, path, key, body).await;
+    assert!((200..300).contains(&status), "{path}: {status} {json}");
+    json
+}
+
+async fn ask(method: Method, address: &str, path: &str, key: &str, body: Value) -> (u16, Value) {
     let request = Request::builder()
         .method(method)
         .uri(format!("http://{address}{path}"))
@@ -54,10 +60,9 @@ async fn call(method: Method, address: &str, path: &str, key: &str, body: Value)
         .body(Body::from(body.to_string()))
         .expect("a request");
     let response = Client::builder(TokioExecutor::new()).build_http().request(request).await.expect("an answer");
-    let status = response.status();
+    let status = response.status().as_u16();
     let octets = axum::body::to_bytes(Body::new(response.into_body()), 1 << 20).await.expect("a body");
-    assert!(status.is_success(), "{path}: {status} {}", String::from_utf8_lossy(&octets));
-    serde_json::from_slice(&octets).unwrap_or(Value::Null)
+    (status, serde_json::from_slice(&octets).unwrap_or(Value::Null))
 }
 
 /// Everything that runs.
@@ -131,6 +136,9 @@ async fn the_first_message_is_sent_and_steered_from_the_shell() {
     let operator = whole.line(&["key", "create", "--operator", "--name", "me"]).await;
     let apps = call(Method::GET, &whole.server, "/v1/apps", &operator, Value::Null).await;
     assert_eq!(apps["data"], json!([]), "the first key opens a running server");
+    let from_outside = async |path, key| ask(Method::GET, &whole.server, path, key, Value::Null).await.0;
+    assert_eq!(from_outside("/v1/apps", "").await, 401);
+    assert_eq!(from_outside("/v1/api-keys", &operator).await, 404, "operators' keys are for the command line");
     let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--json"];
     assert!(run(&mut whole.command(&create)).await.status.success());
     let scopes = ["--scope", "send", "--scope", "manage", "--scope", "read"];
