@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{partitions, sweeps};
+use crate::store::{partitions, steering, sweeps};
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
@@ -38,8 +38,10 @@ pub async fn maintain(pool: PgPool, clock: Clock, retention: Duration) {
 
 /// One round of sweeps: everything that can be swept now is.
 pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-    while sweeps::end_overdue(pool, now).await? > 0 {}
-    while sweeps::unpark(pool, now).await? > 0 {}
+    for message in sweeps::half_turned(pool, now).await? {
+        while steering::go_on(pool, message, now).await? {}
+    }
+    while sweeps::expire_parked(pool, now).await? > 0 {}
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
     Ok(())
 }

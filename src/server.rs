@@ -22,6 +22,7 @@ use crate::foundation::Foundation;
 use crate::gateway::{self, Gateways};
 use crate::maintenance;
 use crate::metrics::Metrics;
+use crate::policy;
 
 /// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
 /// `config.shutdown_deadline`. Fails if anything that must run ends by itself.
@@ -40,6 +41,7 @@ pub async fn run(
             lane_limit_max: config.lane_concurrency_max,
             page_min: config.page_min as usize,
             page_max: config.page_max as usize,
+            policy: policy::Settings { circuit_open: config.circuit_open, ..policy::Settings::DEFAULT },
             ..dispatch::Settings::default()
         };
         let (started, tasks) = Dispatcher::start(
@@ -98,20 +100,29 @@ fn routes(
     metrics: Arc<Metrics>,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> Router {
-    let settings = api::Settings {
-        body_max_bytes: config.body_limit_octets as usize,
-        per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
-        trusted_proxies: config.trusted_proxies as usize,
-        ..api::Settings::default()
-    };
-    let Foundation { pool, vault, clock, .. } = foundation;
-    let engine = dispatcher.map_or_else(Engine::none, engine);
-    let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
+    let state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
     let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
     let figures = move || async move {
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
     };
     router.route("/metrics", get(figures))
+}
+
+/// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
+pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
+    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    Ok(api::local_router(api_state(foundation, config, gateways, Engine::none())))
+}
+
+fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
+    let settings = api::Settings {
+        body_max_bytes: config.body_limit_octets as usize,
+        per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
+        per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
+        trusted_proxies: config.trusted_proxies as usize,
+    };
+    let Foundation { pool, vault, clock, .. } = foundation;
+    ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
 }
 
 /// How the API talks to the dispatch of its own process.

@@ -8,6 +8,7 @@ use sqlx::PgPool;
 
 use super::job::{LaneInfo, Message, Unusable};
 use crate::id::{LaneId, MessageId};
+use crate::policy::Settings;
 use crate::store::claims::{self, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
@@ -33,14 +34,15 @@ pub enum CatalogError {
 pub struct Catalog {
     pool: PgPool,
     vault: Vault,
+    server: Settings,
     messages: Mutex<HashMap<MessageId, Arc<Message>>>,
     lanes: Mutex<HashMap<LaneId, Arc<LaneInfo>>>,
 }
 
 impl Catalog {
-    /// An empty catalog.
-    pub fn new(pool: PgPool, vault: Vault) -> Self {
-        Self { pool, vault, messages: Mutex::default(), lanes: Mutex::default() }
+    /// An empty catalog. Policies take the `server`'s figures where they set none.
+    pub fn new(pool: PgPool, vault: Vault, server: Settings) -> Self {
+        Self { pool, vault, server, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
     /// A message, from memory or the database.
@@ -54,7 +56,7 @@ impl Catalog {
 
     /// Opens a message whose row is at hand.
     pub fn open(&self, row: &MessageRow) -> Result<Arc<Message>, CatalogError> {
-        let message = Arc::new(Message::open(row, &self.vault)?);
+        let message = Arc::new(Message::open(row, &self.vault, &self.server)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.
@@ -70,7 +72,8 @@ impl Catalog {
         if let Some(lane) = self.lanes.lock().get(&id) {
             return Ok(lane.clone());
         }
-        let row = claims::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
+        let row =
+            claims::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
         let unusable = |why: String| Unusable { what: row.vapid_key.to_string(), why };
         let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key.0, &row.private_key);
         let private = private.map_err(|e| unusable(e.to_string()))?;

@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::job::Job;
-use super::lane::{Answered, Change, Lane, Passage};
+use super::lane::{Answered, Change, Lane, Passage, Share};
+use super::limit::Limit;
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::LaneId;
+use crate::lane::Gateway;
 
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];
@@ -73,11 +75,10 @@ pub struct FairQueue {
     /// Wakes the sealer kept for transactional deliveries.
     transactional: Notify,
     hungry: Hungry,
-    limit_max: u32,
 }
 
-#[derive(Default)]
 struct Inner {
+    share: Share,
     slots: Vec<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
     groups: HashMap<LaneId, Group>,
@@ -104,14 +105,14 @@ struct LaneQueue {
 }
 
 impl Inner {
-    fn slot(&mut self, job: &Job, limit_max: u32, now: Timestamp) -> Slot {
+    fn slot(&mut self, job: &Job, now: Timestamp) -> Slot {
         // The look-up wants an owned key; endpoints share few origins, and the allocation is small.
         let key = (job.lane.id, Arc::from(job.endpoint.origin()));
         if let Some(slot) = self.index.get(&key) {
             return *slot;
         }
         let slot = self.slots.len();
-        let mut lane = Lane::new(job.lane.gateway, limit_max, now);
+        let mut lane = Lane::new(job.lane.gateway, self.share, now);
         if let Some(change) = self.heard.remove(&key) {
             lane.adopt(&change);
         }
@@ -194,8 +195,32 @@ impl Inner {
 impl FairQueue {
     /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time.
     pub fn new(limit_max: u32, hungry: impl Fn(LaneId, Tier) + Send + Sync + 'static) -> Self {
-        let (inner, any, transactional) = (Mutex::default(), Notify::new(), Notify::new());
-        Self { inner, any, transactional, hungry: Box::new(hungry), limit_max }
+        let inner = Inner {
+            share: Share { limit_max, workers: 1 },
+            slots: Vec::new(),
+            index: HashMap::new(),
+            groups: HashMap::new(),
+            heard: HashMap::new(),
+            ready: Default::default(),
+            credit: WEIGHTS,
+        };
+        let (any, transactional) = (Notify::new(), Notify::new());
+        Self { inner: Mutex::new(inner), any, transactional, hungry: Box::new(hungry) }
+    }
+
+    /// Takes this worker's share, now that so many live.
+    pub fn share_among(&self, workers: u32) {
+        let mut inner = self.inner.lock();
+        if inner.share.workers == workers {
+            return;
+        }
+        inner.share.workers = workers;
+        let share = inner.share;
+        for slot in 0..inner.slots.len() {
+            inner.slots[slot].lane.set_share(share);
+            inner.make_ready(slot);
+        }
+        self.wake(&inner);
     }
 
     /// Lets deliveries in. Those of a lane that is shut come back, with the time until which they are put off.
@@ -203,7 +228,7 @@ impl FairQueue {
         let mut shut = Vec::new();
         let inner = &mut *self.inner.lock();
         for job in jobs {
-            let slot = inner.slot(&job, self.limit_max, now);
+            let slot = inner.slot(&job, now);
             let queue = &mut inner.slots[slot];
             if let Some(until) = queue.lane.shut_until(now) {
                 shut.push((job, until));
@@ -240,7 +265,7 @@ impl FairQueue {
         }
     }
 
-    fn try_next(&self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+    pub(super) fn try_next(&self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
         let mut inner = self.inner.lock();
         let next = inner.pop(tiers, now)?;
         self.wake(&inner);
@@ -300,7 +325,7 @@ impl FairQueue {
     /// way. Zero while every origin of the lane is shut.
     pub fn room(&self, lane: LaneId, tier: Tier, now: Timestamp) -> usize {
         let inner = self.inner.lock();
-        let start = super::limit::Limit::new(self.limit_max).get() as usize;
+        let start = Limit::new(inner.share.of(Gateway::Fcm)).get() as usize;
         let Some(group) = inner.groups.get(&lane) else { return start };
         let lanes = || group.slots.iter().map(|slot| &inner.slots[*slot].lane);
         if lanes().all(|lane| lane.shut_until(now).is_some()) {

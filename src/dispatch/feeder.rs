@@ -4,12 +4,12 @@
 //! as long as the look took, so that finding work never costs more than a twentieth of a connection.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::Dispatcher;
 use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
@@ -20,11 +20,9 @@ use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
 use crate::id::LaneId;
 use crate::store;
-use crate::store::claims::{ClaimedRow, Cut, DueLane, Page, Recipient, Source, Standing};
+use crate::store::claims::{ClaimedRow, Cut, DueLane, LEASE, Page, Recipient, Source, Standing};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 
-/// How long a claim is ours. A worker that dies loses its claims after this.
-pub const LEASE: Duration = Duration::from_secs(30);
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
@@ -36,6 +34,8 @@ const ROW_LEASES_MAX: i16 = 5;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
+/// The longest, so that a look that claimed a lot does not delay the next one.
+const REST_MAX: Duration = Duration::from_secs(1);
 /// The rest after a failed look.
 const REST_FAILED: Duration = Duration::from_secs(1);
 
@@ -44,11 +44,12 @@ pub type Hunger = (LaneId, Tier);
 
 /// Looks, claims and rests for ever.
 pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
-    let mut appetite = Vec::new();
+    let (mut found, mut appetite) = (Vec::new(), Vec::new());
     loop {
         let began = Instant::now();
-        let rest = match dispatcher.look().await {
-            Ok(_) => (began.elapsed() * REST_FACTOR).max(REST_MIN),
+        let looked = dispatcher.look(&mut found).await;
+        let rest = match looked {
+            Ok(_) => (began.elapsed() * REST_FACTOR).clamp(REST_MIN, REST_MAX),
             Err(failed) => {
                 warn!(error = %failed, "looking for due work failed");
                 REST_FAILED
@@ -63,33 +64,38 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             }
             appetite.sort_unstable();
             appetite.dedup();
-            for (lane, tier) in appetite.drain(..) {
-                for source in [Source::Queue, Source::Cursors] {
-                    if let Err(failed) = dispatcher.draw(DueLane { lane, tier, source }).await {
-                        warn!(error = %failed, "claiming failed");
-                    }
+            let _claiming = dispatcher.claiming.lock().await;
+            // What the last look did not find is left to the next one.
+            let wanted = |due: &&DueLane| appetite.binary_search(&(due.lane, due.tier)).is_ok();
+            for due in found.iter().filter(wanted) {
+                if let Err(failed) = dispatcher.draw(*due).await {
+                    warn!(error = %failed, "claiming failed");
                 }
             }
+            appetite.clear();
         }
     }
 }
 
 impl Dispatcher {
-    /// Claims whatever is due and fits. Answers how many deliveries that were.
-    pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
+    /// Finds everything that is due and claims what fits. Answers how many deliveries that were.
+    pub(super) async fn look(self: &Arc<Self>, found: &mut Vec<DueLane>) -> sqlx::Result<usize> {
+        found.clear();
         let mut claimed = 0;
+        let _claiming = self.claiming.lock().await;
         if !self.is_ready() {
             return Ok(0);
         }
-        for due in store::claims::due_lanes(&self.pool, self.clock.now()).await? {
-            claimed += self.draw(due).await?;
+        *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
+        for due in found.iter() {
+            claimed += self.draw(*due).await?;
         }
         Ok(claimed)
     }
 
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
-        let (_claiming, mut claimed) = (self.claiming(), 0);
+        let mut claimed = 0;
         while self.is_ready() {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
@@ -104,7 +110,6 @@ impl Dispatcher {
             if n == 0 {
                 break;
             }
-            self.drawn.fetch_add(1, Ordering::SeqCst);
             claimed += n;
         }
         Ok(claimed)
@@ -112,8 +117,7 @@ impl Dispatcher {
 
     async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let rows =
-            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let rows = store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
         let n = rows.len();
         self.started(n);
         self.metrics.claims.inc_by(n as u64);
@@ -130,7 +134,11 @@ impl Dispatcher {
         Ok(n)
     }
 
-    pub(super) async fn context(&self, lane: LaneId, message: crate::id::MessageId) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+    pub(super) async fn context(
+        &self,
+        lane: LaneId,
+        message: crate::id::MessageId,
+    ) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
             (Ok(message), Ok(lane)) => Some((message, lane)),
             (Err(failed), _) | (_, Err(failed)) => {
@@ -146,13 +154,15 @@ impl Dispatcher {
         row: ClaimedRow,
         message: Arc<Message>,
         lane: Arc<LaneInfo>,
-        lease: uuid::Uuid,
+        lease: Uuid,
         claimed_at: Instant,
     ) -> Option<Box<Job>> {
         let now = self.clock.now();
         let subscription = row.recipient.subscription;
         let fate = match row.recipient.standing {
-            _ if row.leases >= ROW_LEASES_MAX => Some(dead(&message, DeadReason::LeaseExhausted, row.retries, now)),
+            _ if row.leases >= ROW_LEASES_MAX => {
+                Some(dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now))
+            }
             Standing::Sendable => None,
             standing => Some(standing_fate(standing, row.retries, now)),
         };
@@ -162,7 +172,7 @@ impl Dispatcher {
                 let (retries, ticket) = (row.retries, Ticket::Row(lease));
                 match self.job(&row.recipient, retries, message.clone(), lane.clone(), claimed_at, ticket) {
                     Ok(job) => return Some(job),
-                    Err(reason) => dead(&message, reason, row.retries, now),
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
                 }
             }
         };
@@ -181,10 +191,11 @@ impl Dispatcher {
         claimed_at: Instant,
         ticket: Ticket,
     ) -> Result<Box<Job>, DeadReason> {
-        let (keys, endpoint) = open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
-            error!(error = %why, "a stored subscription cannot be used");
-            DeadReason::Unsealable
-        })?;
+        let (keys, endpoint) =
+            open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
+                error!(error = %why, "a stored subscription cannot be used");
+                DeadReason::Unsealable
+            })?;
         Ok(Box::new(Job {
             message,
             lane,
@@ -244,15 +255,13 @@ impl Dispatcher {
         for (place, recipient) in page.recipients.iter().enumerate() {
             let ticket = Ticket::Page(open.clone(), place);
             let (attempt, fate) = match recipient.standing {
-                Standing::Sendable => {
-                    match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
-                        Ok(job) => {
-                            jobs.push(job);
-                            continue;
-                        }
-                        Err(reason) => dead(&message, reason, 0, now),
+                Standing::Sendable => match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
+                    Ok(job) => {
+                        jobs.push(job);
+                        continue;
                     }
-                }
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, 0, now),
+                },
                 standing => standing_fate(standing, 0, now),
             };
             let settled = settlement(&message, lane.id, recipient.subscription, attempt.into_iter().collect(), fate);
@@ -287,10 +296,7 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<At
     }
 }
 
-fn dead(message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
-    let death = Death { reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
-    (
-        Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)),
-        Fate::Ended(Ending::Dead, Some(Box::new(death))),
-    )
+fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
+    let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
+    (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

@@ -11,7 +11,7 @@ use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
 use crate::message::Content;
-use crate::policy::{Layer, Places, Policy, Terms};
+use crate::policy::{Layer, Places, Policy, Settings, Terms};
 use crate::store::claims::MessageRow;
 use crate::store::settle::{Attempt, Fate, Settlement};
 use crate::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
@@ -44,7 +44,7 @@ pub struct Unusable {
 
 impl Message {
     /// Opens a stored message.
-    pub fn open(row: &MessageRow, vault: &Vault) -> Result<Self, Unusable> {
+    pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
         let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
@@ -59,18 +59,18 @@ impl Message {
             ttl_s: row.ttl_s,
             urgency: row.urgency,
             topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
-            policy: policy(row).map_err(unusable)?,
+            policy: policy(row, server).map_err(unusable)?,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
         })
     }
 }
 
-/// The policy in force for a message: its own, over its tier's default.
-fn policy(row: &MessageRow) -> Result<Policy, String> {
+/// The policy in force for a message: its own, over its tier's default and the server's figures.
+fn policy(row: &MessageRow, server: &Settings) -> Result<Policy, String> {
     let own = row.policy.as_ref().map(|own| Layer::parse(own, &Terms::default())).transpose();
     let own = own.map_err(|errors| format!("policy: {}", errors[0]))?;
-    let places = Places { message: own.as_ref().map(|parsed| &parsed.layer), ..Places::default() };
+    let places = Places { message: own.as_ref().map(|parsed| &parsed.layer), server: *server, ..Places::default() };
     Ok(Policy::in_force(row.tier, &places))
 }
 

@@ -195,7 +195,9 @@ impl Dispatcher {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
             Verdict::Gone => Fate::Ended(Ending::Gone, None),
             Verdict::Expired => Fate::Ended(Ending::Expired, None),
-            Verdict::Dead { reason } => Fate::Ended(Ending::Dead, Some(self.death(job, reason, attempt.reason.clone()))),
+            Verdict::Dead { reason } => {
+                Fate::Ended(Ending::Dead, Some(self.death(job, reason, attempt.reason.clone())))
+            }
             Verdict::Retry { after, counts: true } => Fate::Retry { retries: job.retries + 1, due: now + after },
             // The gateway never took it: no attempt was made, and none is logged.
             Verdict::Retry { after, counts: false } => {
@@ -234,7 +236,12 @@ impl Dispatcher {
 
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
-        Box::new(Death { reason: reason.name(), detail, policy: Some(job.message.policy.to_json()) })
+        Box::new(Death {
+            id: self.clock.uuid(),
+            reason: reason.name(),
+            detail,
+            policy: Some(job.message.policy.to_json()),
+        })
     }
 
     /// A death without a POST.

@@ -9,6 +9,8 @@
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
 //! another worker takes it.
 
+#![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
+
 mod catalog;
 mod fair;
 mod feeder;
@@ -21,6 +23,8 @@ mod pulse;
 mod rate;
 mod settler;
 mod stops;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +42,8 @@ use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
-use crate::store::claims::ClaimedRow;
+use crate::policy;
+use crate::store::claims::{ClaimedRow, LEASE};
 use crate::store::stops::Stop;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
@@ -51,7 +56,6 @@ use settler::Settler;
 use stops::StopSet;
 
 pub use fair::Load;
-pub use feeder::LEASE;
 pub use line::ATTEMPT_DEADLINE;
 
 /// How the engine is sized.
@@ -65,12 +69,14 @@ pub struct Settings {
     pub page_min: usize,
     /// Most recipients of a page.
     pub page_max: usize,
+    /// The server's figures of delivery policies.
+    pub policy: policy::Settings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500 }
+        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
@@ -89,10 +95,10 @@ pub struct Dispatcher {
     settler: Arc<Settler>,
     rates: Rates,
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
-    /// Deliveries between claim and settling, and claims under way.
+    /// Deliveries between claim and settling.
     alive: AtomicUsize,
-    /// Claims that found something, so far.
-    drawn: AtomicUsize,
+    /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
+    claiming: tokio::sync::Mutex<()>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -122,7 +128,7 @@ impl Dispatcher {
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
         let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone()),
+            catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
@@ -140,7 +146,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
-            drawn: AtomicUsize::new(0),
+            claiming: tokio::sync::Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -203,17 +209,23 @@ impl Dispatcher {
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        let mut found = Vec::new();
         loop {
-            let (able, drawn) = (self.is_ready(), self.drawn.load(Ordering::SeqCst));
-            self.look().await?;
             self.wait_until_idle().await;
-            // Nobody claimed anything meanwhile, the feeder neither, and not for want of being allowed to.
-            let idle = able && self.is_ready() && self.drawn.load(Ordering::SeqCst) == drawn;
+            let able = self.is_ready();
+            let claimed = self.look(&mut found).await?;
+            // The look waited for claims under way; whatever they took is in memory or settled by now. And it did not
+            // come back with nothing because nothing may be claimed at present.
+            let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
             if idle || self.is_stopping() {
                 return Ok(());
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0
     }
 
     async fn wait_until_idle(&self) {
@@ -222,7 +234,7 @@ impl Dispatcher {
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
-            if self.alive.load(Ordering::SeqCst) == 0 && self.settler.pending() == 0 {
+            if self.is_idle() {
                 return;
             }
             tokio::select! { () = idle => {}, () = settled => {} }
@@ -232,9 +244,11 @@ impl Dispatcher {
     /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
-        // Either a claim under way sees this, or this sees the claim and waits for it: hence the total order.
         self.stopping.store(true, Ordering::SeqCst);
-        self.put_back(self.fair.drain(), self.clock.now());
+        // A claim under way ends first, so that it can be given back; a database that hangs must not hold up the stop.
+        let _ = tokio::time::timeout(patience, self.claiming.lock()).await;
+        let now = self.clock.now();
+        self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
             self.abandon.notify_waiters();
         }
@@ -259,25 +273,10 @@ impl Dispatcher {
         }
     }
 
-    /// Notes that a claim is under way until the value is dropped: what it is about to bring counts as alive already.
-    fn claiming(&self) -> Claiming<'_> {
-        self.started(1);
-        Claiming(self)
-    }
-
     /// Hands a page that was just closed to the settler.
     fn close_page(&self, page: &Arc<OpenPage>) {
         self.pages.lock().remove(&page.id);
         self.metrics.pages_open.dec();
         self.settler.page(page.clone());
-    }
-}
-
-/// A claim under way; see [`Dispatcher::claiming`].
-struct Claiming<'a>(&'a Dispatcher);
-
-impl Drop for Claiming<'_> {
-    fn drop(&mut self) {
-        self.0.finished(1);
     }
 }

@@ -46,8 +46,12 @@ enum Phase {
 
 enum Place {
     Waiting,
-    InFlight { retries: u32 },
+    InFlight {
+        retries: u32,
+    },
     Answered(Settlement),
+    /// Answered, and handed to the settler.
+    Taken,
 }
 
 /// What recording an answer came to.
@@ -73,7 +77,16 @@ impl OpenPage {
         let n = recipients.len();
         let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
         let state = State { phase: Phase::Open, places, unanswered: n, unsent: n, last_post_at: cut_at };
-        Self { id: page.id, lease: page.lease, lease_until, message, lane, recipients, cut_at, state: Mutex::new(state) }
+        Self {
+            id: page.id,
+            lease: page.lease,
+            lease_until,
+            message,
+            lane,
+            recipients,
+            cut_at,
+            state: Mutex::new(state),
+        }
     }
 
     /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
@@ -127,19 +140,22 @@ impl OpenPage {
         close
     }
 
-    /// What becomes of every recipient of a closed page: in flight is leased on, unsent is due at once.
-    pub fn settlements(&self, now: Timestamp) -> Vec<Settlement> {
-        let state = self.state.lock();
+    /// What becomes of every recipient of a closed page, taken out: in flight is leased on, unsent is due at once.
+    pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
+        let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
-        let of = |place: &Place, subscription| {
+        let of = |(place, subscription): (&mut Place, &SubscriptionId)| {
             let fate = match place {
-                Place::Answered(settled) => return settled.clone(),
                 Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
                 Place::Waiting => Fate::Deferred(Due::At(now)),
+                Place::Answered(_) | Place::Taken => match std::mem::replace(place, Place::Taken) {
+                    Place::Answered(settled) => return Some(settled),
+                    _ => return None,
+                },
             };
-            settlement(&self.message, self.lane.id, subscription, Vec::new(), fate)
+            Some(settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate))
         };
-        state.places.iter().zip(&self.recipients).map(|(place, subscription)| of(place, *subscription)).collect()
+        state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
     /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.

@@ -86,7 +86,7 @@ impl Settler {
         let settler = self.clone();
         tokio::spawn(async move {
             let _permit = settler.pages.acquire().await;
-            let settlements = page.settlements(settler.clock.now());
+            let settlements = page.take_settlements(settler.clock.now());
             let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();

@@ -1,5 +1,6 @@
 //! HTTP/2 over `h2` itself, since SETTINGS, GOAWAY and stream resets matter here as facts.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::uri::Authority;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
@@ -51,7 +53,7 @@ impl Http2 {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS_MAX)
             .max_concurrent_reset_streams(RESET_STREAMS_MAX)
-            .handshake(tls)
+            .handshake(Gathered(tls))
             .await
             .map_err(|why| failure(&why))?;
         limit.store(0, Ordering::Relaxed);
@@ -119,7 +121,7 @@ fn failure(why: &h2::Error) -> Failure {
 
 /// Runs the connection and passes on how many streams the peer allows.
 struct Peer {
-    connection: h2::client::Connection<TlsStream<TcpStream>, Bytes>,
+    connection: h2::client::Connection<Gathered, Bytes>,
     streams_max: usize,
     limit: Arc<AtomicUsize>,
     freed: Arc<Notify>,
@@ -150,7 +152,8 @@ impl Future for Peer {
     type Output = ();
 
     /// Steps back once when woken, so that requests which are ready to be sent are sent with the one that woke us: one
-    /// TLS record and one system call for all of them.
+    /// TLS record and one system call for all of them. With this and [`Gathered`] a POST takes about a third less CPU
+    /// time than with either alone (`benches/post.rs`).
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.yielded, true) {
             cx.waker().wake_by_ref();
@@ -158,5 +161,29 @@ impl Future for Peer {
         }
         self.yielded = false;
         self.poll_connection(cx).map(drop)
+    }
+}
+
+/// A TLS stream that owns up to being no good at vectored writes: each becomes a TLS record and a system call of its
+/// own. h2 then copies bodies below 1 KiB, which is nearly all, into its buffer of 16 KiB and writes that at once.
+struct Gathered(TlsStream<TcpStream>);
+
+impl AsyncRead for Gathered {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Gathered {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

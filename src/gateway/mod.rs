@@ -22,6 +22,7 @@ mod resolve;
 mod tests;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -88,8 +89,8 @@ pub enum SettingsError {
     /// `extra_ca_pem` holds no certificate, or one that cannot be read.
     #[error("the extra CA is not a PEM certificate: {0}")]
     ExtraCa(String),
-    /// A limit is zero.
-    #[error("{0} must be at least 1")]
+    /// A limit or duration is zero.
+    #[error("{0} must not be zero")]
     Zero(&'static str),
     /// The TLS library refused its own defaults.
     #[error("TLS cannot be set up: {0}")]
@@ -116,8 +117,8 @@ pub struct Post {
     pub deadline: Instant,
 }
 
-/// What a gateway answered.
-#[derive(Debug, Clone)]
+/// What a gateway answered. `Debug` leaves out headers and body: `Location` can cancel the message.
+#[derive(Clone)]
 pub struct Reply {
     /// The status; a redirect is an answer like any other.
     pub status: u16,
@@ -126,6 +127,12 @@ pub struct Reply {
     /// At most [`BODY_MAX`] octets; shorter than the gateway meant it if the body broke off or the deadline came
     /// after the status: the status decides, so that an accepted message is not sent twice.
     pub body: Bytes,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({}, {} octets)", self.status, self.body.len())
+    }
 }
 
 /// All origins and their connections. Cheap to clone; clones share everything.
@@ -149,11 +156,14 @@ impl Gateways {
     }
 
     fn with_resolver(settings: Settings, resolver: Resolver) -> Result<Self, SettingsError> {
-        for (limit, name) in [
-            (settings.connections_per_origin, "connections_per_origin"),
-            (settings.streams_per_connection, "streams_per_connection"),
+        for (zero, name) in [
+            (settings.connections_per_origin == 0, "connections_per_origin"),
+            (settings.streams_per_connection == 0, "streams_per_connection"),
+            (settings.connect_timeout.is_zero(), "connect_timeout"),
+            (settings.connect_pause.is_zero(), "connect_pause"),
+            (settings.idle_after.is_zero(), "idle_after"),
         ] {
-            if limit == 0 {
+            if zero {
                 return Err(SettingsError::Zero(name));
             }
         }
@@ -180,13 +190,14 @@ impl Gateways {
     }
 
     /// [Recognises](Self::recognise) an endpoint, then resolves its host and checks that every address is public.
-    /// For registration; every connect asks and checks again.
+    /// For registration; every connect asks and checks again. Takes at most the connect timeout.
     pub async fn check_public(&self, endpoint: &Endpoint) -> Result<(), HostRefused> {
         self.recognise(endpoint)?;
-        match self.inner.connector.dns.addresses(endpoint.authority()).await {
-            Ok(_) => Ok(()),
-            Err(Failure::Forbidden) => Err(HostRefused::NotPublic),
-            Err(_) => Err(HostRefused::Unresolved),
+        let addresses = self.inner.connector.dns.addresses(endpoint.authority());
+        match tokio::time::timeout(self.inner.bounds.connect_timeout, addresses).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(Failure::Forbidden)) => Err(HostRefused::NotPublic),
+            Ok(Err(_)) | Err(_) => Err(HostRefused::Unresolved),
         }
     }
 

@@ -21,8 +21,12 @@ pub(super) enum Resolver {
     System,
     /// A test's own DNS.
     #[cfg(test)]
-    Fake(Box<dyn Fn(&str) -> Vec<std::net::IpAddr> + Send + Sync>),
+    Fake(FakeDns),
 }
+
+/// A name's addresses, decided anew at every question.
+#[cfg(test)]
+pub(super) type FakeDns = Box<dyn Fn(&str) -> Vec<std::net::IpAddr> + Send + Sync>;
 
 impl Resolver {
     async fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {

@@ -112,6 +112,8 @@ pub struct Places<'a> {
     pub topic: Option<&'a Layer>,
     /// The app's for this tier.
     pub tier: Option<&'a Layer>,
+    /// The server's figures, which a tier overrides.
+    pub server: Settings,
 }
 
 impl<'a> Places<'a> {

@@ -143,7 +143,8 @@ impl Policy {
 
     /// What holds for a delivery of `tier`: for each member the first place that sets it.
     pub fn in_force(tier: Tier, places: &Places<'_>) -> Self {
-        places.in_order().rev().flatten().fold(Self::tier_default(tier), Self::overridden)
+        let default = Self { settings: places.server, ..Self::tier_default(tier) };
+        places.in_order().rev().flatten().fold(default, Self::overridden)
     }
 
     fn overridden(self, layer: &Layer) -> Self {

@@ -46,6 +46,12 @@ pub struct Settings {
     pub retry_token_ttl: Duration,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 impl Settings {
     /// The guide's figures.
     pub const DEFAULT: Settings = Settings {

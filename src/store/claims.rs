@@ -4,6 +4,8 @@
 //! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
 //! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
 
+use std::time::Duration;
+
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -11,6 +13,9 @@ use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
+
+/// How long a claim is its worker's. A worker that dies loses its claims after this.
+pub const LEASE: Duration = Duration::from_secs(30);
 
 /// A (lane, tier) that has something to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,9 +3,10 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::cancelling::{Waiting, settle_cancelled};
 use super::retrying::retrying;
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
+use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 
 /// One delivery.
@@ -155,7 +156,7 @@ pub async fn cancel(
         .fetch_all(&mut *tx)
         .await?;
         let waited = !rows.is_empty();
-        settle_cancelled(&mut tx, rows, "delivery cancelled", now).await?;
+        settle_unsent(&mut tx, rows, Ending::Cancelled, "delivery cancelled", now).await?;
         tx.commit().await?;
         Ok(waited)
     })

@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::settle::{Fate, Settlement};
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 
@@ -41,7 +42,8 @@ pub async fn write<'a>(
 /// Marks subscriptions gone, ends everything else that waits for them, takes them out of their topics and stops
 /// whatever is in some worker's memory. Ids in ascending order.
 async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!(
+    let dropped = sqlx::query_as!(
+        Waiting,
         r#"
         WITH g AS (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id FROM unnest($1::uuid[]) AS u (id)),
         ended AS (
@@ -52,26 +54,16 @@ async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> 
         stopped AS (
             INSERT INTO stops (id, at, kind, target) SELECT gen_random_uuid(), $2, 'unsubscribe', id FROM ended
         ),
-        left_topics AS (DELETE FROM topic_members t USING g WHERE t.shard = g.shard AND t.subscription = g.id),
-        dropped AS (
-            DELETE FROM queue q USING g WHERE q.shard = g.shard AND q.subscription = g.id
-            RETURNING q.shard, q.subscription, q.message, q.lane, q.retries
-        ),
-        logged AS (
-            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
-            SELECT message, subscription, retries, shard, $2, $3, 'subscription gone' FROM dropped
-        )
-        INSERT INTO message_counts AS c (message, lane, gone)
-        SELECT message, lane, count(*) FROM dropped GROUP BY message, lane ORDER BY message, lane
-        ON CONFLICT (message, lane) DO UPDATE SET gone = c.gone + excluded.gone
+        left_topics AS (DELETE FROM topic_members t USING g WHERE t.shard = g.shard AND t.subscription = g.id)
+        DELETE FROM queue q USING g WHERE q.shard = g.shard AND q.subscription = g.id
+        RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries
         "#,
         gone,
         now,
-        Ending::Gone.code(),
     )
-    .execute(connection)
-    .await
-    .map(drop)
+    .fetch_all(&mut *connection)
+    .await?;
+    settle_unsent(connection, dropped, Ending::Gone, "subscription gone", now).await
 }
 
 /// Stores a dead letter for each.
@@ -83,9 +75,10 @@ async fn bury(connection: &mut PgConnection, dead: &[&Settlement], now: Timestam
             r#"
             INSERT INTO dead_letters
                 (shard, id, app, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
-            VALUES ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
             "#,
             settlement.subscription.shard(),
+            death.id,
             settlement.app.0,
             settlement.message.0,
             settlement.subscription.0,

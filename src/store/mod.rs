@@ -4,7 +4,6 @@
 
 pub mod api_keys;
 pub mod apps;
-pub mod cancelling;
 pub mod claims;
 pub mod copy;
 pub mod data_keys;
@@ -23,6 +22,7 @@ pub mod stops;
 pub mod subscriptions;
 pub mod sweeps;
 pub mod topics;
+pub mod unsent;
 pub mod vapid_keys;
 pub mod workers;
 
@@ -147,6 +147,20 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
     Ok(connection.close().await?)
+}
+
+/// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
+/// must not change it under a running server.
+pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    match check_schema(options).await {
+        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
+        checked => checked,
+    }
+}
+
+/// Whether the database can be connected to.
+pub async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    PgConnection::connect_with(options).await?.close().await
 }
 
 /// Refuses a database whose schema is not exactly this program's.

@@ -4,11 +4,12 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::cancelling::{Waiting, settle_cancelled};
 use super::retrying::retrying;
 use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::unsent::{Waiting, settle_unsent};
 use super::{lanes, topics};
 use crate::clock::Timestamp;
+use crate::delivery::Ending;
 use crate::id::SubscriptionId;
 use crate::lane::Gateway;
 use crate::subscription::{BrowserKeys, Endpoint};
@@ -101,6 +102,9 @@ async fn register_within(
     now: Timestamp,
 ) -> Result<Registered, sqlx::Error> {
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
+    let shard = shard_of(request.app, request.endpoint.expose());
+    let known = find_endpoint(conn, request.app, shard, &mac).await?;
+    lock_in_order(conn, request.replaces.map(|(id, _)| id).into_iter().chain(known)).await?;
     let old = match request.replaces {
         None => None,
         Some((id, right)) => match lock(conn, request.app, id).await? {
@@ -112,8 +116,6 @@ async fn register_within(
     let old = old.filter(|old| {
         old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
     });
-    let shard = shard_of(request.app, request.endpoint.expose());
-    let known = find_endpoint(conn, request.app, shard, &mac).await?;
     let (row, new) = match known {
         Some(id) => match refresh(conn, vault, request, id, now).await? {
             Ok(row) => (row, false),
@@ -141,6 +143,21 @@ async fn register_within(
     let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+}
+
+/// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
+/// other would wait for each other otherwise.
+async fn lock_in_order(conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>) -> Result<(), sqlx::Error> {
+    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
+    sqlx::query!(
+        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
+         ORDER BY shard, id FOR NO KEY UPDATE",
+        &shards,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(())
 }
 
 async fn find_endpoint(
@@ -300,5 +317,5 @@ async fn take_over(
     )
     .fetch_all(&mut *conn)
     .await?;
-    settle_cancelled(conn, doubled, "replaced", now).await
+    settle_unsent(conn, doubled, Ending::Cancelled, "replaced", now).await
 }

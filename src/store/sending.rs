@@ -7,15 +7,13 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::claims::{ClaimedRow, Recipient, Standing};
+use super::claims::{ClaimedRow, LEASE, Recipient, Standing};
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{LaneId, MessageId, SubscriptionId};
 
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
-/// How long a delivery that is born leased stays with the process that took it.
-const LEASE: chrono::TimeDelta = chrono::TimeDelta::seconds(30);
 
 /// A checked message.
 #[derive(Debug)]

@@ -68,6 +68,8 @@ pub enum Fate {
 /// Why a delivery died, for its dead letter.
 #[derive(Debug, Clone)]
 pub struct Death {
+    /// The dead letter's id.
+    pub id: Uuid,
     /// A [`crate::classify::DeadReason`]'s name.
     pub reason: &'static str,
     /// The gateway's words.
@@ -123,7 +125,8 @@ pub async fn settle_page(
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
     let mut tx = pool.begin().await?;
-    let count = |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
+    let count =
+        |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
     let (rolled, ns) = rollup(settlements);
     let fenced = sqlx::query_scalar!(
         r#"
@@ -279,7 +282,9 @@ struct Rest {
 /// Settles queue rows, of any messages, in one transaction. Answers how many were fenced out.
 pub async fn settle_rows(pool: &PgPool, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
-    ordered.sort_unstable_by_key(|row| (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message));
+    ordered.sort_unstable_by_key(|row| {
+        (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
+    });
     let special = rows.iter().any(|row| endings::is_special(&row.settlement.fate));
     if !special {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, &ordered, now).await?.len());
@@ -335,6 +340,7 @@ async fn write_rows(
                                   $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
                 AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
                 ON a.message = ours.message AND a.subscription = ours.subscription
+            ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
             RETURNING message, subscription, ending
         ),
         counted AS (

@@ -5,10 +5,11 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::cancelling::{Waiting, settle_cancelled, stop};
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
+use super::unsent::{Waiting, settle_unsent, stop};
 use crate::clock::Timestamp;
+use crate::delivery::Ending;
 use crate::id::MessageId;
 
 /// Rows that one transaction changes.
@@ -210,6 +211,6 @@ async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Resul
     .fetch_all(&mut *conn)
     .await?;
     let changed = rows.len() as u64;
-    settle_cancelled(conn, rows, "message cancelled", now).await?;
+    settle_unsent(conn, rows, Ending::Cancelled, "message cancelled", now).await?;
     Ok(changed)
 }

@@ -5,10 +5,10 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::cancelling::{cancel_subscription, stop};
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
 use super::topics;
+use super::unsent::{cancel_subscription, stop};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 use crate::vault::{ADDRESS, Purpose, Vault};

@@ -4,89 +4,72 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::id::MessageId;
 
-/// Rows that one statement touches at most.
-pub const CHUNK: i64 = 10_000;
-/// What is left of a message so long after it expired is settled by the sweeper: rows that were never due.
+/// What is left of a paused message so long after it expired is settled here: rows that are never due.
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);
 /// For so long after a resume rows may still be parked by a worker that had not heard of it.
 const RESUME_GRACE: Duration = Duration::from_secs(60);
+/// A message cancelled longer ago than it could live leaves nothing behind that is not found by its due time.
+const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
 const ROLLUPS_KEPT: Duration = Duration::from_secs(90 * 86_400);
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
 
-/// Settles a chunk of queue rows nobody holds whose message was cancelled, or expired a minute ago. Answers how many.
-pub async fn end_overdue(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let ended = sqlx::query_scalar!(
+/// Messages that were cancelled or resumed and have waiting rows that do not show it yet: those beyond the first chunk,
+/// and those that workers queued or parked while the turn was news to them. Each wants [`super::steering::go_on`].
+pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
+    let ids = sqlx::query_scalar!(
         r#"
-        WITH moved AS (
-            SELECT id, CASE WHEN state = 'cancelled' THEN $2::smallint ELSE $3::smallint END AS ending
-            FROM messages
-            WHERE state = 'cancelled' OR (state = 'paused' AND expires_at < $4)
-        ),
-        overdue AS (
-            SELECT q.ctid AS row, m.ending FROM moved m, LATERAL (
-                SELECT ctid FROM queue WHERE message = m.id AND (lease IS NULL OR due_at < $1)
-                LIMIT $5 FOR UPDATE SKIP LOCKED) q
-            LIMIT $5
-        ),
-        ended AS (
-            DELETE FROM queue q USING overdue o WHERE q.ctid = o.row
-            RETURNING q.shard, q.subscription, q.message, q.lane, q.retries, o.ending
-        ),
-        logged AS (
-            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
-            SELECT message, subscription, retries, shard, $1, ending, 'swept' FROM ended
-        ),
-        counted AS (
-            INSERT INTO message_counts AS c (message, lane, cancelled, expired)
-            SELECT message, lane, count(*) FILTER (WHERE ending = $2), count(*) FILTER (WHERE ending = $3)
-            FROM ended GROUP BY message, lane ORDER BY message, lane
-            ON CONFLICT (message, lane) DO UPDATE
-            SET cancelled = c.cancelled + excluded.cancelled, expired = c.expired + excluded.expired
-        )
-        SELECT count(*) AS "n!" FROM ended
+        SELECT id FROM messages m
+        WHERE (state = 'cancelled' AND expires_at > $2
+               AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)))
+           OR (state = 'sending' AND resumed_at IS NOT NULL
+               AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND due_at = 'infinity'))
         "#,
         now,
-        Ending::Cancelled.code(),
-        Ending::Expired.code(),
+        now - CANCEL_WATCH
+    )
+    .fetch_all(pool)
+    .await?;
+    sqlx::query!(
+        "UPDATE messages SET resumed_at = NULL WHERE state = 'sending' AND resumed_at < $1 AND id <> ALL ($2)",
+        now - RESUME_GRACE,
+        &ids
+    )
+    .execute(pool)
+    .await?;
+    Ok(ids.into_iter().map(MessageId).collect())
+}
+
+/// Settles a chunk of what is parked though its message expired a minute ago. Answers how many rows that were.
+pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+    let mut tx = pool.begin().await?;
+    let rows = sqlx::query_as!(
+        Waiting,
+        r#"
+        DELETE FROM queue WHERE ctid = ANY (ARRAY(
+            SELECT q.row FROM messages m, LATERAL (
+                SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
+                LIMIT $3 FOR UPDATE SKIP LOCKED) q
+            WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))
+        RETURNING shard, subscription, message, lane, tier, retries
+        "#,
+        now,
         now - EXPIRY_GRACE,
         CHUNK
     )
-    .fetch_one(pool)
+    .fetch_all(&mut *tx)
     .await?;
-    Ok(u64::try_from(ended).unwrap_or(0))
-}
-
-/// Makes a chunk of parked rows of resumed messages due again; answers how many. Messages whose resume is long past and
-/// left nothing parked are done with.
-pub async fn unpark(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let freed = sqlx::query!(
-        r#"
-        UPDATE queue q SET due_at = greatest(q.scheduled_at, $1)
-        WHERE q.ctid = ANY (ARRAY(
-            SELECT p.row FROM messages m, LATERAL (
-                SELECT ctid AS row FROM queue WHERE message = m.id AND due_at = 'infinity' LIMIT $2 FOR UPDATE SKIP LOCKED) p
-            WHERE m.state = 'sending' AND m.resumed_at IS NOT NULL
-            LIMIT $2))
-        "#,
-        now,
-        CHUNK
-    )
-    .execute(pool)
-    .await?
-    .rows_affected();
-    if freed == 0 {
-        sqlx::query!(
-            "UPDATE messages SET resumed_at = NULL WHERE state = 'sending' AND resumed_at < $1",
-            now - RESUME_GRACE
-        )
-        .execute(pool)
-        .await?;
-    }
-    Ok(freed)
+    let n = rows.len();
+    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
+    tx.commit().await?;
+    Ok(n)
 }
 
 /// Ends subscriptions whose own `expirationTime` passed. Answers how many.

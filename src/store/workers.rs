@@ -33,6 +33,13 @@ pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Times
     Ok(1 + usize::try_from(live).unwrap_or(0))
 }
 
+/// Whether any worker lives.
+pub async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
+        .fetch_one(pool)
+        .await
+}
+
 /// Takes a worker off the list: it stops.
 pub async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)
@@ -98,15 +105,16 @@ pub async fn lane_states(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Resul
     )
     .fetch_all(pool)
     .await?;
-    let breaker = |name: Option<String>, until: Option<Timestamp>, open_ms: Option<i32>, changed_at: Option<Timestamp>| {
-        let state = match (name.as_deref()?, until) {
-            ("open", Some(until)) => State::Open { until },
-            ("half_open", _) => State::HalfOpen,
-            _ => State::Closed,
+    let breaker =
+        |name: Option<String>, until: Option<Timestamp>, open_ms: Option<i32>, changed_at: Option<Timestamp>| {
+            let state = match (name.as_deref()?, until) {
+                ("open", Some(until)) => State::Open { until },
+                ("half_open", _) => State::HalfOpen,
+                _ => State::Closed,
+            };
+            let open_for = Duration::from_millis(open_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
+            Some(Snapshot { state, open_for, changed_at: changed_at? })
         };
-        let open_for = Duration::from_millis(open_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
-        Some(Snapshot { state, open_for, changed_at: changed_at? })
-    };
     Ok(rows
         .into_iter()
         .map(|row| LaneState {

@@ -6,16 +6,14 @@ use std::time::Duration;
 use bellwire::clock::Clock;
 use bellwire::postgres::{Durability, Embedded, Options};
 use bellwire::simulator::{Action, Report, Rule};
+use bellwire::store::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;
 
 use crate::delivery::counts;
-use crate::support::app::scalar;
+use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, seed};
-
-/// Whatever takes longer will never come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was leased to a process that is gone: open pages, and rows that were in flight when their page closed.
 const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM pages), 0)::bigint
@@ -70,10 +68,10 @@ async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_a
     let rules = hold_after(&app, 400);
     let server = Server::start(&app).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 400 && held(report) >= 60).await;
+    until(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
     server.kill().await;
     let leased = u64::try_from(scalar(&app.pool, LEASED).await).expect("a count");
-    assert!((60..u64::from(N) / 2).contains(&leased), "{leased} were open in the middle of it");
+    assert!((30..u64::from(N) / 2).contains(&leased), "{leased} were open in the middle of it");
     release(&app, rules);
 
     let server = Server::start(&app).await;
@@ -125,7 +123,7 @@ async fn recover(app: &TestApp, message: &str) {
     reconnect(&app.pool).await;
     let idle = async { while app.dispatcher.run_until_idle().await.is_err() {} };
     timeout(PATIENCE, idle).await.expect("the engine recovers");
-    app.advance(bellwire::dispatch::LEASE + Duration::from_secs(1)).await;
+    app.advance(LEASE + Duration::from_secs(1)).await;
     let counts_now = app.counts(message).await;
     assert_eq!(counts_now, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
     assert_eq!(app.message(message).await["state"], Value::from("done"));

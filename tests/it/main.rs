@@ -1,12 +1,18 @@
 //! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
 
+mod api;
 mod command_line;
 mod crash;
 mod delivery;
 mod fencing;
+mod gateways;
+mod outcomes;
 mod postgres;
 mod replicas;
 mod shutdown;
 mod simulator;
+mod stops;
 mod store;
 mod support;
+mod tiers;
+mod wire;

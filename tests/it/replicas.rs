@@ -10,7 +10,7 @@ use crate::support::{Setup, TestApp, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_engines_share_a_campaign_and_send_nothing_twice() {
-    let dispatch = Settings { lane_limit_max: 32, page_min: 10, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 64, page_min: 10, page_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..400).await;
     seed(&app, "apple", 0..200).await;
@@ -19,8 +19,8 @@ async fn two_engines_share_a_campaign_and_send_nothing_twice() {
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
     app.simulator.remove_rule(hold);
+    until(&app, |report| report.accepted >= 600).await; // an engine alone may be idle while the other claims
     tokio::join!(app.run_until_idle(), other.run_until_idle());
-    app.run_until_idle().await; // what the other put back last
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 600), ("accepted", 600), ("awaiting_ack", 600)]));
     let report = app.simulator.report();
     assert_eq!((report.deliveries, report.requests), (600, 600));
@@ -41,8 +41,8 @@ async fn two_engines_that_race_for_rows_send_each_of_them_once() {
         messages.push(app.send(json!({"subscriptions": ids}), json!({"tier": "transactional"})).await);
     }
     let (one, other) = tokio::join!(app.worker(app.clock.clone()), app.worker(app.clock.clone()));
+    until(&app, |report| report.accepted >= 200).await;
     tokio::join!(one.run_until_idle(), other.run_until_idle());
-    one.run_until_idle().await;
     for message in &messages {
         assert_eq!(app.counts(message).await["accepted"], 40);
     }

@@ -168,6 +168,13 @@ fn settings_that_cannot_work_are_refused() {
     for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         assert!(Gateways::new(settings(address, pem)).is_err(), "{pem}");
     }
-    assert!(Gateways::new(Settings { connections_per_origin: 0, ..Settings::default() }).is_err());
-    assert!(Gateways::new(Settings { streams_per_connection: 0, ..Settings::default() }).is_err());
+    for zero in [
+        Settings { connections_per_origin: 0, ..Settings::default() },
+        Settings { streams_per_connection: 0, ..Settings::default() },
+        Settings { connect_timeout: Duration::ZERO, ..Settings::default() },
+        Settings { connect_pause: Duration::ZERO, ..Settings::default() },
+        Settings { idle_after: Duration::ZERO, ..Settings::default() },
+    ] {
+        assert!(Gateways::new(zero).is_err());
+    }
 }

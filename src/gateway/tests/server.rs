@@ -41,6 +41,7 @@ impl Server {
         let server = Self { address, ca_pem, accepted: accepted.clone(), ended: ended.clone() };
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
+                let _ = tcp.set_nodelay(true);
                 let number = accepted.fetch_add(1, Ordering::SeqCst);
                 let (acceptor, script, ended) = (acceptor.clone(), script.clone(), ended.clone());
                 tokio::spawn(async move {

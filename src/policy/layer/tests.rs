@@ -38,7 +38,13 @@ fn an_empty_policy_sets_nothing() {
 #[test]
 fn the_first_place_that_sets_a_member_wins() {
     let [one, two, three, four] = [1, 2, 3, 4].map(guide);
-    let mut places = Places { message: Some(&one), subscription: Some(&two), topic: Some(&three), tier: Some(&four) };
+    let mut places = Places {
+        message: Some(&one),
+        subscription: Some(&two),
+        topic: Some(&three),
+        tier: Some(&four),
+        server: Settings::DEFAULT,
+    };
     assert_eq!(retries(places), 1);
     places.message = None;
     assert_eq!(retries(places), 2);
@@ -58,7 +64,8 @@ fn members_are_inherited_one_by_one() {
     );
     let subscription = layer(Place::Subscription, json!({"throttlePolicy": {"maxReceivesPerSecond": 10}}));
     let message = guide(2);
-    let places = Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), tier: None };
+    let places =
+        Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), ..Places::default() };
     let policy = Policy::in_force(Tier::Promotional, &places);
     assert_eq!(policy.retry.retries(), 2);
     assert_eq!(policy.throttle, Some(Throttle { max_receives_per_second: 10 }));
@@ -70,7 +77,7 @@ fn a_topic_may_silence_its_subscriptions() {
     let topic = layer(Place::Topic, json!({"disableSubscriptionOverrides": true}));
     let (message, subscription, tier) = (guide(1), guide(2), guide(4));
     let mut places =
-        Places { message: None, subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier) };
+        Places { subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier), ..Places::default() };
     assert_eq!(retries(places), 4);
     places.message = Some(&message);
     assert_eq!(retries(places), 1);
@@ -195,4 +202,14 @@ fn a_policy_written_out_reads_back_as_itself() {
         let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() });
         assert_eq!(policy.to_json(), value);
     }
+}
+
+#[test]
+fn the_servers_figures_hold_where_a_tier_sets_none() {
+    let server = Settings { circuit_open: Duration::from_secs(3), ..Settings::DEFAULT };
+    let tier = layer(Place::Tier, json!({"circuitFailureThreshold": 0.2}));
+    let in_force = |places: Places<'_>| Policy::in_force(Tier::Promotional, &places).settings;
+    assert_eq!(in_force(Places { server, ..Places::default() }), server);
+    let both = in_force(Places { server, tier: Some(&tier), ..Places::default() });
+    assert_eq!((both.circuit_open, both.circuit_failure_threshold), (server.circuit_open, 0.2));
 }

@@ -36,6 +36,8 @@ pub struct Setup {
     pub database: Option<TestDatabase>,
     /// Whether the engine finds Postgres through a fault proxy.
     pub through_proxy: bool,
+    /// Push services beside the simulator, and whom to trust for them.
+    pub others: (Vec<gateway::HostMapping>, String),
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -54,6 +56,9 @@ impl Worker {
         self.dispatcher.run_until_idle().await.expect("the database answers");
     }
 }
+
+/// What is waited for has come within this, or never comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server with one app, `shop`.
 pub struct TestApp {
@@ -118,7 +123,7 @@ impl TestApp {
         let master_key = data_keys::Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways(&simulator);
+        let gateways = gateways_and(&simulator, setup.others);
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
         let worker_database =
@@ -265,13 +270,26 @@ impl TestApp {
         self.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}")).await
     }
 
-    /// Starts another engine on the same database, as another process would.
-    pub async fn replica(&self) -> (Arc<Dispatcher>, JoinSet<()>) {
-        let Worker { dispatcher, _tasks, .. } = self.worker(self.clock.clone()).await;
-        (dispatcher, _tasks)
+    /// Pauses, resumes or cancels a message, and answers what it then is.
+    pub async fn steer(&self, message: &str, turn: &str) -> Value {
+        self.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/{turn}"), Value::Null).await.ok(200)
     }
 
-    /// The same with its figures, and by a clock of its own.
+    /// How often a rule acted, and how many requests it holds right now.
+    pub fn rule(&self, id: u64) -> (u64, u64) {
+        let report = self.simulator.report();
+        let rule = report.rules.iter().find(|rule| rule.id == id).expect("the rule is in force");
+        (rule.hits, rule.held)
+    }
+
+    /// Waits until a rule holds so many requests.
+    pub async fn until_held(&self, id: u64, n: u64) {
+        let held = |report: &simulator::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
+        let waited = tokio::time::timeout(PATIENCE, self.simulator.wait_until(held)).await;
+        waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
+    }
+
+    /// Starts another engine on the same database, as another process would, by a clock of its own.
     pub async fn worker(&self, clock: Clock) -> Worker {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
         let (vault, gateways, metrics) = (self.vault.clone(), gateways(&self.simulator), Metrics::new());
@@ -331,15 +349,21 @@ pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
 
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
+    gateways_and(simulator, Default::default())
+}
+
+/// The same beside others. The rest after a failed connect is short, since it goes by the real clock.
+fn gateways_and(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> Gateways {
     let mapping = |host: simulator::HostMapping| gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
     Gateways::new(gateway::Settings {
-        hosts: simulator.hosts().into_iter().map(mapping).collect(),
-        extra_ca_pem: Some(simulator.ca_pem().as_bytes().to_vec()),
+        hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
+        extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
+        connect_pause: Duration::from_millis(1),
         ..gateway::Settings::default()
     })
     .expect("the simulator's settings are right")

@@ -9,13 +9,11 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
-use super::app::MASTER_KEY;
+use super::app::{MASTER_KEY, PATIENCE};
 use super::{TempDir, TestApp};
 
 /// POSTs in flight per lane, so that a lane that is fast does not swallow the whole campaign.
 const LANE_CONCURRENCY_MAX: &str = "64";
-/// A process that says or does nothing for so long never will.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A worker process. Dropping it kills it.
 pub struct Server {

@@ -25,10 +25,11 @@ pub struct Waiting {
     pub retries: i32,
 }
 
-/// Writes that these rows, which the same transaction has taken out of `queue`, ended as cancelled.
-pub async fn settle_cancelled(
+/// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone or expired.
+pub async fn settle_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
+    ending: Ending,
     reason: &str,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
@@ -50,18 +51,20 @@ pub async fn settle_cancelled(
         &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
         &rows.iter().map(|row| row.shard).collect::<Vec<_>>(),
         now,
-        Ending::Cancelled.code(),
+        ending.code(),
         reason
     )
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "INSERT INTO message_counts (message, lane, cancelled)
-         SELECT message, lane, count(*) FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane)
-         GROUP BY message, lane ORDER BY message, lane
-         ON CONFLICT (message, lane) DO UPDATE SET cancelled = message_counts.cancelled + excluded.cancelled",
+        "INSERT INTO message_counts AS c (message, lane, cancelled, gone, expired)
+         SELECT message, lane, count(*) FILTER (WHERE $3 = 6), count(*) FILTER (WHERE $3 = 3), count(*) FILTER (WHERE $3 = 4)
+         FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane) GROUP BY message, lane ORDER BY message, lane
+         ON CONFLICT (message, lane) DO UPDATE SET cancelled = c.cancelled + excluded.cancelled,
+           gone = c.gone + excluded.gone, expired = c.expired + excluded.expired",
         &messages,
-        &lanes
+        &lanes,
+        i32::from(ending.code())
     )
     .execute(&mut *conn)
     .await?;
@@ -71,7 +74,7 @@ pub async fn settle_cancelled(
          FROM unnest($3::integer[], $4::smallint[]) AS t (lane, tier) GROUP BY lane, tier ORDER BY lane, tier
          ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = rollups.n + excluded.n",
         now,
-        Ending::Cancelled.code(),
+        ending.code(),
         &lanes,
         &tiers
     )
@@ -98,7 +101,7 @@ pub async fn cancel_subscription(
     )
     .fetch_all(&mut *conn)
     .await?;
-    settle_cancelled(conn, rows, reason, now).await
+    settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
 }
 
 /// Tells all workers, with the transaction that makes it so.

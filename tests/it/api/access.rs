@@ -1,0 +1,174 @@
+//! Who may do what: scopes, other apps, revocation, browsers, rate limits, and what every answer carries.
+
+use axum::http::Method;
+use bellwire::api::Settings;
+use bellwire::api::limits::Rate;
+use bellwire::store::api_keys::{self, Scope};
+use serde_json::json;
+
+use super::{ORIGIN, TestApi, content, fcm, registration};
+
+#[tokio::test]
+async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
+    let api = TestApi::start().await;
+    let make = async |scope| {
+        let app = Some(api.app_uuid());
+        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, api.clock.now()).await.unwrap().1
+    };
+    let (send, read, manage) = (make(Scope::Send).await, make(Scope::Read).await, make(Scope::Manage).await);
+    let (_, stranger) = api.make_app("other").await;
+    let message = json!({"to": {"all": true}, "content": content()});
+    let cases = [
+        (Method::POST, "/v1/apps/shop/messages", Some(message), [202, 403, 403]),
+        (Method::GET, "/v1/apps/shop/messages", None, [403, 200, 403]),
+        (Method::GET, "/v1/apps/shop", None, [403, 200, 403]),
+        (Method::PATCH, "/v1/apps/shop", Some(json!({})), [403, 403, 200]),
+        (Method::GET, "/v1/apps/shop/subscriptions", None, [403, 200, 403]),
+        (Method::POST, "/v1/apps/shop/vapid-keys", Some(json!({})), [403, 403, 201]),
+        (Method::DELETE, "/v1/apps/shop/users/u", None, [403, 403, 200]),
+        (Method::GET, "/v1/apps", None, [403, 403, 403]),
+        (Method::GET, "/v1/gateways", None, [403, 403, 403]),
+    ];
+    for (method, path, body, expected) in cases {
+        for (key, status) in [&send, &read, &manage].into_iter().zip(expected) {
+            let reply = api.call(method.clone(), path, Some(key), body.clone()).await;
+            assert_eq!(reply.status, status, "{method} {path}: {}", reply.json);
+        }
+        let nobody = api.call(method.clone(), path, None, body.clone()).await;
+        assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Bearer realm=\"bellwire\""), "{path}");
+        if path.contains("shop") {
+            let reply = api.call(method.clone(), path, Some(&stranger), body.clone()).await;
+            assert_eq!(reply.refusal(), (404, "not_found", vec![]), "another app's key: {path}");
+            let reply = api.call(method.clone(), &path.replace("shop", "none"), Some(&stranger), body.clone()).await;
+            assert_eq!(reply.refusal(), (404, "not_found", vec![]), "an app that is not there looks the same");
+        }
+        let reply = api.call(method, path, Some(&api.operator), body).await;
+        assert!(reply.status < 300, "an operator may do everything: {path}: {}", reply.json);
+    }
+}
+
+#[tokio::test]
+async fn revoked_expired_and_made_up_keys_are_refused_at_once() {
+    let api = TestApi::start().await;
+    let made = api
+        .post("/api-keys", json!({"name": "n", "scopes": ["read"], "expires_at": "2027-01-15T09:00:00Z"}))
+        .await
+        .ok(201);
+    let secret = made["secret"].as_str().unwrap();
+    assert!(secret.starts_with("bw_") && secret.starts_with(made["hint"].as_str().unwrap()));
+    let listed = api.get("/api-keys").await.ok(200);
+    assert!(!listed.to_string().contains(secret), "a secret is shown once");
+    let ask = async |key: &str| api.call(Method::GET, "/v1/apps/shop", Some(key), None).await.status;
+    assert_eq!(ask(secret).await, 200);
+    api.clock.advance(std::time::Duration::from_secs(3_600 * 24));
+    assert_eq!(ask(secret).await, 401, "expired");
+    for made_up in ["bw_", "bw_AAAA", "x", ""] {
+        assert_eq!(ask(made_up).await, 401, "{made_up}");
+    }
+    let made = api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201);
+    let secret = made["secret"].as_str().unwrap();
+    assert_eq!(ask(secret).await, 200);
+    let path = format!("/v1/apps/shop/api-keys/{}", made["id"].as_str().unwrap());
+    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.status, 204);
+    assert_eq!(ask(secret).await, 401, "revoked");
+    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.status, 204, "again");
+}
+
+#[tokio::test]
+async fn browsers_come_from_the_apps_origins() {
+    let api = TestApi::start().await;
+    let preflight = async |origin: &str| {
+        let headers = [("origin", origin), ("access-control-request-method", "POST")];
+        api.call_with(Method::OPTIONS, "/v1/apps/shop/subscriptions", None, None, &headers).await
+    };
+    let allowed = preflight(ORIGIN).await;
+    assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (204, ORIGIN));
+    assert!(allowed.header("access-control-allow-headers").contains("Authorization"));
+    assert!(allowed.header("access-control-allow-methods").contains("PATCH"));
+    assert_eq!(allowed.header("vary"), "Origin");
+    for elsewhere in ["https://evil.example", "https://shop.example.evil.example", "null"] {
+        assert_eq!(preflight(elsewhere).await.header("access-control-allow-origin"), "", "{elsewhere}");
+        let headers = [("origin", elsewhere)];
+        let body = Some(registration(&fcm("a"), json!({})));
+        let reply = api.call_with(Method::POST, "/v1/apps/shop/subscriptions", None, body, &headers).await;
+        assert_eq!((reply.refusal(), reply.header("access-control-allow-origin")), ((403, "forbidden", vec![]), ""));
+    }
+    let config = api.browse(Method::GET, "/config", None, None).await;
+    assert_eq!(config.header("access-control-allow-origin"), ORIGIN);
+    let config = config.ok(200);
+    assert_eq!(config["application_server_key"], api.app["vapid_key"]["public_key"]);
+    assert_eq!(config["vapid_key_id"], api.app["vapid_key"]["id"]);
+    let refused = api.browse(Method::POST, "/subscriptions", None, Some(json!({}))).await;
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (422, ORIGIN), "pages may read why");
+    let by_server =
+        api.call_with(Method::GET, "/v1/apps/shop/subscriptions", Some(&api.key), None, &[("origin", ORIGIN)]).await;
+    assert_eq!(
+        (by_server.status, by_server.header("access-control-allow-origin")),
+        (200, ""),
+        "keys are not for browsers"
+    );
+    let none = api.call(Method::GET, "/v1/apps/none/config", None, None).await;
+    assert_eq!(none.refusal(), (404, "not_found", vec![]));
+}
+
+#[tokio::test]
+async fn the_public_is_limited_and_servers_are_not() {
+    let per_client = Rate { burst: 3, per_minute: 1 };
+    let api = TestApi::with(Settings { per_client, ..Settings::default() }, None).await;
+    for left in [2, 1, 0] {
+        let reply = api.browse(Method::GET, "/config", None, None).await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.header("ratelimit").starts_with(&format!("\"client\";r={left};t=")), "{:?}", reply.headers);
+    }
+    let reply = api.browse(Method::GET, "/config", None, None).await;
+    assert_eq!(reply.refusal(), (429, "rate_limited", vec![]));
+    assert!((50..=61).contains(&reply.header("retry-after").parse::<u32>().unwrap()));
+    assert_eq!(reply.header("ratelimit-policy"), "\"client\";q=3;w=180");
+    assert_eq!(api.get("/subscriptions").await.status, 200);
+    let per_app = Rate { burst: 2, per_minute: 1 };
+    let api = TestApi::with(Settings { per_app, ..Settings::default() }, None).await;
+    for expected in [200, 200, 429] {
+        assert_eq!(api.browse(Method::GET, "/config", None, None).await.status, expected);
+    }
+}
+
+#[tokio::test]
+async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
+    let api = TestApi::start().await;
+    let reply = api.call_with(Method::GET, "/healthz", None, None, &[("x-request-id", "abc-1")]).await;
+    assert_eq!((reply.status, reply.header("x-request-id")), (200, "abc-1"));
+    let reply = api.call_with(Method::GET, "/v1/none", None, None, &[("x-request-id", "not loggable")]).await;
+    let id = reply.header("x-request-id");
+    assert!(id.len() == 36 && reply.json["request_id"] == id, "a fresh one, told in the problem too: {}", reply.json);
+    assert_eq!(reply.header("x-content-type-options"), "nosniff");
+    assert_eq!(reply.header("cache-control"), "no-store");
+    assert!(reply.header("content-security-policy").contains("default-src 'none'"));
+    assert_eq!(api.call(Method::GET, "/readyz", None, None).await.ok(200), json!({"status": "ok"}));
+    api.pool.close().await;
+    let down = api.call(Method::GET, "/readyz", None, None).await;
+    assert_eq!(down.refusal(), (503, "database_unavailable", vec![]));
+    assert_eq!(api.call(Method::GET, "/healthz", None, None).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_description_names_every_route_and_its_problems() {
+    let api = TestApi::start().await;
+    let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
+    assert!(description["openapi"].as_str().unwrap().starts_with("3.1"), "{}", description["openapi"]);
+    let paths = description["paths"].as_object().unwrap();
+    let operations: Vec<_> =
+        paths.iter().flat_map(|(path, item)| item.as_object().unwrap().iter().map(move |op| (path, op))).collect();
+    assert!(operations.len() >= 34, "{}", operations.len());
+    for (path, (method, operation)) in &operations {
+        assert!(operation["responses"]["default"].is_object(), "{method} {path}");
+        assert!(operation["summary"].is_string(), "{method} {path}");
+        let named = operation["parameters"].as_array().map_or(0, |p| p.iter().filter(|p| p["in"] == "path").count());
+        assert_eq!(named, path.matches('{').count(), "{method} {path} describes what stands in its path");
+    }
+    let text = description.to_string();
+    let schemas = description["components"]["schemas"].as_object().unwrap();
+    for reference in text.split("#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name} is referred to and not described");
+    }
+}

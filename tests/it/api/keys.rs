@@ -1,0 +1,105 @@
+//! VAPID keys rotate without silent death, move in and move out; apps and gateways are listed.
+
+use axum::http::Method;
+use bellwire::webpush::keys::SigningKey;
+use serde_json::{Value, json};
+
+use super::{TestApi, fcm, push_subscription};
+
+fn states(keys: &Value) -> Vec<(&str, i64)> {
+    let keys = keys["data"].as_array().unwrap();
+    keys.iter().map(|key| (key["state"].as_str().unwrap(), key["subscriptions"].as_i64().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_new_key_serves_new_subscriptions_while_the_old_one_keeps_its_own() {
+    let api = TestApi::start().await;
+    let old = api.app["vapid_key"]["id"].clone();
+    let before = api.subscribe(&fcm("before"), json!({})).await;
+    let new = api.post("/vapid-keys", json!({})).await.ok(201);
+    assert_eq!((&new["state"], &new["subject"]), (&json!("active"), &json!("mailto:push@bellwire.dev")));
+    let after = api.subscribe(&fcm("after"), json!({})).await;
+    assert_eq!((&before["vapid_key_id"], &after["vapid_key_id"]), (&old, &new["id"]));
+    let late = api.subscribe(&fcm("late"), json!({"vapid_key_id": old})).await;
+    assert_eq!(late["vapid_key_id"], old, "a page that still knew the old key says so");
+    assert_eq!(states(&api.get("/vapid-keys").await.ok(200)), [("active", 1), ("retired", 2)]);
+    let config = api.browse(Method::GET, "/config", None, None).await.ok(200);
+    assert_eq!(config["vapid_key_id"], new["id"]);
+    let lanes = api.call(Method::GET, "/v1/gateways", Some(&api.operator), None).await.ok(200);
+    let counts: Vec<_> = lanes["data"].as_array().unwrap().iter().map(|lane| &lane["subscriptions"]).collect();
+    assert_eq!(counts, [&json!(1), &json!(2)], "a lane for each key: {lanes}");
+}
+
+#[tokio::test]
+async fn keys_move_in_and_out_with_their_subscribers() {
+    let api = TestApi::start().await;
+    let pair = SigningKey::generate();
+    let foreign = json!({"private_key": *pair.expose_raw(), "public_key": pair.public_base64(), "state": "retired"});
+    let imported = api.post("/vapid-keys", foreign.clone()).await.ok(201);
+    assert_eq!((&imported["state"], &imported["public_key"]), (&json!("retired"), &json!(pair.public_base64())));
+    assert_eq!(api.post("/vapid-keys", foreign).await.refusal(), (409, "vapid_key_known", vec![]));
+    let again = json!({"private_key": *pair.expose_pem()});
+    assert_eq!(api.post("/vapid-keys", again).await.refusal(), (409, "vapid_key_known", vec![]), "in another spelling");
+    assert_eq!(states(&api.get("/vapid-keys").await.ok(200)), [("retired", 0), ("active", 0)], "nobody lost his place");
+    let from_jwk = SigningKey::generate();
+    let active = api.post("/vapid-keys", json!({"private_key": *from_jwk.expose_jwk()})).await.ok(201);
+    assert_eq!(active["state"], "active");
+
+    let path = format!("/vapid-keys/{}/export", imported["id"].as_str().unwrap());
+    let exported = api.post(&path, json!({})).await.ok(200);
+    assert_eq!(exported["private_key"].as_str().unwrap(), pair.expose_raw().as_str());
+    assert_eq!(exported["private_key_pem"].as_str().unwrap(), pair.expose_pem().as_str());
+    let shown = api.get(&format!("/vapid-keys/{}", imported["id"].as_str().unwrap())).await.ok(200);
+    assert!(shown.get("private_key").is_none());
+    let stored = sqlx::query_scalar::<_, Vec<u8>>("SELECT private_key FROM vapid_keys").fetch_all(&api.pool).await;
+    let private = pair.expose_private();
+    assert!(stored.unwrap().iter().all(|sealed| !sealed.windows(32).any(|window| window == private)));
+
+    let path = format!("/v1/apps/shop/vapid-keys/{}", active["id"].as_str().unwrap());
+    let change = Some(json!({"subject": "https://bellwire.dev/contact"}));
+    let changed = api.call(Method::PATCH, &path, Some(&api.key), change).await.ok(200);
+    assert_eq!(changed["subject"], "https://bellwire.dev/contact");
+    let (_, stranger) = api.make_app("other").await;
+    let theirs = path.replace("/shop/", "/other/");
+    assert_eq!(api.call(Method::GET, &theirs, Some(&stranger), None).await.status, 404, "another app's key");
+}
+
+#[tokio::test]
+async fn rotations_at_the_same_time_leave_one_active_key() {
+    let api = TestApi::start().await;
+    let rotations = futures_util::future::join_all((0..8).map(|_| api.post("/vapid-keys", json!({})))).await;
+    assert!(rotations.iter().all(|reply| reply.status == 201));
+    let keys = api.get("/vapid-keys").await.ok(200);
+    assert_eq!(states(&keys).iter().filter(|(state, _)| *state == "active").count(), 1);
+}
+
+#[tokio::test]
+async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
+    let api = TestApi::start().await;
+    let body = json!({"slug": "shop", "name": "x", "subject": "mailto:a@bellwire.dev"});
+    let taken = api.call(Method::POST, "/v1/apps", Some(&api.operator), Some(body)).await;
+    assert_eq!(taken.refusal(), (409, "slug_taken", vec![]));
+    for slug in ["one", "two", "three"] {
+        api.make_app(slug).await;
+    }
+    let mut path = "/v1/apps?limit=2".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let reply = api.call(Method::GET, &path, Some(&api.operator), None).await;
+        let link = reply.header("link").to_owned();
+        let page = reply.ok(200);
+        seen.extend(page["data"].as_array().unwrap().iter().map(|app| app["slug"].as_str().unwrap().to_owned()));
+        assert_eq!(page["done"].as_bool().unwrap(), page["iterator"].is_null());
+        let Some(next) = link.strip_prefix('<').and_then(|rest| rest.split('>').next()) else { break };
+        path = next.to_owned();
+    }
+    assert_eq!(seen, ["three", "two", "one", "shop"], "the newest first, each once");
+    let by_id = format!("/v1/apps/{}", api.app["id"].as_str().unwrap());
+    assert_eq!(api.call(Method::GET, &by_id, Some(&api.key), None).await.ok(200)["slug"], "shop");
+    let change = Some(json!({"name": "Shop", "allow_other_gateways": true}));
+    let changed = api.call(Method::PATCH, &by_id, Some(&api.key), change).await.ok(200);
+    assert_eq!((&changed["name"], &changed["origins"]), (&json!("Shop"), &api.app["origins"]));
+    // A public address needs no DNS; one of documentation's would not be public.
+    let other = json!({"subscription": push_subscription("https://93.184.215.14/up/x")});
+    assert_eq!(api.post("/subscriptions", other).await.ok(201)["gateway"], "other");
+}

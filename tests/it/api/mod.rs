@@ -1,0 +1,237 @@
+//! The REST API through its router, on a real Postgres.
+
+mod access;
+mod keys;
+mod messages;
+mod steering;
+mod subscriptions;
+mod validation;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellwire::api::limits::Rate;
+use bellwire::api::{ApiState, Engine, Settings, Work, router};
+use bellwire::clock::Clock;
+use bellwire::gateway::{Gateways, Settings as GatewaySettings};
+use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::partitions;
+use bellwire::vault::Vault;
+use bellwire::webpush::keys::SigningKey;
+use chrono::DateTime;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+use crate::support::TestDatabase;
+
+/// The origin that the test app lets in.
+pub const ORIGIN: &str = "https://shop.example";
+
+/// A server's API with one app, `shop`, and a stub clock.
+pub struct TestApi {
+    pub router: Router,
+    pub pool: PgPool,
+    pub vault: Vault,
+    pub clock: Clock,
+    /// The secret of an operator's key.
+    pub operator: String,
+    /// The secret of a key of the app, with all its scopes.
+    pub key: String,
+    /// The app as it was made.
+    pub app: Value,
+    /// What dispatch was told.
+    pub told: Arc<Mutex<Vec<Work>>>,
+    _database: TestDatabase,
+}
+
+/// A response, read to its end.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub json: Value,
+}
+
+impl Reply {
+    /// The body, if the request was answered with that status.
+    #[track_caller]
+    pub fn ok(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.json);
+        self.json
+    }
+
+    /// The code of the problem, and the places that it names.
+    pub fn refusal(&self) -> (u16, &str, Vec<&str>) {
+        let places = self.json["errors"].as_array().map_or(&[][..], Vec::as_slice);
+        assert!(places.iter().all(|e| e["detail"].is_string()), "{}", self.json);
+        (self.status, self.json["code"].as_str().unwrap_or("?"), places.iter().map(place).collect())
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+    }
+}
+
+fn place(error: &Value) -> &str {
+    ["pointer", "parameter", "header"].iter().find_map(|kind| error[kind].as_str()).unwrap_or("?")
+}
+
+impl TestApi {
+    pub async fn start() -> Self {
+        Self::with(Settings::default(), None).await
+    }
+
+    /// With `lease`, dispatch takes every single send under it.
+    pub async fn with(settings: Settings, lease: Option<Uuid>) -> Self {
+        let database = TestDatabase::create().await;
+        let pool = database.pool.clone();
+        let vault = Vault::new([(1, [7; 32])], &[8; 32]);
+        let clock = Clock::stub(DateTime::from_timestamp(1_800_000_000, 0).unwrap());
+        partitions::ensure(&pool, clock.now()).await.unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let ear = told.clone();
+        let engine = Engine { tell: Arc::new(move |work| ear.lock().push(work)), lease: Arc::new(move || lease) };
+        let gateways = Gateways::new(GatewaySettings::default()).unwrap();
+        let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
+        let (_, operator) =
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+        let mut api = Self {
+            router: router(state),
+            pool,
+            vault,
+            clock,
+            operator,
+            key: String::new(),
+            app: Value::Null,
+            told,
+            _database: database,
+        };
+        (api.app, api.key) = api.make_app("shop").await;
+        api
+    }
+
+    /// Makes an app, and a key for it with all scopes.
+    pub async fn make_app(&self, slug: &str) -> (Value, String) {
+        let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev"});
+        let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
+        let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
+        let scopes = [Scope::Send, Scope::Read, Scope::Manage];
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, self.clock.now()).await;
+        (app, made.unwrap().1)
+    }
+
+    pub fn app_uuid(&self) -> Uuid {
+        self.app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap()
+    }
+
+    /// Any request.
+    pub async fn send(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let json = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
+        Reply { status, headers, json }
+    }
+
+    /// A JSON request with a bearer.
+    pub async fn call(&self, method: Method, path: &str, bearer: Option<&str>, body: Option<Value>) -> Reply {
+        self.call_with(method, path, bearer, body, &[]).await
+    }
+
+    pub async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        bearer: Option<&str>,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(bearer) = bearer {
+            request = request.header("authorization", format!("Bearer {bearer}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            None => Body::empty(),
+            Some(body) => {
+                request = request.header("content-type", "application/json");
+                Body::from(body.to_string())
+            }
+        };
+        self.send(request.body(body).unwrap()).await
+    }
+
+    /// With the app's own key, under `/v1/apps/shop`.
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, &format!("/v1/apps/shop{path}"), Some(&self.key), None).await
+    }
+
+    /// With the app's own key, under `/v1/apps/shop`.
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call(Method::POST, &format!("/v1/apps/shop{path}"), Some(&self.key), Some(body)).await
+    }
+
+    /// As a browser on the app's site would.
+    pub async fn browse(&self, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Reply {
+        self.call_with(method, &format!("/v1/apps/shop{path}"), token, body, &[("origin", ORIGIN)]).await
+    }
+
+    /// Registers a subscription by the server's key; `more` adds members to the request.
+    pub async fn subscribe(&self, endpoint: &str, more: Value) -> Value {
+        let reply = self.post("/subscriptions", registration(endpoint, more)).await;
+        assert!(matches!(reply.status, 200 | 201), "{}", reply.json);
+        reply.json
+    }
+
+    /// What the account of a message is, checked to add up.
+    pub async fn counts(&self, message: &str) -> Value {
+        let counts = self.get(&format!("/messages/{message}")).await.ok(200)["counts"].clone();
+        let n = |name: &str| counts[name].as_i64().unwrap();
+        let parts = ["queued", "dispatching", "retrying", "accepted", "gone", "expired", "dead", "cancelled", "capped"];
+        assert_eq!(n("targeted"), parts.into_iter().map(n).sum::<i64>(), "{counts}");
+        assert_eq!(n("accepted"), n("awaiting_ack") + n("acknowledged") + n("unconfirmed"), "{counts}");
+        counts
+    }
+
+    pub fn told(&self) -> Vec<Work> {
+        std::mem::take(&mut self.told.lock())
+    }
+}
+
+/// What a browser's `PushSubscription` becomes in JSON.
+pub fn push_subscription(endpoint: &str) -> Value {
+    let p256dh = SigningKey::generate().public_base64();
+    let auth = URL_SAFE_NO_PAD.encode(Uuid::now_v7().as_bytes());
+    json!({"endpoint": endpoint, "expirationTime": null, "keys": {"p256dh": p256dh, "auth": auth}})
+}
+
+/// A request to register, with further members.
+pub fn registration(endpoint: &str, more: Value) -> Value {
+    let mut body = json!({"subscription": push_subscription(endpoint)});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// An endpoint of FCM.
+pub fn fcm(name: &str) -> String {
+    format!("https://fcm.googleapis.com/fcm/send/{name}")
+}
+
+/// Room for many requests.
+pub fn roomy() -> Settings {
+    Settings { per_client: Rate { burst: 10_000, per_minute: 60_000 }, ..Settings::default() }
+}
+
+/// A content that is fine.
+pub fn content() -> Value {
+    json!({"title": "Hello"})
+}
