@@ -112,7 +112,7 @@ impl TestApp {
         let settings = api::Settings::default();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut app = Self {
             database,
             pool,
