@@ -2,10 +2,14 @@
 
 mod api;
 mod command_line;
+mod crash;
 mod delivery;
+mod fencing;
 mod gateways;
 mod outcomes;
 mod postgres;
+mod replicas;
+mod shutdown;
 mod simulator;
 mod stops;
 mod store;
