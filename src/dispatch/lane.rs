@@ -37,6 +37,7 @@ pub struct Change {
 /// A lane's state in this process.
 pub struct Lane {
     pub limit: Limit,
+    gateway: Gateway,
     in_flight: u32,
     hold: Hold,
     breaker: Breaker,
@@ -48,7 +49,12 @@ impl Lane {
             Gateway::Other => Limit::stranger(),
             _ => Limit::new(limit_max),
         };
-        Self { limit, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+        Self { limit, gateway, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    }
+
+    /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
+    pub fn is_stranger(&self) -> bool {
+        self.gateway == Gateway::Other
     }
 
     pub fn in_flight(&self) -> u32 {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwire::dispatch::Settings;
 use bellwire::lane::Gateway;
 use bellwire::simulator::{Action, HostSpec, Options, Rule};
 use serde_json::json;
@@ -71,10 +72,8 @@ async fn a_gateway_that_takes_one_stream_at_a_time_gets_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_and_endless_bodies_and_late_answers_change_nothing() {
     let slow = Action::SlowBody { status: 201, octets: 20, every_ms: 10 };
-    let rules = [(0..20, slow), (20..40, Action::EndlessBody { status: 201 })].map(|(endpoints, action)| Rule {
-        endpoints: Some(endpoints.collect()),
-        ..on(Gateway::Fcm, action)
-    });
+    let rules = [(0..20, slow), (20..40, Action::EndlessBody { status: 201 })]
+        .map(|(endpoints, action)| Rule { endpoints: Some(endpoints.collect()), ..on(Gateway::Fcm, action) });
     let late = Rule { delay_ms: 300, ..on(Gateway::Fcm, Action::Behave) };
     let (app, _) = survives(Gateway::Fcm, rules.into_iter().chain([late]).collect()).await;
     assert_eq!(attempts(&app).await, 100);
@@ -193,12 +192,33 @@ async fn nothing_is_sent_to_a_throttling_gateway_before_its_time_is_over() {
     app.finish().await;
 }
 
+/// A simulator with two strange origins; both share one stored lane.
+fn with_a_stranger() -> Setup {
+    let mut simulator = Options::default();
+    simulator.hosts.push(HostSpec::new(Gateway::Other, "hostile.bellwire.test"));
+    // Small pages, so that the first holds nobody but those of the origin that misbehaves.
+    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    Setup { simulator, dispatch, ..Setup::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strange_origin_that_asks_for_a_days_rest_gets_it_alone() {
+    let app = TestApp::with(with_a_stranger()).await;
+    let rest = Action::Throttled { retry_after_s: Some(80_000) };
+    app.simulator.add_rule(Rule { host: Some("hostile.bellwire.test".into()), ..Rule::always(rest) }).unwrap();
+    app.subscribe("hostile", 0..110).await;
+    app.subscribe("other", 0..20).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 20);
+    assert!(app.simulator.report().hosts["hostile.bellwire.test"].requests <= 4);
+    app.finish().await;
+}
+
 /// The one test that waits for an attempt's deadline, ten real seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strange_origin_that_hangs_holds_up_nobody_else_and_fails_at_the_deadline() {
-    let mut simulator = Options::default();
-    simulator.hosts.push(HostSpec::new(Gateway::Other, "hostile.bellwire.test"));
-    let app = TestApp::with(Setup { simulator, ..Setup::default() }).await;
+    let app = TestApp::with(with_a_stranger()).await;
     let rule = Rule { host: Some("hostile.bellwire.test".into()), ..Rule::always(Action::Hang) };
     let rule = app.simulator.add_rule(rule).unwrap();
     app.subscribe("hostile", 0..60).await;
