@@ -135,7 +135,8 @@ async fn a_paused_message_waits_whole_and_a_resumed_one_reaches_everybody_once()
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("wns", 0..200).await;
     // The first ten of those that are in flight are asked to come back later.
-    let later = Action::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
+    let later =
+        Action::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
     let rule = hold(&app);
     let message = app.send(json!({"all": true}), json!({"tier": "engagement"})).await;
     app.until_held(rule, IN_FLIGHT).await;
@@ -262,7 +263,8 @@ async fn the_account_adds_up_at_every_moment() {
         let now = counts["targeted"].as_i64().unwrap();
         assert!(targeted <= now && now <= 300, "the audience only grows");
         (looks, targeted) = (looks + 1, now);
-        let moving = ["queued", "dispatching", "retrying"].iter().map(|part| counts[part].as_i64().unwrap()).sum::<i64>();
+        let moving =
+            ["queued", "dispatching", "retrying"].iter().map(|part| counts[part].as_i64().unwrap()).sum::<i64>();
         match looks {
             5 | 10 => drop(app.steer(&message, steps.next().unwrap()).await),
             12 => unsubscribe(&app, subscribers.last().unwrap()).await,
