@@ -23,6 +23,7 @@ pub mod classify;
 pub mod clock;
 pub mod config;
 pub mod delivery;
+pub mod demo;
 pub mod dispatch;
 pub mod foundation;
 pub mod gateway;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use bellwire::admin::{self, Finding, Health};
 use bellwire::config::{self, Config, Flags};
+use bellwire::demo;
 use bellwire::foundation::Migrations;
 use bellwire::telemetry;
 use clap::{Args, Parser, Subcommand};
@@ -41,6 +42,9 @@ enum Verb {
     /// Run the server until SIGTERM or Ctrl-C.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::Args),
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate(Settings),
@@ -93,6 +97,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match cli.verb {
             Verb::Serve(args) => serve(args).await,
+            Verb::Demo(args) => match demo::run(&args, cli.json, told_to_stop()?, std::io::stdout()).await? {
+                true => Ok(ExitCode::SUCCESS),
+                false => Ok(ExitCode::from(FAILED)),
+            },
             Verb::Migrate(settings) => {
                 admin::migrate(&settings.load()?).await?;
                 say(cli.json, &serde_json::json!({"migrated": true}), "The database is up to date.")
@@ -129,15 +137,19 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    bellwire::run(config, migrations, listener, told_to_stop()?).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Is ready on SIGTERM or Ctrl-C.
+fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let shutdown = async move {
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-    };
-    bellwire::run(config, migrations, listener, shutdown).await?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Prints an answer for machines or for people.

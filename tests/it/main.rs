@@ -3,6 +3,7 @@
 mod api;
 mod command_line;
 mod delivery;
+mod demo;
 mod postgres;
 mod simulator;
 mod store;
