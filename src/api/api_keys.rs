@@ -170,7 +170,8 @@ async fn create_for(
     body.scopes.sort_by_key(|scope| scope.name());
     body.scopes.dedup();
     let (key, secret) =
-        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, now).await?;
+        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, &state.clock)
+            .await?;
     Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
 }
 

@@ -21,6 +21,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use crate::admin::{self, Finding, Health};
 use crate::config::{self, Config, Flags};
+use crate::demo;
 use crate::simulator;
 use crate::telemetry;
 use local::{Beginning, Local};
@@ -100,6 +101,9 @@ enum Verb {
         #[command(flatten)]
         settings: FewSettings,
     },
+    /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::Args),
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate(Settings),
@@ -247,6 +251,10 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             let rotation = admin::rotate_master_key(&settings.load()?).await?;
             let text = "The data keys are wrapped by the new master key.";
             out.say(&serde_json::json!({"rotation": rotation}), text)?;
+        }
+        Verb::Demo(args) => {
+            let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;
+            return Ok(if adds_up { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
         }
         Verb::SimulateGateway(args) => {
             telemetry::init("info", config::LogFormat::Text)?;

@@ -10,9 +10,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::job::Job;
 use super::lane::{Answered, Change, Lane, Passage, Share};
@@ -25,6 +27,13 @@ use crate::lane::Gateway;
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];
 const TIERS: usize = WEIGHTS.len();
+/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// For how long: by then its attempts have met their deadline, and the breaker knows.
+const STALLED_FOR: Duration = super::ATTEMPT_DEADLINE;
+/// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
+/// ones that are shut or stalled.
+const LOOK_PAST: usize = 64;
 
 /// Index of a (lane, origin) in the queue; never reused, so it stays valid.
 pub type Slot = usize;
@@ -102,6 +111,18 @@ struct LaneQueue {
     lane: Lane,
     jobs: [VecDeque<Box<Job>>; TIERS],
     in_ready: [bool; TIERS],
+    /// When a permit was last taken or given back.
+    moved_at: Instant,
+}
+
+impl LaneQueue {
+    /// Until when a delivery that is claimed now should rather not wait here. One strange origin that hangs must not
+    /// fill the room that all strange origins share.
+    fn put_off_until(&self, tier: usize, now: Timestamp) -> Option<Timestamp> {
+        let stalled =
+            || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
+        self.lane.shut_until(now).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
 }
 
 impl Inner {
@@ -122,6 +143,7 @@ impl Inner {
             lane,
             jobs: Default::default(),
             in_ready: [false; TIERS],
+            moved_at: Instant::now(),
         });
         self.groups.entry(job.lane.id).or_default().slots.push(slot);
         self.index.insert(key, slot);
@@ -183,6 +205,7 @@ impl Inner {
                 return Some(Next::PutOff(self.evict(slot), until));
             }
         };
+        queue.moved_at = Instant::now();
         self.credit[tier] -= 1;
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] -= 1;
@@ -230,11 +253,11 @@ impl FairQueue {
         for job in jobs {
             let slot = inner.slot(&job, now);
             let queue = &mut inner.slots[slot];
-            if let Some(until) = queue.lane.shut_until(now) {
+            let tier = index(job.message.tier);
+            if let Some(until) = queue.put_off_until(tier, now) {
                 shut.push((job, until));
                 continue;
             }
-            let tier = index(job.message.tier);
             inner.groups.entry(queue.id).or_default().waiting[tier] += 1;
             queue.jobs[tier].push_back(job);
             inner.make_ready(slot);
@@ -300,7 +323,9 @@ impl FairQueue {
 
     fn give_back<T>(&self, slot: Slot, learn: impl FnOnce(&mut Lane) -> T) -> T {
         let mut inner = self.inner.lock();
-        let learnt = learn(&mut inner.slots[slot].lane);
+        let queue = &mut inner.slots[slot];
+        let learnt = learn(&mut queue.lane);
+        queue.moved_at = Instant::now();
         inner.make_ready(slot);
         self.wake(&inner);
         learnt
@@ -321,18 +346,23 @@ impl FairQueue {
         }
     }
 
-    /// How many more deliveries of a lane and tier may be claimed: up to the lane's limit on top of what is on its
-    /// way. Zero while every origin of the lane is shut.
+    /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on
+    /// its way to them. Origins that are shut or stalled have no part in it. What waits for them in the database hides
+    /// what is for others, so the lane `other` is looked through while it has such an origin.
     pub fn room(&self, lane: LaneId, tier: Tier, now: Timestamp) -> usize {
         let inner = self.inner.lock();
         let start = Limit::new(inner.share.of(Gateway::Fcm)).get() as usize;
         let Some(group) = inner.groups.get(&lane) else { return start };
-        let lanes = || group.slots.iter().map(|slot| &inner.slots[*slot].lane);
-        if lanes().all(|lane| lane.shut_until(now).is_some()) {
-            return 0;
+        let (mut limit, mut waiting, mut look_past) = (0, 0, 0);
+        for queue in group.slots.iter().map(|slot| &inner.slots[*slot]) {
+            if queue.put_off_until(index(tier), now).is_none() {
+                limit += queue.lane.limit.get() as usize;
+                waiting += queue.jobs[index(tier)].len();
+            } else if queue.lane.is_stranger() {
+                look_past = LOOK_PAST;
+            }
         }
-        let limit: usize = lanes().map(|lane| lane.limit.get() as usize).sum();
-        limit.saturating_sub(group.waiting[index(tier)])
+        (limit + look_past).saturating_sub(waiting)
     }
 
     /// Takes out everything that waits, for a stop of the server.

@@ -27,6 +27,8 @@ use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
+/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a page.
+const DRAW_MAX: usize = 1_000;
 /// A page leased so often is split into rows without sending.
 const PAGE_LEASES_MAX: i16 = 3;
 /// A row leased so often ends as dead.
@@ -96,7 +98,7 @@ impl Dispatcher {
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let mut claimed = 0;
-        while self.is_ready() {
+        while self.is_ready() && claimed < DRAW_MAX {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
             if room == 0 {

@@ -72,6 +72,11 @@ impl Lane {
         self.limit.set_max(share.of(self.gateway));
     }
 
+    /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
+    pub fn is_stranger(&self) -> bool {
+        self.gateway == Gateway::Other
+    }
+
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }

@@ -4,6 +4,7 @@ mod api;
 mod command_line;
 mod crash;
 mod delivery;
+mod demo;
 mod fencing;
 mod gateways;
 mod outcomes;

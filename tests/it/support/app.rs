@@ -30,14 +30,14 @@ use super::{FaultProxy, START, TestDatabase};
 pub struct Setup {
     pub simulator: simulator::Options,
     pub dispatch: Settings,
+    /// Push services beside the simulator, and whom to trust for them.
+    pub others: (Vec<gateway::HostMapping>, String),
     /// A clock other than one that stands still at [`START`].
     pub clock: Option<Clock>,
     /// A database other than one of the shared Postgres.
     pub database: Option<TestDatabase>,
     /// Whether the engine finds Postgres through a fault proxy.
     pub through_proxy: bool,
-    /// Push services beside the simulator, and whom to trust for them.
-    pub others: (Vec<gateway::HostMapping>, String),
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -141,7 +141,7 @@ impl TestApp {
         let settings = api::Settings::default();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut app = Self {
             database,
             pool,
