@@ -10,7 +10,7 @@ mod support;
 use support::cpu::per;
 use support::seed;
 use support::setting;
-use support::stage::{Campaign, Stage};
+use support::stage::{Campaign, Stage, notice};
 use support::table::{Bar, figure, heading, number};
 
 fn main() {
@@ -24,7 +24,7 @@ async fn campaign() {
     seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
     let mut campaigns = Vec::new();
     for _ in 0..rounds {
-        campaigns.push(stage.campaign(app, n).await);
+        campaigns.push(stage.campaign(app, n, &notice()).await);
     }
     let median = |figure: fn(&Campaign) -> f64| {
         let mut figures: Vec<f64> = campaigns.iter().map(figure).collect();

@@ -10,7 +10,7 @@ mod support;
 use bellwire::id::AppId;
 use support::cpu::{self, per};
 use support::seed;
-use support::stage::Stage;
+use support::stage::{Stage, notice};
 use support::table::{Bar, figure, heading, number};
 
 /// Each size is sent so often, that what is measured is not lost in the grain of the kernel's clock.
@@ -60,7 +60,7 @@ async fn measure(stage: &Stage, app: AppId, n: u32, rounds: u32) -> Cost {
     cpu::forget_peak(stage.server());
     let mut cost = Cost { server_us: 0.0, postgres_us: 0.0, peak_mib: 0.0, rate: 0.0 };
     for _ in 0..rounds {
-        let campaign = stage.campaign(app, n).await;
+        let campaign = stage.campaign(app, n, &notice()).await;
         cost.server_us += per(campaign.usage.server, n) / f64::from(rounds);
         cost.postgres_us += per(campaign.usage.postgres, n) / f64::from(rounds);
         cost.rate += campaign.rate() / f64::from(rounds);

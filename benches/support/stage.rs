@@ -114,10 +114,10 @@ impl Stage {
     }
 
     /// Sends a campaign to all subscribers of an app and waits for its end, which must leave the account right.
-    pub async fn campaign(&self, app: AppId, deliveries: u32) -> Campaign {
+    pub async fn campaign(&self, app: AppId, deliveries: u32, body: &Value) -> Campaign {
         sqlx::query("CHECKPOINT").execute(&self.pool).await.expect("a checkpoint");
         let (received, before, began) = (self.received().await, self.usage(), Instant::now());
-        let message = self.send(app, &notice()).await;
+        let message = self.send(app, body).await;
         self.wait_for(message).await;
         let took = began.elapsed();
         let campaign = Campaign { message, deliveries, took, usage: self.usage() - before };

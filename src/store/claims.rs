@@ -251,45 +251,40 @@ pub async fn cut_page(
     };
     let recipients = read_recipients(&mut tx, lane, cursor.topic, cursor.after, cursor.accepted_at, size, now).await?;
     let ids: Vec<Uuid> = recipients.iter().map(|recipient| recipient.subscription.0).collect();
-    let exhausted = ids.len() < size;
-    if exhausted {
-        sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
-            .execute(&mut *tx)
-            .await?;
-    } else {
+    if !ids.is_empty() {
+        // One statement instead of two: what it costs to start one counts for each page.
         sqlx::query!(
-            "UPDATE cursors SET after = $3, due_at = $4 WHERE message = $1 AND lane = $2",
+            r#"
+            WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
+            page AS (
+                INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
+            )
+            INSERT INTO message_counts AS counts (message, lane, targeted) VALUES ($2, $3, cardinality($5::uuid[]))
+            ON CONFLICT (message, lane) DO UPDATE SET targeted = counts.targeted + excluded.targeted
+            "#,
+            page,
             cursor.message,
             lane.0,
+            tier.code(),
+            &ids,
+            page,
+            until,
             ids.last(),
             now
         )
         .execute(&mut *tx)
         .await?;
     }
+    if ids.len() < size {
+        sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
     if ids.is_empty() {
-        tx.commit().await?;
         return Ok(Cut::Ended);
     }
-    sqlx::query!(
-        r#"
-        WITH page AS (
-            INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-        )
-        INSERT INTO message_counts AS counts (message, lane, targeted) VALUES ($2, $3, cardinality($5::uuid[]))
-        ON CONFLICT (message, lane) DO UPDATE SET targeted = counts.targeted + excluded.targeted
-        "#,
-        page,
-        cursor.message,
-        lane.0,
-        tier.code(),
-        &ids,
-        page,
-        until,
-    )
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
     Ok(Cut::Page(Page { id: page, lease: page, message: MessageId(cursor.message), lane, tier, leases: 1, recipients }))
 }
 
