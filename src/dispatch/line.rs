@@ -7,13 +7,13 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-use super::fair::{Next, Turn};
+use super::fair::{Next, Slot, Turn};
 use super::job::{Job, Ticket};
 use super::lane::Answered;
 use super::page::Recorded;
 use super::stops::Stopped;
 use super::{Dispatcher, label};
-use crate::classify::{Answer, DeadReason, Kind, Outcome, classify};
+use crate::classify::{Answer, DeadReason, Failure, Kind, Outcome, classify};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::gateway::{Post, Reply};
@@ -77,10 +77,32 @@ impl Dispatcher {
         self.fair.release(slot, probe, self.clock.now());
     }
 
+    /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
+    /// for a connection.
+    fn may_post(&self, job: &Job) -> bool {
+        self.is_current(job, Instant::now()) && self.stops.check(job.message.id, job.subscription).is_none()
+    }
+
+    /// Whether stops are known and the claim is young enough to start a POST by.
+    fn is_current(&self, job: &Job, now: Instant) -> bool {
+        self.stops.is_fresh(now) && now <= job.start_before && !self.is_stopping()
+    }
+
+    /// Settles a delivery whose POST was not let go after all.
+    fn withdraw(&self, slot: Slot, mut job: Box<Job>, probe: bool) {
+        self.fair.release(slot, probe, self.clock.now());
+        match self.admit(&job) {
+            Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
+            // What stood in the way is over: it has another turn.
+            Admission::Post { .. } => self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now()))),
+            Admission::Void => self.finished(1),
+        }
+    }
+
     /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours.
     fn admit(&self, job: &Job) -> Admission {
         let (instant, now) = (Instant::now(), self.clock.now());
-        if !self.stops.is_fresh(instant) || instant > job.start_before || self.is_stopping() {
+        if !self.is_current(job, instant) {
             return Admission::Settle(None, Fate::Deferred(Due::At(now)));
         }
         match self.stops.check(job.message.id, job.subscription) {
@@ -136,13 +158,16 @@ impl Dispatcher {
         let Turn { slot, mut job, probe } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
         let reply = tokio::select! {
-            reply = self.gateways.post(post) => reply,
+            reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.
             () = self.abandon.notified() => {
                 self.fair.release(slot, probe, self.clock.now());
                 return self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now())));
             }
         };
+        if reply.as_ref().is_err_and(|failure| *failure == Failure::Withdrawn) {
+            return self.withdraw(slot, job, probe);
+        }
         self.rates.count(job.lane.id, Instant::now());
         let now = self.clock.now();
         let answer = match &reply {
