@@ -24,6 +24,7 @@ pub struct Answered<'a> {
     pub posted_at: Timestamp,
     pub now: Timestamp,
     pub probe: bool,
+    pub transactional: bool,
     pub settings: &'a Settings,
 }
 
@@ -39,6 +40,8 @@ pub struct Lane {
     pub limit: Limit,
     gateway: Gateway,
     in_flight: u32,
+    /// Those of `in_flight` that are transactional.
+    urgent: u32,
     hold: Hold,
     breaker: Breaker,
 }
@@ -49,7 +52,7 @@ impl Lane {
             Gateway::Other => Limit::stranger(),
             _ => Limit::new(limit_max),
         };
-        Self { limit, gateway, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+        Self { limit, gateway, in_flight: 0, urgent: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
     }
 
     /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
@@ -61,15 +64,18 @@ impl Lane {
         self.in_flight
     }
 
-    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries.
+    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries, of
+    /// which one may go even while others still use up more than a limit that has just shrunk.
     pub fn has_permit(&self, transactional: bool) -> bool {
         let limit = self.limit.get();
-        let reserved = u32::from(!transactional && limit > 1);
-        self.in_flight < limit - reserved
+        match transactional {
+            true => self.in_flight < limit || self.urgent == 0,
+            false => self.in_flight < limit - u32::from(limit > 1),
+        }
     }
 
     /// Takes a permit, if hold and breaker let a POST start.
-    pub fn enter(&mut self, now: Timestamp) -> Passage {
+    pub fn enter(&mut self, now: Timestamp, transactional: bool) -> Passage {
         if let Some(until) = self.hold.until(now) {
             return Passage::Shut(until);
         }
@@ -79,6 +85,7 @@ impl Lane {
             Permission::Wait(until) => return Passage::Shut(until),
         };
         self.in_flight += 1;
+        self.urgent += u32::from(transactional);
         passage
     }
 
@@ -102,8 +109,9 @@ impl Lane {
     }
 
     /// Gives a permit back: no POST was made.
-    pub fn leave(&mut self, probe: bool, now: Timestamp) {
+    pub fn leave(&mut self, probe: bool, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
+        self.urgent -= u32::from(transactional);
         if probe {
             // Nothing was learned; the probe may be given to another.
             self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
@@ -113,6 +121,7 @@ impl Lane {
     /// Gives a permit back with an answer. Answers a change that others have to know.
     pub fn answered(&mut self, answer: &Answered<'_>) -> Option<Change> {
         self.in_flight -= 1;
+        self.urgent -= u32::from(answer.transactional);
         let health = answer.outcome.health();
         let breaker = if answer.probe {
             self.breaker.record_probe(answer.now, health, answer.settings)

@@ -162,10 +162,9 @@ async fn each_subscription_is_signed_for_with_the_key_that_it_was_made_with() {
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await["accepted"], 4);
     let now = app.clock.now().timestamp();
-    for (browsers, key, subject) in [
-        (&old, &app.application_server_key, "mailto:ops@example.com"),
-        (&new, &new_key, "https://example.com/contact"),
-    ] {
+    for (browsers, key, subject) in
+        [(&old, &app.application_server_key, "mailto:ops@example.com"), (&new, &new_key, "https://example.com/contact")]
+    {
         for browser in browsers {
             let (claims, by) = service.pushed_to(browser)[0].vapid();
             assert_eq!(&by, key, "{}", browser.endpoint);
