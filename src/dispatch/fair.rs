@@ -197,7 +197,7 @@ impl Inner {
             return None; // back in line with its next permit
         }
         let job = queue.jobs[tier].pop_front()?;
-        let probe = match queue.lane.enter(now) {
+        let probe = match queue.lane.enter(now, tier == 0) {
             Passage::Free => false,
             Passage::Probe => true,
             Passage::Shut(until) => {
@@ -309,8 +309,8 @@ impl FairQueue {
     }
 
     /// Gives a permit back without an answer: no POST was made.
-    pub fn release(&self, slot: Slot, probe: bool, now: Timestamp) {
-        self.give_back(slot, |lane| lane.leave(probe, now));
+    pub fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
+        self.give_back(slot, |lane| lane.leave(probe, job.message.tier == Tier::Transactional, now));
     }
 
     /// Gives a permit back with the answer that the POST got. Answers what other replicas have to know.

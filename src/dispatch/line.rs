@@ -15,7 +15,7 @@ use super::stops::Stopped;
 use super::{Dispatcher, label};
 use crate::classify::{Answer, DeadReason, Failure, Kind, Outcome, classify};
 use crate::clock::Timestamp;
-use crate::delivery::Ending;
+use crate::delivery::{Ending, Tier};
 use crate::gateway::{Post, Reply};
 use crate::message::PLAINTEXT_MAX;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
@@ -74,7 +74,7 @@ impl Dispatcher {
             Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
             Admission::Void => self.finished(1),
         }
-        self.fair.release(slot, probe, self.clock.now());
+        self.fair.release(slot, &job, probe, self.clock.now());
     }
 
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
@@ -90,7 +90,7 @@ impl Dispatcher {
 
     /// Settles a delivery whose POST was not let go after all.
     fn withdraw(&self, slot: Slot, mut job: Box<Job>, probe: bool) {
-        self.fair.release(slot, probe, self.clock.now());
+        self.fair.release(slot, &job, probe, self.clock.now());
         match self.admit(&job) {
             Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
             // What stood in the way is over: it has another turn.
@@ -161,7 +161,7 @@ impl Dispatcher {
             reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.
             () = self.abandon.notified() => {
-                self.fair.release(slot, probe, self.clock.now());
+                self.fair.release(slot, &job, probe, self.clock.now());
                 return self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now())));
             }
         };
@@ -176,7 +176,8 @@ impl Dispatcher {
         };
         let outcome = classify(job.lane.gateway, &answer, now);
         let settings = &job.message.policy.settings;
-        let answered = Answered { outcome: &outcome, posted_at, now, probe, settings };
+        let transactional = job.message.tier == Tier::Transactional;
+        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, settings };
         if let Some(change) = self.fair.answered(slot, &answered) {
             self.share(change);
         }
@@ -286,7 +287,7 @@ impl Dispatcher {
     pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
         for mut job in jobs {
             let spread = match job.message.tier {
-                crate::delivery::Tier::Transactional => Duration::ZERO,
+                Tier::Transactional => Duration::ZERO,
                 _ => SPREAD.mul_f64(self.clock.randomness()),
             };
             self.settle(&mut job, None, Fate::Deferred(Due::At(until + spread)));
