@@ -67,7 +67,6 @@ pub struct TestApp {
     pub vault: Vault,
     pub clock: Clock,
     pub simulator: Simulator,
-    pub gateways: Gateways,
     pub metrics: Arc<Metrics>,
     pub dispatcher: Arc<Dispatcher>,
     pub proxy: Option<FaultProxy>,
@@ -101,10 +100,7 @@ impl Reply {
 #[derive(Debug, Clone)]
 pub struct Subscriber {
     pub id: String,
-    pub token: String,
     pub endpoint: String,
-    pub host: String,
-    pub index: u32,
 }
 
 impl TestApp {
@@ -148,7 +144,6 @@ impl TestApp {
             vault,
             clock,
             simulator,
-            gateways,
             metrics,
             dispatcher,
             proxy,
@@ -218,13 +213,7 @@ impl TestApp {
             }});
             body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
             let made = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(201);
-            subscribers.push(Subscriber {
-                id: made["id"].as_str().unwrap().to_owned(),
-                token: made["token"].as_str().unwrap().to_owned(),
-                endpoint: minted.endpoint,
-                host: host.clone(),
-                index,
-            });
+            subscribers.push(Subscriber { id: made["id"].as_str().unwrap().to_owned(), endpoint: minted.endpoint });
         }
         subscribers
     }
