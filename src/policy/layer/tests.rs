@@ -64,7 +64,8 @@ fn members_are_inherited_one_by_one() {
     );
     let subscription = layer(Place::Subscription, json!({"throttlePolicy": {"maxReceivesPerSecond": 10}}));
     let message = guide(2);
-    let places = Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), tier: None };
+    let places =
+        Places { message: Some(&message), subscription: Some(&subscription), topic: Some(&topic), ..Places::default() };
     let policy = Policy::in_force(Tier::Promotional, &places);
     assert_eq!(policy.retry.retries(), 2);
     assert_eq!(policy.throttle, Some(Throttle { max_receives_per_second: 10 }));
@@ -76,7 +77,7 @@ fn a_topic_may_silence_its_subscriptions() {
     let topic = layer(Place::Topic, json!({"disableSubscriptionOverrides": true}));
     let (message, subscription, tier) = (guide(1), guide(2), guide(4));
     let mut places =
-        Places { message: None, subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier) };
+        Places { subscription: Some(&subscription), topic: Some(&topic), tier: Some(&tier), ..Places::default() };
     assert_eq!(retries(places), 4);
     places.message = Some(&message);
     assert_eq!(retries(places), 1);
