@@ -31,7 +31,7 @@ CREATE TABLE subscriptions (
 CREATE UNIQUE INDEX subscriptions_by_endpoint ON subscriptions (app, endpoint_mac, shard);
 -- What fan-out pages through.
 CREATE INDEX subscriptions_by_lane ON subscriptions (lane, id) WHERE state = 'active';
-CREATE INDEX subscriptions_by_user ON subscriptions (app, user_id) WHERE user_id IS NOT NULL AND state = 'active';
+CREATE INDEX subscriptions_by_user ON subscriptions (app, user_id) WHERE user_id IS NOT NULL; -- ended ones too: they are erased with the rest
 CREATE INDEX subscriptions_by_app ON subscriptions (app, id);
 CREATE INDEX subscriptions_by_expiry ON subscriptions (expires_at) WHERE expires_at IS NOT NULL AND state = 'active';
 

@@ -1,45 +1,78 @@
-//! CPU time of processes, as Linux accounts it.
+//! What processes use, as Linux accounts it.
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Sub;
 use std::time::Duration;
 
 /// CPU time that a process has used, its ended children's included.
 pub fn of_process(pid: i32) -> Duration {
+    const USER_HZ: u32 = 100; // on every Linux
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let ticks = fields(&stat).map_or(0, |fields| (11..15).filter_map(|at| fields.get(at)?.parse::<u64>().ok()).sum());
-    Duration::from_secs(ticks) / 100 // USER_HZ, which is 100 on every Linux
-}
-
-/// The fields after the process's name, which may hold spaces.
-fn fields(stat: &str) -> Option<Vec<&str>> {
-    Some(stat.rsplit_once(')')?.1.split_whitespace().collect())
+    let ticks = fields(&stat).iter().skip(11).take(4).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_secs(ticks) / USER_HZ
 }
 
 /// CPU time of a process and everything below it.
 pub fn of_tree(root: i32) -> Duration {
-    let mut parents = HashMap::<i32, Vec<i32>>::new();
+    let mut children = HashMap::<i32, Vec<i32>>::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(parent) = fields(&stat).and_then(|fields| fields.get(1)?.parse().ok()) {
-            parents.entry(parent).or_default().push(pid);
+        if let Some(parent) = fields(&stat).get(1).and_then(|parent| parent.parse().ok()) {
+            children.entry(parent).or_default().push(pid);
         }
     }
     let (mut all, mut sum) = (vec![root], Duration::ZERO);
     while let Some(pid) = all.pop() {
         sum += of_process(pid);
-        all.extend(parents.remove(&pid).unwrap_or_default());
+        all.extend(children.remove(&pid).unwrap_or_default());
     }
     sum
 }
 
-/// Resident memory of a process in KiB, and its highest value so far.
-pub fn resident_kib(pid: i32) -> (u64, u64) {
+/// The fields after the process's name, which may hold spaces (proc_pid_stat(5), from field 3 on).
+fn fields(stat: &str) -> Vec<&str> {
+    stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect())
+}
+
+/// The most memory that a process has had resident since it started or since [`forget_peak`], in MiB.
+pub fn peak_mib(pid: i32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
-    };
-    (of("VmRSS:"), of("VmHWM:"))
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kib.expect("Linux tells every process's peak") / 1024.0
+}
+
+/// Lets the peak begin anew at what is resident now.
+pub fn forget_peak(pid: i32) {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the process is ours");
+}
+
+/// CPU time of those who have a part in a delivery, apart.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// Bellwire.
+    pub server: Duration,
+    /// All processes of Postgres.
+    pub postgres: Duration,
+    /// The simulated gateways.
+    pub simulator: Duration,
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            server: self.server - earlier.server,
+            postgres: self.postgres - earlier.postgres,
+            simulator: self.simulator - earlier.simulator,
+        }
+    }
+}
+
+/// CPU-µs for each of `n`.
+pub fn per(time: Duration, n: u32) -> f64 {
+    time.as_secs_f64() * 1e6 / f64::from(n)
 }

@@ -6,10 +6,9 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{Manage, Operator, Read, Server};
+use super::auth::{MayManage, MayRead, Operator, Server};
 use super::extract::{Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -140,7 +139,7 @@ pub async fn create(
     }
     faults.finish()?;
     let app = App {
-        id: Uuid::now_v7(),
+        id: state.clock.uuid(),
         slug: body.slug,
         name: body.name,
         origins: body.origins,
@@ -173,7 +172,7 @@ pub async fn list(
 /// Shows an app.
 #[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = AppView)))]
-pub async fn show(server: Server<Read>) -> axum::Json<AppView> {
+pub async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
     axum::Json(server.app.into())
 }
 
@@ -181,7 +180,7 @@ pub async fn show(server: Server<Read>) -> axum::Json<AppView> {
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
     request_body = AppChange, security(("api_key" = ["manage"])), responses((status = 200, body = AppView)))]
 pub async fn change(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {

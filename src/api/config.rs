@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{Client, Read};
+use super::auth::{Client, MayRead};
 use super::problem::Problem;
 use crate::id::VapidKeyId;
 use crate::store::vapid_keys;
@@ -25,7 +25,7 @@ pub struct Config {
 /// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")), responses((status = 200, body = Config)))]
-pub async fn show(client: Client<Read>, State(state): State<ApiState>) -> Result<axum::Json<Config>, Problem> {
+pub async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Config>, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);
     Ok(axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) }))

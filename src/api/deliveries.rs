@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::auth::{Read, Send, Server};
+use super::auth::{MayRead, MaySend, Server};
 use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
@@ -101,7 +101,7 @@ async fn read(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<DeliveryView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     uri: Uri,
@@ -119,7 +119,7 @@ pub async fn list(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = DeliveryView)))]
 pub async fn show(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
@@ -143,7 +143,7 @@ async fn one(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["send"])), responses((status = 202, body = DeliveryView)))]
 pub async fn retry(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
@@ -163,7 +163,7 @@ pub async fn retry(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["send"])), responses((status = 200, body = DeliveryView)))]
 pub async fn cancel(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
@@ -34,13 +35,14 @@ impl Rate {
 
 type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
 
-/// Keys beyond which a limiter forgets those that have been quiet long enough to be as good as new.
-const KEYS_KEPT: usize = 50_000;
+/// Requests between two clearings, in which limiters forget whoever has been quiet long enough to be as good as new.
+const CLEARED_EVERY: u32 = 20_000;
 
 /// Both limiters.
 pub struct Limits {
     clients: Limiter<IpAddr>,
     apps: Limiter<Uuid>,
+    requests: AtomicU32,
     trusted_proxies: usize,
 }
 
@@ -50,12 +52,17 @@ impl Limits {
         Self {
             clients: RateLimiter::dashmap(settings.per_client.quota()).with_middleware(),
             apps: RateLimiter::dashmap(settings.per_app.quota()).with_middleware(),
+            requests: AtomicU32::new(0),
             trusted_proxies: settings.trusted_proxies,
         }
     }
 
     /// Counts a public request against its client. Answers the budget left, as headers.
     pub fn client(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
+            self.clients.retain_recent();
+            self.apps.retain_recent();
+        }
         take(&self.clients, "client", network(self.address(headers, extensions)))
     }
 
@@ -72,10 +79,15 @@ impl Limits {
             let values = headers.get_all("x-forwarded-for");
             let hops: Vec<&str> =
                 values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
-            hops.into_iter().rev().nth(skipped)?.trim().parse().ok()
+            read_address(hops.into_iter().rev().nth(skipped)?.trim())
         });
         forwarded.or(peer).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
+}
+
+/// Reads an address as proxies write it: some add the port.
+fn read_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// What one household or server is: an IPv4 address, or the /64 of an IPv6 one.
@@ -109,9 +121,6 @@ impl Budget {
 }
 
 fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &str, key: K) -> Result<Budget, Problem> {
-    if limiter.len() > KEYS_KEPT {
-        limiter.retain_recent();
-    }
     match limiter.check_key(&key) {
         Ok(state) => {
             let quota = state.quota();
@@ -168,6 +177,7 @@ mod tests {
         assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
         assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
         assert_eq!(address(2, "198.51.100.7, 10.0.0.1"), "198.51.100.7");
+        assert_eq!(address(1, "[2001:db8::1]:443"), "2001:db8::1");
         assert_eq!(address(2, "10.0.0.1"), "192.0.2.1");
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{Read, Send, Server};
+use super::auth::{MayRead, MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
@@ -250,7 +250,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     request_body = NewMessageBody, security(("api_key" = ["send"])),
     responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
 pub async fn send(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
     headers: HeaderMap,
@@ -355,7 +355,7 @@ async fn store(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
 pub async fn show(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
@@ -375,7 +375,7 @@ async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<M
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,
@@ -390,7 +390,7 @@ pub async fn list(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
 pub async fn pause(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
@@ -402,7 +402,7 @@ pub async fn pause(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
 pub async fn resume(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
@@ -414,7 +414,7 @@ pub async fn resume(
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
 pub async fn cancel(
-    server: Server<Send>,
+    server: Server<MaySend>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {

@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use sqlx::PgPool;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -111,7 +111,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            body_max_bytes: 256 * 1024,
+            body_max_bytes: 1024 * 1024, // a thousand of the longest user ids, and then some
             per_client: Rate { burst: 60, per_minute: 120 },
             per_app: Rate { burst: 5_000, per_minute: 60_000 },
             trusted_proxies: 0,
@@ -149,8 +149,7 @@ pub fn router(state: ApiState) -> Router {
     let public = OpenApiRouter::new()
         .routes(routes!(config::show))
         .routes(routes!(subscriptions::list, subscriptions::register))
-        .routes(routes!(subscriptions::show, subscriptions::change, subscriptions::unsubscribe))
-        .layer(from_fn_with_state(state.clone(), cors::public));
+        .routes(routes!(subscriptions::show, subscriptions::change, subscriptions::unsubscribe));
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
         .routes(routes!(apps::show, apps::change))
@@ -175,22 +174,35 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(gateways::list))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
-    let (router, description) = public.merge(server).split_for_parts();
-    router
+    let (public, mut description) = public.split_for_parts();
+    let (server, more) = server.split_for_parts();
+    description.merge(more);
+    // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
+    let public =
+        public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
+    public
+        .merge(server)
         .merge(openapi::route(description))
         .fallback(|| async { Problem::not_found("route") })
-        .method_not_allowed_fallback(|| async {
-            let detail = "This route does not know that method.";
-            Problem::new(axum::http::StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
-        })
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
         .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
-        .layer(set(header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"))
-        .layer(from_fn(identify))
+        .layer(from_fn_with_state(state.clone(), identify))
         .with_state(state)
+}
+
+/// The API for whoever has database and master key at hand: everything is allowed, and operators' keys are made here.
+/// To be called in this process; never serve it on a socket.
+pub fn local_router(state: ApiState) -> Router {
+    router(state.clone()).merge(api_keys::of_operators().with_state(state)).layer(axum::Extension(auth::Local))
+}
+
+async fn method_not_allowed() -> Problem {
+    let detail = "This route does not know that method.";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
 /// Health only, for a process without the role `api`.
@@ -207,20 +219,21 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems.
-async fn identify(request: Request, next: Next) -> Response {
+async fn identify(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(&REQUEST_ID)
         .filter(|value| (1..=128).contains(&value.len()) && value.as_bytes().iter().all(|b| b.is_ascii_graphic()));
     let id = given
         .cloned()
-        .unwrap_or_else(|| HeaderValue::try_from(Uuid::now_v7().to_string()).expect("a UUID is a header value"));
+        .unwrap_or_else(|| HeaderValue::try_from(state.clock.uuid().to_string()).expect("a UUID is a header value"));
     let id_text = id.to_str().expect("graphic ASCII").to_owned();
     let path = request.uri().path().to_owned();
     // The route, not the path: ids of subscriptions and users are not for logs.
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!("request", id = id_text, method = %request.method(), route);
-    let mut response = next.run(request).instrument(span).await;
+    let mut response = next.run(request).instrument(span.clone()).await;
+    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
         problem.instance = Some(path);
         problem.request_id = Some(id_text);

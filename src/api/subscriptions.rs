@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{Client, Manage, Read, Server, read_token, write_token};
+use super::auth::{Client, MayManage, MayRead, Server, read_token, write_token};
 use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
@@ -253,7 +253,7 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
     security((), ("browser_token" = []), ("api_key" = ["manage"])),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub async fn register(
-    client: Client<Manage>,
+    client: Client<MayManage>,
     State(state): State<ApiState>,
     headers: HeaderMap,
     Json(body, _): Json<NewSubscription>,
@@ -295,6 +295,7 @@ pub async fn register(
         (replaced.id, if client.server { Right::Server } else { Right::Browser(replaced_token.as_ref()) })
     });
     let request = Registration {
+        id: state.clock.uuid(),
         app: client.app.id,
         endpoint: &address.endpoint,
         keys: &address.keys,
@@ -359,7 +360,7 @@ pub(super) fn ended() -> Problem {
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = SubscriptionView)))]
 pub async fn show(
-    client: Client<Read>,
+    client: Client<MayRead>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
@@ -375,7 +376,7 @@ pub async fn show(
     request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["manage"])),
     responses((status = 200, body = SubscriptionView)))]
 pub async fn change(
-    client: Client<Manage>,
+    client: Client<MayManage>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
     Json(body, _): Json<SubscriptionChange>,
@@ -411,7 +412,7 @@ pub async fn change(
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("browser_token" = []), ("api_key" = ["manage"])), responses((status = 204)))]
 pub async fn unsubscribe(
-    client: Client<Manage>,
+    client: Client<MayManage>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
@@ -427,7 +428,7 @@ pub async fn unsubscribe(
     params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
     Query(query): Query<SubscriptionQuery>,

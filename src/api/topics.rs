@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{Manage, Read, Server};
+use super::auth::{MayManage, MayRead, Server};
 use super::extract::{At, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
@@ -39,7 +39,7 @@ impl From<TopicRow> for TopicView {
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<TopicView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,
@@ -54,7 +54,7 @@ pub async fn list(
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = TopicView)))]
 pub async fn show(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<axum::Json<TopicView>, Problem> {
@@ -67,7 +67,7 @@ pub async fn show(
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["manage"])), responses((status = 204)))]
 pub async fn join(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -80,7 +80,7 @@ pub async fn join(
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["manage"])), responses((status = 204)))]
 pub async fn leave(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -89,7 +89,7 @@ pub async fn leave(
 }
 
 async fn set(
-    server: &Server<Manage>,
+    server: &Server<MayManage>,
     state: &ApiState,
     topic: TopicName,
     id: SubscriptionId,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::auth::{Manage, Server};
+use super::auth::{MayManage, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
 use super::{ApiState, Work};
@@ -23,7 +23,7 @@ pub struct Erased {
     params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
     security(("api_key" = ["manage"])), responses((status = 200, body = Erased)))]
 pub async fn erase(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(user): At<UserId>,
 ) -> Result<axum::Json<Erased>, Problem> {

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{Manage, Read, Server};
+use super::auth::{MayManage, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -114,7 +114,7 @@ pub(super) async fn add(
     let now = state.clock.now();
     let (name, retired_at) = if role == Role::Active { ("active", None) } else { ("retired", Some(now)) };
     let key = VapidKey {
-        id: Uuid::now_v7(),
+        id: state.clock.uuid(),
         app,
         public_key: pair.public().to_vec(),
         subject: subject.to_owned(),
@@ -151,7 +151,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
     params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
     security(("api_key" = ["manage"])), responses((status = 201, body = VapidKeyView)))]
 pub async fn create(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewVapidKey>,
 ) -> Result<(StatusCode, axum::Json<VapidKeyView>), Problem> {
@@ -177,7 +177,7 @@ pub async fn create(
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<VapidKeyView>)))]
 pub async fn list(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,
@@ -192,7 +192,7 @@ pub async fn list(
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = VapidKeyView)))]
 pub async fn show(
-    server: Server<Read>,
+    server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
@@ -204,7 +204,7 @@ pub async fn show(
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     request_body = VapidKeyChange, security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyView)))]
 pub async fn change(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
     Json(body, _): Json<VapidKeyChange>,
@@ -219,7 +219,7 @@ pub async fn change(
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyExport)))]
 pub async fn export(
-    server: Server<Manage>,
+    server: Server<MayManage>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {

@@ -220,7 +220,7 @@ async fn first_key(settings: &[(&'static str, String)]) -> anyhow::Result<String
     let config = Config::load(&Flags::from_pairs(settings.iter().cloned()))?;
     let foundation = Foundation::open(&config, Migrations::Apply).await?;
     let Foundation { pool, vault, clock, .. } = &foundation;
-    let made = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock.now()).await;
+    let made = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock).await;
     foundation.close().await;
     Ok(made?.1)
 }

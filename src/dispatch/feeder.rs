@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::Dispatcher;
 use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
@@ -26,6 +27,8 @@ use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
+/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a page.
+const DRAW_MAX: usize = 1_000;
 /// A page leased so often is split into rows without sending.
 const PAGE_LEASES_MAX: i16 = 3;
 /// A row leased so often ends as dead.
@@ -33,6 +36,8 @@ const ROW_LEASES_MAX: i16 = 5;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
+/// The longest, so that a look that claimed a lot does not delay the next one.
+const REST_MAX: Duration = Duration::from_secs(1);
 /// The rest after a failed look.
 const REST_FAILED: Duration = Duration::from_secs(1);
 
@@ -41,11 +46,12 @@ pub type Hunger = (LaneId, Tier);
 
 /// Looks, claims and rests for ever.
 pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
-    let mut appetite = Vec::new();
+    let (mut found, mut appetite) = (Vec::new(), Vec::new());
     loop {
         let began = Instant::now();
-        let rest = match dispatcher.look().await {
-            Ok(_) => (began.elapsed() * REST_FACTOR).max(REST_MIN),
+        let looked = dispatcher.look(&mut found).await;
+        let rest = match looked {
+            Ok(_) => (began.elapsed() * REST_FACTOR).clamp(REST_MIN, REST_MAX),
             Err(failed) => {
                 warn!(error = %failed, "looking for due work failed");
                 REST_FAILED
@@ -60,39 +66,39 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             }
             appetite.sort_unstable();
             appetite.dedup();
-            for (lane, tier) in appetite.drain(..) {
-                for source in [Source::Queue, Source::Cursors] {
-                    if let Err(failed) = dispatcher.draw(DueLane { lane, tier, source }).await {
-                        warn!(error = %failed, "claiming failed");
-                    }
+            let _claiming = dispatcher.claiming.lock().await;
+            // What the last look did not find is left to the next one.
+            let wanted = |due: &&DueLane| appetite.binary_search(&(due.lane, due.tier)).is_ok();
+            for due in found.iter().filter(wanted) {
+                if let Err(failed) = dispatcher.draw(*due).await {
+                    warn!(error = %failed, "claiming failed");
                 }
             }
+            appetite.clear();
         }
     }
 }
 
 impl Dispatcher {
-    /// Claims whatever is due and fits. Answers how many deliveries that were.
-    pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
+    /// Finds everything that is due and claims what fits. Answers how many deliveries that were.
+    pub(super) async fn look(self: &Arc<Self>, found: &mut Vec<DueLane>) -> sqlx::Result<usize> {
+        found.clear();
         let mut claimed = 0;
-        if !self.may_claim() {
+        let _claiming = self.claiming.lock().await;
+        if !self.is_ready() {
             return Ok(0);
         }
-        for due in store::claims::due_lanes(&self.pool, self.clock.now()).await? {
-            claimed += self.draw(due).await?;
+        *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
+        for due in found.iter() {
+            claimed += self.draw(*due).await?;
         }
         Ok(claimed)
-    }
-
-    /// Nothing is claimed while it could not be settled, or not be stopped.
-    fn may_claim(&self) -> bool {
-        !self.is_stopping() && !self.settler.is_failing() && self.stops.is_fresh(Instant::now())
     }
 
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let mut claimed = 0;
-        while self.may_claim() {
+        while self.is_ready() && claimed < DRAW_MAX {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
             if room == 0 {
@@ -150,13 +156,15 @@ impl Dispatcher {
         row: ClaimedRow,
         message: Arc<Message>,
         lane: Arc<LaneInfo>,
-        lease: uuid::Uuid,
+        lease: Uuid,
         claimed_at: Instant,
     ) -> Option<Box<Job>> {
         let now = self.clock.now();
         let subscription = row.recipient.subscription;
         let fate = match row.recipient.standing {
-            _ if row.leases >= ROW_LEASES_MAX => Some(dead(&message, DeadReason::LeaseExhausted, row.retries, now)),
+            _ if row.leases >= ROW_LEASES_MAX => {
+                Some(dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now))
+            }
             Standing::Sendable => None,
             standing => Some(standing_fate(standing, row.retries, now)),
         };
@@ -166,7 +174,7 @@ impl Dispatcher {
                 let (retries, ticket) = (row.retries, Ticket::Row(lease));
                 match self.job(&row.recipient, retries, message.clone(), lane.clone(), claimed_at, ticket) {
                     Ok(job) => return Some(job),
-                    Err(reason) => dead(&message, reason, row.retries, now),
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
                 }
             }
         };
@@ -254,7 +262,7 @@ impl Dispatcher {
                         jobs.push(job);
                         continue;
                     }
-                    Err(reason) => dead(&message, reason, 0, now),
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, 0, now),
                 },
                 standing => standing_fate(standing, 0, now),
             };
@@ -272,6 +280,10 @@ impl Dispatcher {
         for (job, until) in self.fair.push(jobs, self.clock.now()) {
             self.put_off(vec![job], until);
         }
+        // A stop may have emptied the queue a moment before these came.
+        if self.is_stopping() {
+            self.put_back(self.fair.drain(), self.clock.now());
+        }
     }
 }
 
@@ -286,7 +298,7 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<At
     }
 }
 
-fn dead(message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
-    let death = Death { reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
+fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
+    let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
     (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

@@ -1,6 +1,6 @@
 //! One lane and origin: its permits, its hold and its breaker. Pure state; the fair queue owns it.
 
-use super::limit::Limit;
+use super::limit::{Limit, STRANGER_MAX};
 use crate::classify::{Health, Kind, Outcome};
 use crate::clock::Timestamp;
 use crate::lane::Gateway;
@@ -34,8 +34,27 @@ pub struct Change {
     pub breaker: Option<Snapshot>,
 }
 
+/// What this worker may have in flight in each lane: the limit divided among the workers that live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub limit_max: u32,
+    pub workers: u32,
+}
+
+impl Share {
+    /// The most POSTs in flight to one origin, at least one.
+    pub fn of(self, gateway: Gateway) -> u32 {
+        let all = match gateway {
+            Gateway::Other => STRANGER_MAX,
+            _ => self.limit_max,
+        };
+        (all / self.workers.max(1)).max(1)
+    }
+}
+
 /// A lane's state in this process.
 pub struct Lane {
+    gateway: Gateway,
     pub limit: Limit,
     in_flight: u32,
     hold: Hold,
@@ -43,12 +62,19 @@ pub struct Lane {
 }
 
 impl Lane {
-    pub fn new(gateway: Gateway, limit_max: u32, now: Timestamp) -> Self {
-        let limit = match gateway {
-            Gateway::Other => Limit::stranger(),
-            _ => Limit::new(limit_max),
-        };
-        Self { limit, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    pub fn new(gateway: Gateway, share: Share, now: Timestamp) -> Self {
+        let limit = Limit::new(share.of(gateway));
+        Self { gateway, limit, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    }
+
+    /// Takes another share of the lane's permits.
+    pub fn set_share(&mut self, share: Share) {
+        self.limit.set_max(share.of(self.gateway));
+    }
+
+    /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
+    pub fn is_stranger(&self) -> bool {
+        self.gateway == Gateway::Other
     }
 
     pub fn in_flight(&self) -> u32 {

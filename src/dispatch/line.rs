@@ -169,7 +169,7 @@ impl Dispatcher {
         };
         let verdict = decide(&outcome, &job.message.policy, &attempt, self.clock.randomness());
         if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
-            self.resend(job, now);
+            self.admit_jobs(vec![job]);
         }
     }
 
@@ -234,15 +234,14 @@ impl Dispatcher {
         true
     }
 
-    fn resend(self: &Arc<Self>, job: Box<Job>, now: Timestamp) {
-        for (job, until) in self.fair.push([job], now) {
-            self.put_off(vec![job], until);
-        }
-    }
-
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
-        Box::new(Death { reason: reason.name(), detail, policy: Some(job.message.policy.to_json()) })
+        Box::new(Death {
+            id: self.clock.uuid(),
+            reason: reason.name(),
+            detail,
+            policy: Some(job.message.policy.to_json()),
+        })
     }
 
     /// A death without a POST.

@@ -9,6 +9,8 @@
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
 //! another worker takes it.
 
+#![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
+
 mod catalog;
 mod fair;
 mod feeder;
@@ -21,6 +23,8 @@ mod pulse;
 mod rate;
 mod settler;
 mod stops;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,6 +97,8 @@ pub struct Dispatcher {
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
     /// Deliveries between claim and settling.
     alive: AtomicUsize,
+    /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
+    claiming: tokio::sync::Mutex<()>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -140,6 +146,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
+            claiming: tokio::sync::Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -189,7 +196,7 @@ impl Dispatcher {
         self.is_ready().then(|| self.clock.uuid())
     }
 
-    /// Whether this engine takes work at all: it can read stops and settle.
+    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
         !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
     }
@@ -202,14 +209,23 @@ impl Dispatcher {
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        let mut found = Vec::new();
         loop {
-            let claimed = self.look().await?;
             self.wait_until_idle().await;
-            if claimed == 0 && self.stops.is_fresh(Instant::now()) {
+            let able = self.is_ready();
+            let claimed = self.look(&mut found).await?;
+            // The look waited for claims under way; whatever they took is in memory or settled by now. And it did not
+            // come back with nothing because nothing may be claimed at present.
+            let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
+            if idle || self.is_stopping() {
                 return Ok(());
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0
     }
 
     async fn wait_until_idle(&self) {
@@ -218,7 +234,7 @@ impl Dispatcher {
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
-            if self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0 {
+            if self.is_idle() {
                 return;
             }
             tokio::select! { () = idle => {}, () = settled => {} }
@@ -228,7 +244,9 @@ impl Dispatcher {
     /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
-        self.stopping.store(true, Ordering::Release);
+        self.stopping.store(true, Ordering::SeqCst);
+        // A claim under way ends first, so that it can be given back; a database that hangs must not hold up the stop.
+        let _ = tokio::time::timeout(patience, self.claiming.lock()).await;
         let now = self.clock.now();
         self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
@@ -242,15 +260,15 @@ impl Dispatcher {
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::SeqCst)
     }
 
     fn started(&self, n: usize) {
-        self.alive.fetch_add(n, Ordering::AcqRel);
+        self.alive.fetch_add(n, Ordering::SeqCst);
     }
 
     fn finished(&self, n: usize) {
-        if self.alive.fetch_sub(n, Ordering::AcqRel) == n {
+        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
             self.idle.notify_waiters();
         }
     }

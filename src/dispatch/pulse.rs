@@ -68,7 +68,8 @@ pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
 
 impl Dispatcher {
     async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        let workers = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        self.fair.share_among(u32::try_from(workers).unwrap_or(u32::MAX));
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);

@@ -45,7 +45,9 @@ fn request<B>(uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
 fn headers(post: &Post) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(9);
     headers.insert(AUTHORIZATION, post.authorization.clone());
-    headers.insert(TTL, post.ttl_s.into());
+    // Apple refuses a TTL that is not positive; a second is the nearest it takes.
+    let ttl_s = if post.gateway == Gateway::Apple { post.ttl_s.max(1) } else { post.ttl_s };
+    headers.insert(TTL, ttl_s.into());
     headers.insert(URGENCY, HeaderValue::from_static(post.urgency.header()));
     if let Some(topic) = &post.topic {
         headers.insert(TOPIC, topic.clone());

@@ -75,9 +75,10 @@ async fn bury(connection: &mut PgConnection, dead: &[&Settlement], now: Timestam
             r#"
             INSERT INTO dead_letters
                 (shard, id, app, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
-            VALUES ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
             "#,
             settlement.subscription.shard(),
+            death.id,
             settlement.app.0,
             settlement.message.0,
             settlement.subscription.0,

@@ -40,7 +40,7 @@ pub struct Key<'a> {
 /// (then it finds the answer) or rolled back (then it is the first). After [`Claim::InProgress`] the transaction is
 /// of no further use.
 pub async fn claim(conn: &mut PgConnection, key: Key<'_>, now: Timestamp) -> Result<Claim, sqlx::Error> {
-    sqlx::query!("SET LOCAL lock_timeout = '5s'").execute(&mut *conn).await?;
+    sqlx::query!("SET LOCAL lock_timeout = '2s'").execute(&mut *conn).await?;
     let inserted = sqlx::query!(
         "INSERT INTO idempotency_keys (app, route, key, body_hash, status, response, created_at)
          VALUES ($1, $2, $3, $4, 0, 'null', $5) ON CONFLICT (app, route, key) DO NOTHING",

@@ -54,6 +54,12 @@ pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx
     Ok(dropped)
 }
 
+/// A partition only grows and is dropped whole, and is read by its key alone: vacuum finds nothing to do in it, and
+/// statistics by every tenth row decide nothing. During a campaign on a young partition both cost Postgres a quarter of
+/// its CPU time.
+const APPEND_ONLY: &str = "autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 1000000, \
+                           autovacuum_analyze_scale_factor = 1";
+
 async fn ensure_default(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
     let name = format!("{table}_default");
     let Some(mut tx) = lock_if_missing(pool, table, &name).await? else { return Ok(false) };
@@ -69,7 +75,7 @@ async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Resul
     // Attaching a table that is already filled keeps the rows visible all the time, and locks writers out only of the
     // default partition, which is normally empty.
     execute(&mut tx, format!("LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")).await?;
-    execute(&mut tx, format!("CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")).await?;
+    execute(&mut tx, format!("CREATE TABLE {name} (LIKE {table} INCLUDING ALL) WITH ({APPEND_ONLY})")).await?;
     execute(
         &mut tx,
         format!(

@@ -18,6 +18,8 @@ use crate::vault::{ADDRESS, Purpose, Vault};
 /// A checked request to register.
 #[derive(Debug)]
 pub struct Registration<'a> {
+    /// A fresh UUIDv7, of which a new subscription's id is made.
+    pub id: Uuid,
     /// The app.
     pub app: Uuid,
     /// What the browser gave.
@@ -102,6 +104,9 @@ async fn register_within(
     now: Timestamp,
 ) -> Result<Registered, sqlx::Error> {
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
+    let shard = shard_of(request.app, request.endpoint.expose());
+    let known = find_endpoint(conn, request.app, shard, &mac).await?;
+    lock_in_order(conn, request.replaces.map(|(id, _)| id).into_iter().chain(known)).await?;
     let old = match request.replaces {
         None => None,
         Some((id, right)) => match lock(conn, request.app, id).await? {
@@ -113,8 +118,6 @@ async fn register_within(
     let old = old.filter(|old| {
         old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
     });
-    let shard = shard_of(request.app, request.endpoint.expose());
-    let known = find_endpoint(conn, request.app, shard, &mac).await?;
     let (row, new) = match known {
         Some(id) => match refresh(conn, vault, request, id, now).await? {
             Ok(row) => (row, false),
@@ -142,6 +145,21 @@ async fn register_within(
     let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+}
+
+/// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
+/// other would wait for each other otherwise.
+async fn lock_in_order(conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>) -> Result<(), sqlx::Error> {
+    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
+    sqlx::query!(
+        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
+         ORDER BY shard, id FOR NO KEY UPDATE",
+        &shards,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(())
 }
 
 async fn find_endpoint(
@@ -212,7 +230,7 @@ async fn insert(
     old: Option<&SubscriptionRow>,
     now: Timestamp,
 ) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
-    let id = SubscriptionId::new(Uuid::now_v7(), shard);
+    let id = SubscriptionId::new(request.id, shard);
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
     let mut row = SubscriptionRow {
         id: id.0,

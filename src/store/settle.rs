@@ -68,6 +68,8 @@ pub enum Fate {
 /// Why a delivery died, for its dead letter.
 #[derive(Debug, Clone)]
 pub struct Death {
+    /// The dead letter's id.
+    pub id: Uuid,
     /// A [`crate::classify::DeadReason`]'s name.
     pub reason: &'static str,
     /// The gateway's words.
@@ -338,6 +340,7 @@ async fn write_rows(
                                   $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
                 AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
                 ON a.message = ours.message AND a.subscription = ours.subscription
+            ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
             RETURNING message, subscription, ending
         ),
         counted AS (

@@ -13,7 +13,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
     let api = TestApi::start().await;
     let make = async |scope| {
         let app = Some(api.app_uuid());
-        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, api.clock.now()).await.unwrap().1
+        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, &api.clock).await.unwrap().1
     };
     let (send, read, manage) = (make(Scope::Send).await, make(Scope::Read).await, make(Scope::Manage).await);
     let (_, stranger) = api.make_app("other").await;
@@ -154,7 +154,7 @@ async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
 async fn the_description_names_every_route_and_its_problems() {
     let api = TestApi::start().await;
     let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
-    assert_eq!(description["openapi"].as_str().unwrap().split('.').next(), Some("3"));
+    assert!(description["openapi"].as_str().unwrap().starts_with("3.1"), "{}", description["openapi"]);
     let paths = description["paths"].as_object().unwrap();
     let operations: Vec<_> =
         paths.iter().flat_map(|(path, item)| item.as_object().unwrap().iter().map(move |op| (path, op))).collect();

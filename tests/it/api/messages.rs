@@ -4,6 +4,7 @@ use axum::http::Method;
 use bellwire::api::{Settings, Work};
 use bellwire::id::MessageId;
 use bellwire::message::Content;
+use bellwire::store::idempotency::{self, Claim};
 use bellwire::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -58,7 +59,7 @@ async fn named_subscriptions_users_topics_and_everyone_are_reached() {
     assert!(!bob.is_empty());
     let listed = api.get("/messages?limit=2").await.ok(200);
     assert_eq!((listed["data"].as_array().unwrap().len(), listed["done"].as_bool()), (2, Some(false)));
-    assert!(matches!(api.told()[..], [Work::Due, ..]));
+    assert!(api.told().iter().filter(|work| matches!(work, Work::Due)).count() == 5, "once for each that was stored");
 }
 
 #[tokio::test]
@@ -160,7 +161,48 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
     assert!(at_once.iter().all(|reply| reply.status == 202 && reply.json["id"] == at_once[0].json["id"]));
     assert_eq!(count(&api, "messages").await, 3);
 
+    // A first request that takes too long: the second waits for a while, then is told to come again.
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.to_string().as_bytes());
+    let route = "POST /v1/apps/{app}/messages";
+    let slow = idempotency::Key { app: api.app_uuid(), route, key: "slow", body_hash: hash.as_ref() };
+    let mut tx = api.pool.begin().await.unwrap();
+    assert!(matches!(idempotency::claim(&mut tx, slow, api.clock.now()).await.unwrap(), Claim::First));
+    let waited = send("slow", &body).await;
+    assert_eq!((waited.refusal(), waited.header("retry-after")), ((409, "idempotency_key_in_progress", vec![]), "1"));
+    idempotency::remember(&mut tx, slow, 202, &json!({"id": "the first one's"})).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(send("slow", &body).await.ok(202)["id"], "the first one's");
+
     let unknown = json!({"to": {"subscriptions": ["sub_019aa000-0000-7000-8000-000000000000"]}, "content": content()});
     assert_eq!(send("k4", &unknown).await.status, 422);
     assert_eq!(send("k4", &body).await.status, 202, "what was refused used up no key");
+}
+
+#[tokio::test]
+async fn the_account_adds_up_over_pages_rows_endings_and_receipts() {
+    let api = TestApi::start().await;
+    let to = subscribers(&api, 4, json!({})).await;
+    let body = json!({"to": {"subscriptions": to}, "content": content(), "ttl": 60});
+    let message = api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned();
+    let id = message.parse::<MessageId>().unwrap().0;
+    // What a worker would have written: two rows became a page, one was accepted, one waits for a retry.
+    for statement in [
+        "DELETE FROM queue WHERE message = $1 AND subscription <> (SELECT min(subscription::text)::uuid FROM queue WHERE message = $1)",
+        "UPDATE queue SET retries = 2 WHERE message = $1",
+        "INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+         SELECT gen_random_uuid(), $1, 1, 2, (array_agg(id))[1:2], gen_random_uuid(), now() FROM subscriptions",
+        "UPDATE message_counts SET accepted = 1 WHERE message = $1",
+        "INSERT INTO receipts (message, subscription, kind, shard, at)
+         SELECT $1, max(id::text)::uuid, kind, 0, now() FROM subscriptions, (VALUES (1), (2)) AS k (kind) GROUP BY kind",
+    ] {
+        sqlx::query(statement).bind(id).execute(&api.pool).await.unwrap();
+    }
+    let counts = api.counts(&message).await;
+    let n = |name: &str| counts[name].as_i64().unwrap();
+    assert_eq!((n("targeted"), n("dispatching"), n("retrying"), n("accepted"), n("queued")), (4, 2, 1, 1, 0));
+    assert_eq!((n("acknowledged"), n("awaiting_ack"), n("displayed"), n("clicked"), n("closed")), (1, 0, 1, 1, 0));
+    sqlx::query("DELETE FROM receipts WHERE message = $1").bind(id).execute(&api.pool).await.unwrap();
+    assert_eq!(api.counts(&message).await["awaiting_ack"], 1);
+    api.clock.advance(std::time::Duration::from_secs(60));
+    assert_eq!(api.counts(&message).await["unconfirmed"], 1, "derived once it has expired, never swept");
 }

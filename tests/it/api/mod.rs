@@ -37,7 +37,6 @@ pub const ORIGIN: &str = "https://shop.example";
 /// A server's API with one app, `shop`, and a stub clock.
 pub struct TestApi {
     pub router: Router,
-    pub state: ApiState,
     pub pool: PgPool,
     pub vault: Vault,
     pub clock: Clock,
@@ -102,10 +101,9 @@ impl TestApi {
         let gateways = Gateways::new(GatewaySettings::default()).unwrap();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut api = Self {
-            router: router(state.clone()),
-            state,
+            router: router(state),
             pool,
             vault,
             clock,
@@ -125,7 +123,7 @@ impl TestApi {
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
         let scopes = [Scope::Send, Scope::Read, Scope::Manage];
-        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, self.clock.now()).await;
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 

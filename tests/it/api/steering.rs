@@ -174,3 +174,46 @@ async fn single_deliveries_are_hurried_cancelled_and_listed_page_by_page() {
     let counts = api.counts(&message).await;
     assert_eq!((&counts["retrying"], &counts["cancelled"]), (&json!(4), &json!(1)));
 }
+
+#[tokio::test]
+async fn everything_at_once_neither_deadlocks_nor_loses_count() {
+    let api = TestApi::with(super::roomy(), None).await;
+    let endpoints: Vec<_> =
+        (0..4).map(|n| super::registration(&fcm(&n.to_string()), json!({"user_id": "u", "topics": ["t"]}))).collect();
+    for body in &endpoints {
+        api.post("/subscriptions", body.clone()).await.ok(201);
+    }
+    let ids: Vec<String> = api.get("/subscriptions").await.ok(200)["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["id"].as_str().unwrap().to_owned())
+        .collect();
+    let step = async |n: usize| {
+        let (id, body) = (&ids[n % 4], &endpoints[n / 4 % 4]);
+        let to = [json!({"users": ["u"]}), json!({"topic": "t"}), json!({"subscriptions": ids})][n % 3].clone();
+        match n % 5 {
+            0 => api.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{id}"), Some(&api.key), None).await,
+            1 => api.post("/subscriptions", body.clone()).await,
+            2 => {
+                let mut body = body.clone();
+                body["replaces"] = json!({"id": id});
+                api.post("/subscriptions", body).await
+            }
+            _ => {
+                let reply = api.post("/messages", json!({"to": to, "content": content()})).await;
+                let message = reply.json["id"].as_str().unwrap_or_default().to_owned();
+                if n.is_multiple_of(2) {
+                    api.post(&format!("/messages/{message}/cancel"), json!({})).await
+                } else {
+                    reply
+                }
+            }
+        }
+    };
+    let replies = futures_util::future::join_all((0..120).map(step)).await;
+    assert!(replies.iter().all(|reply| reply.status < 500), "{:?}", replies.iter().find(|reply| reply.status >= 500));
+    for message in api.get("/messages?limit=250").await.ok(200)["data"].as_array().unwrap() {
+        api.counts(message["id"].as_str().unwrap()).await;
+    }
+}

@@ -67,6 +67,23 @@ async fn a_browser_registers_and_looks_after_its_subscription_with_its_token_alo
 }
 
 #[tokio::test]
+async fn what_browsers_add_is_ignored_and_their_expiry_honoured() {
+    let api = TestApi::start().await;
+    let mut push = push_subscription(&fcm("a"));
+    push["options"] = json!({"userVisibleOnly": true});
+    push["keys"]["future"] = json!("x");
+    push["expirationTime"] = json!((api.clock.now().timestamp() + 60) * 1000);
+    let made = api.post("/subscriptions", json!({"subscription": push})).await.ok(201);
+    let expires_at = made["expires_at"].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+    assert_eq!((expires_at - api.clock.now()).num_seconds(), 60);
+    let body = json!({"to": {"subscriptions": [id(&made)]}, "content": content()});
+    assert_eq!(api.post("/messages?dry_run=true", body.clone()).await.ok(200)["audience_estimate"], 1);
+    api.clock.advance(Duration::from_secs(60));
+    let late = api.post("/messages", body).await.ok(202);
+    assert_eq!((&late["audience_estimate"], &late["unreachable"]), (&json!(0), &json!(1)));
+}
+
+#[tokio::test]
 async fn only_a_server_says_whose_a_subscription_is() {
     let api = TestApi::start().await;
     let body = registration(&fcm("a"), json!({"user_id": "ann"}));
@@ -78,9 +95,9 @@ async fn only_a_server_says_whose_a_subscription_is() {
     assert_eq!(claim.refusal(), (403, "forbidden", vec![]));
     let logout = api.browse(Method::PATCH, &path, token(&made), Some(json!({"user_id": null}))).await.ok(200);
     assert_eq!(logout["user_id"], Value::Null);
-    let by_server =
-        api.call(Method::PATCH, &format!("/v1/apps/shop{path}"), Some(&api.key), Some(json!({"user_id": "bob"})));
-    assert_eq!(by_server.await.ok(200)["user_id"], "bob");
+    let path = format!("/v1/apps/shop{path}");
+    let by_server = api.call(Method::PATCH, &path, Some(&api.key), Some(json!({"user_id": "bob"}))).await;
+    assert_eq!(by_server.ok(200)["user_id"], "bob");
 }
 
 #[tokio::test]

@@ -14,25 +14,51 @@ use bellwire::gateway::{self, Gateways};
 use bellwire::metrics::Metrics;
 use bellwire::simulator::{self, Simulator};
 use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::data_keys::{self, MasterKey};
 use bellwire::store::{self, partitions};
 use bellwire::vault::Vault;
 use bellwire::{maintenance, server};
 use serde_json::{Value, json};
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use super::{START, TestDatabase};
+use super::{FaultProxy, START, TestDatabase};
 
 /// What a test may want otherwise than usual.
 #[derive(Default)]
 pub struct Setup {
     pub simulator: simulator::Options,
     pub dispatch: Settings,
-    /// Where the engine finds Postgres, if not directly: through a fault proxy.
-    pub worker_database: Option<PgConnectOptions>,
+    /// Push services beside the simulator, and whom to trust for them.
+    pub others: (Vec<gateway::HostMapping>, String),
+    /// A clock other than one that stands still at [`START`].
+    pub clock: Option<Clock>,
+    /// A database other than one of the shared Postgres.
+    pub database: Option<TestDatabase>,
+    /// Whether the engine finds Postgres through a fault proxy.
+    pub through_proxy: bool,
 }
+
+/// What `bellwire` processes on a test's database are given.
+pub const MASTER_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
+
+/// Another engine on the same database, as in another process.
+pub struct Worker {
+    pub dispatcher: Arc<Dispatcher>,
+    pub metrics: Arc<Metrics>,
+    _tasks: JoinSet<()>,
+}
+
+impl Worker {
+    /// Lets it work off everything that is due now by its clock.
+    pub async fn run_until_idle(&self) {
+        self.dispatcher.run_until_idle().await.expect("the database answers");
+    }
+}
+
+/// What is waited for has come within this, or never comes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server with one app, `shop`.
 pub struct TestApp {
@@ -44,11 +70,13 @@ pub struct TestApp {
     pub gateways: Gateways,
     pub metrics: Arc<Metrics>,
     pub dispatcher: Arc<Dispatcher>,
+    pub proxy: Option<FaultProxy>,
     pub router: Router,
     /// The secret of a key of the app, with all its scopes.
     pub key: String,
     /// The VAPID public key that new subscriptions are made with.
     pub application_server_key: Vec<u8>,
+    dispatch: Settings,
     tasks: JoinSet<()>,
     finished: bool,
 }
@@ -85,15 +113,21 @@ impl TestApp {
     }
 
     pub async fn with(setup: Setup) -> Self {
-        let database = TestDatabase::create().await;
+        let database = match setup.database {
+            Some(database) => database,
+            None => TestDatabase::create().await,
+        };
         let pool = database.pool.clone();
-        let clock = Clock::stub(START);
+        let clock = setup.clock.unwrap_or_else(|| Clock::stub(START));
         partitions::ensure(&pool, clock.now()).await.expect("partitions");
-        let vault = Vault::new([(1, [7; 32])], &[8; 32]);
+        let master_key = data_keys::Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
+        let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways(&simulator);
+        let gateways = gateways_and(&simulator, setup.others);
         let metrics = Metrics::new();
-        let worker_database = setup.worker_database.unwrap_or_else(|| database.options());
+        let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
+        let worker_database =
+            proxy.as_ref().map_or_else(|| database.options(), |proxy| proxy.connect_options(&database.name));
         let worker_pool = store::connect(store::by_index_only(worker_database), 8).await.expect("a worker's pool");
         let (dispatcher, tasks) = Dispatcher::start(
             worker_pool,
@@ -107,7 +141,7 @@ impl TestApp {
         let settings = api::Settings::default();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut app = Self {
             database,
             pool,
@@ -117,9 +151,11 @@ impl TestApp {
             gateways,
             metrics,
             dispatcher,
+            proxy,
             router: api::router(state),
             key: operator,
             application_server_key: Vec::new(),
+            dispatch: setup.dispatch,
             tasks,
             finished: false,
         };
@@ -234,11 +270,42 @@ impl TestApp {
         self.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}")).await
     }
 
+    /// Pauses, resumes or cancels a message, and answers what it then is.
+    pub async fn steer(&self, message: &str, turn: &str) -> Value {
+        self.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/{turn}"), Value::Null).await.ok(200)
+    }
+
+    /// How often a rule acted, and how many requests it holds right now.
+    pub fn rule(&self, id: u64) -> (u64, u64) {
+        let report = self.simulator.report();
+        let rule = report.rules.iter().find(|rule| rule.id == id).expect("the rule is in force");
+        (rule.hits, rule.held)
+    }
+
+    /// Waits until a rule holds so many requests.
+    pub async fn until_held(&self, id: u64, n: u64) {
+        let held = |report: &simulator::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
+        let waited = tokio::time::timeout(PATIENCE, self.simulator.wait_until(held)).await;
+        waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
+    }
+
     /// Starts another engine on the same database, as another process would.
     pub async fn replica(&self) -> (Arc<Dispatcher>, JoinSet<()>) {
+        let Worker { dispatcher, _tasks, .. } = self.worker(self.clock.clone()).await;
+        (dispatcher, _tasks)
+    }
+
+    /// The same with its figures, and by a clock of its own.
+    pub async fn worker(&self, clock: Clock) -> Worker {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
-        let (vault, clock, gateways) = (self.vault.clone(), self.clock.clone(), gateways(&self.simulator));
-        Dispatcher::start(pool, vault, clock, gateways, Metrics::new(), Settings::default())
+        let (vault, gateways, metrics) = (self.vault.clone(), gateways(&self.simulator), Metrics::new());
+        let (dispatcher, _tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics.clone(), self.dispatch);
+        Worker { dispatcher, metrics, _tasks }
+    }
+
+    /// The fault proxy between the engine and Postgres.
+    pub fn proxy(&self) -> &FaultProxy {
+        self.proxy.as_ref().expect("asked for in the setup")
     }
 
     /// One round of maintenance.
@@ -288,15 +355,21 @@ pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
 
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
+    gateways_and(simulator, Default::default())
+}
+
+/// The same beside others. The rest after a failed connect is short, since it goes by the real clock.
+fn gateways_and(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> Gateways {
     let mapping = |host: simulator::HostMapping| gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
     Gateways::new(gateway::Settings {
-        hosts: simulator.hosts().into_iter().map(mapping).collect(),
-        extra_ca_pem: Some(simulator.ca_pem().as_bytes().to_vec()),
+        hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
+        extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
+        connect_pause: Duration::from_millis(1),
         ..gateway::Settings::default()
     })
     .expect("the simulator's settings are right")

@@ -1,0 +1,77 @@
+//! Whether a delivery costs the same in small and large campaigns, and how much memory the server takes, also with many
+//! retries waiting. `cargo bench --bench scale`
+//!
+//! Campaigns to 10,000 and 100,000 with 100,000 retries waiting; with `SCALE=full` also to 1,000,000, and with 1,000,000
+//! waiting, which takes some minutes.
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+mod support;
+
+use bellwire::id::AppId;
+use support::cpu::{self, per};
+use support::seed;
+use support::stage::Stage;
+use support::table::{Bar, figure, heading, number};
+
+/// Each size is sent so often, that what is measured is not lost in the grain of the kernel's clock.
+const SIZES: [(u32, u32); 3] = [(10_000, 20), (100_000, 2), (1_000_000, 1)];
+/// How much more than the smallest a larger campaign may cost for each delivery.
+const FLAT: f64 = 1.15;
+const MEMORY_MIB: f64 = 150.0;
+
+fn main() {
+    support::run(scale);
+}
+
+/// What deliveries of one size cost.
+#[derive(Clone, Copy)]
+struct Cost {
+    server_us: f64,
+    postgres_us: f64,
+    peak_mib: f64,
+    rate: f64,
+}
+
+async fn scale() {
+    let full = std::env::var("SCALE").is_ok_and(|scale| scale == "full");
+    let (sizes, retries) = if full { (&SIZES[..], 1_000_000) } else { (&SIZES[..2], 100_000) };
+    let stage = Stage::open().await;
+    let mut costs = Vec::new();
+    let mut last_app = None;
+    for (n, rounds) in sizes {
+        let app = stage.app(&format!("scale-{n}")).await;
+        seed::subscriptions(&stage.pool, &stage.vault, app, *n).await;
+        let cost = measure(&stage, app, *n, *rounds).await;
+        heading(&format!("{} recipients", number((*n).into())));
+        report(cost, costs.first().copied());
+        costs.push(cost);
+        if *n <= 100_000 {
+            last_app = Some((app, *n));
+        }
+    }
+    let (app, n) = last_app.expect("there are sizes up to 100,000");
+    seed::retries(&stage.pool, app, retries).await;
+    let cost = measure(&stage, app, n, 2).await;
+    heading(&format!("{} recipients, with {} retries waiting", number(n.into()), number(retries.into())));
+    report(cost, costs.first().copied());
+}
+
+async fn measure(stage: &Stage, app: AppId, n: u32, rounds: u32) -> Cost {
+    cpu::forget_peak(stage.server());
+    let mut cost = Cost { server_us: 0.0, postgres_us: 0.0, peak_mib: 0.0, rate: 0.0 };
+    for _ in 0..rounds {
+        let campaign = stage.campaign(app, n).await;
+        cost.server_us += per(campaign.usage.server, n) / f64::from(rounds);
+        cost.postgres_us += per(campaign.usage.postgres, n) / f64::from(rounds);
+        cost.rate += campaign.rate() / f64::from(rounds);
+    }
+    Cost { peak_mib: cpu::peak_mib(stage.server()), ..cost }
+}
+
+fn report(cost: Cost, smallest: Option<Cost>) {
+    let bar = |of: fn(Cost) -> f64| smallest.map_or(Bar::None, |smallest| Bar::AtMost(of(smallest) * FLAT));
+    figure("Server, CPU per delivery", cost.server_us, "µs", bar(|cost| cost.server_us));
+    figure("Postgres, CPU per delivery", cost.postgres_us, "µs", bar(|cost| cost.postgres_us));
+    figure("Server, most memory resident", cost.peak_mib, "MiB", Bar::AtMost(MEMORY_MIB));
+    figure("Deliveries per second", cost.rate, "/s", Bar::None);
+}

@@ -1,0 +1,70 @@
+//! A client for the REST API and the simulator's HTTP interface.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client as Hyper;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// Keeps connections open, as a customer's server would.
+#[derive(Clone)]
+pub struct Client {
+    hyper: Hyper<HttpConnector, Full<Bytes>>,
+    base: String,
+    bearer: String,
+}
+
+impl Client {
+    /// A client of the server at `base`, `http://address`.
+    pub fn new(base: impl Into<String>) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        Self { hyper: Hyper::builder(TokioExecutor::new()).build(connector), base: base.into(), bearer: String::new() }
+    }
+
+    /// The same with an API key.
+    pub fn with_key(&self, secret: &str) -> Self {
+        Self { bearer: format!("Bearer {secret}"), ..self.clone() }
+    }
+
+    /// `GET`, which must succeed.
+    pub async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.call(Method::GET, path, None).await.expect("the server answers");
+        assert!(status.is_success(), "GET {path}: {status} {body}");
+        body
+    }
+
+    /// `POST`, which must succeed.
+    pub async fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.call(Method::POST, path, Some(body)).await.expect("the server answers");
+        assert!(status.is_success(), "POST {path}: {status} {body}");
+        body
+    }
+
+    /// Whether a `GET` succeeds.
+    pub async fn is_well(&self, path: &str) -> bool {
+        self.call(Method::GET, path, None).await.is_ok_and(|(status, _)| status.is_success())
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value), hyper_util::client::legacy::Error> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if !self.bearer.is_empty() {
+            request = request.header(header::AUTHORIZATION, &self.bearer);
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let response = self.hyper.request(request.body(Full::new(body)).expect("a valid request")).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await.expect("the server ends what it began").to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+}

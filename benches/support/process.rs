@@ -1,0 +1,111 @@
+//! Child processes that end with this one, and a directory that vanishes with it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use bellwire::simulator::{self, HostMapping};
+use clap::Parser as _;
+use serde::Deserialize;
+
+/// The argument that makes a benchmark's process a simulator.
+pub const SIMULATOR: &str = "--simulator";
+
+/// A child that is killed when this is dropped, or when this process dies by whatever cause.
+pub struct Process(Child);
+
+impl Process {
+    /// Starts a program. `setpriv`, of util-linux, asks the kernel to end the child with its parent.
+    pub fn start(program: impl AsRef<std::ffi::OsStr>, prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        prepare(&mut command);
+        Self(command.spawn().expect("setpriv of util-linux, and the program, are there"))
+    }
+
+    /// Its process id; `setpriv` gave way to the program.
+    pub fn id(&self) -> i32 {
+        self.0.id().try_into().expect("Linux counts processes in i32")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A new directory, erased when this is dropped.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// Makes it.
+    pub fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("bellwire-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the system's temporary directory can be written");
+        Self(dir)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // what is left is in the system's temporary directory
+    }
+}
+
+/// What a simulator says when it serves.
+#[derive(Deserialize)]
+struct Started {
+    control: String,
+    hosts: Vec<HostMapping>,
+}
+
+/// A simulator in a process of its own.
+pub struct Simulator {
+    process: Process,
+    /// Where its HTTP interface is, as `http://address`.
+    pub control: String,
+    /// Where its gateways are.
+    pub hosts: Vec<HostMapping>,
+    /// Whom to trust.
+    pub ca: PathBuf,
+}
+
+impl Simulator {
+    /// Starts one that looks closely at one endpoint in `sample`; `arguments` are those of the command line.
+    pub fn start(dir: &TempDir, sample: u32, arguments: &[&str]) -> Self {
+        let ca = dir.path().join("ca.pem");
+        let mut process = Process::start(std::env::current_exe().expect("this program has a path"), |command| {
+            command.args([SIMULATOR, "--sample", &sample.to_string(), "--ca-file"]).arg(&ca).args(arguments);
+            command.stdout(Stdio::piped());
+        });
+        let mut line = String::new();
+        let mut said = BufReader::new(process.0.stdout.take().expect("piped"));
+        said.read_line(&mut line).expect("the simulator says where it is");
+        let Started { control, hosts } = serde_json::from_str(&line).expect("the simulator started");
+        Self { process, control: format!("http://{control}"), hosts, ca }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> i32 {
+        self.process.id()
+    }
+}
+
+/// What the simulator's process does.
+pub async fn simulate(arguments: &[String]) {
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        args: simulator::Args,
+    }
+    let args = CommandLine::parse_from(arguments).args;
+    simulator::run(args, std::future::pending(), std::io::stdout()).await.expect("the simulator serves");
+}

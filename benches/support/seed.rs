@@ -1,0 +1,105 @@
+//! Subscriptions by COPY: a million of them through the API would take longer than what is to be measured.
+
+use bellwire::clock::Clock;
+use bellwire::id::{AppId, SubscriptionId};
+use bellwire::simulator::{Options, Simulator, Verify};
+use bellwire::store::copy::Rows;
+use bellwire::store::{lanes, vapid_keys};
+use bellwire::subscription::decode_base64;
+use bellwire::vault::{self, Purpose, Vault};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::stage::SAMPLE;
+
+const CHUNK: u32 = 10_000;
+const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, \
+                    token_version, last_seen, created_at) FROM STDIN (FORMAT binary)";
+
+/// Who was subscribed.
+pub struct Audience {
+    /// Those whose requests the simulator opens and records.
+    pub sampled: Vec<SubscriptionId>,
+}
+
+/// Adds `n` subscriptions of the simulator to an app, over four gateways in turn.
+pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> Audience {
+    let clock = Clock::system();
+    let key = vapid_keys::active(pool, app.0).await.expect("an app has a key");
+    // The simulator derives subscriptions from its seed, so a twin of it in this process mints the same ones.
+    let twin = Simulator::start(Options { verify: Verify::Sample(SAMPLE), ..Options::default() }).await;
+    let twin = twin.expect("a simulator starts");
+    let mut connection = pool.acquire().await.expect("a connection");
+    let mut gateways = Vec::new();
+    for host in twin.hosts().into_iter().take(4) {
+        let lane = lanes::ensure(&mut connection, app.0, key.id, host.gateway).await.expect("a lane");
+        gateways.push((host.host, lane));
+    }
+    let mut sampled = Vec::new();
+    for start in (0..n).step_by(CHUNK as usize) {
+        let mut rows = Rows::new(12, CHUNK as usize * 5);
+        for index in start..n.min(start + CHUNK) {
+            let (host, lane) = &gateways[index as usize % gateways.len()];
+            let minted = twin.mint(host, index, Some(&key.public_key)).expect("a host of the simulator");
+            let id = SubscriptionId::new(clock.uuid(), (index % 64) as u8);
+            let [p256dh, auth] = [&minted.p256dh, &minted.auth].map(|text| decode_base64(text).expect("base64url"));
+            let address = [p256dh.as_slice(), &auth, minted.endpoint.as_bytes()].concat();
+            let now = clock.now();
+            rows.row()
+                .smallint(id.shard())
+                .uuid(id.0)
+                .uuid(app.0)
+                .integer(*lane)
+                .text_or_null(Some("active"))
+                .uuid(id.0)
+                .timestamp(now)
+                .bytes(&vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), minted.endpoint.as_bytes()]))
+                .bytes(&vault.seal(vault::ADDRESS, id.0, &address))
+                .smallint(1)
+                .timestamp(now)
+                .timestamp(now);
+            if twin.sampled(host, index).expect("a host of the simulator") {
+                sampled.push(id);
+            }
+        }
+        rows.send(&mut connection, COPY).await.expect("the rows are right");
+    }
+    drop(connection);
+    settle_down(pool, "subscriptions").await;
+    Audience { sampled }
+}
+
+/// Lets a table that was just filled look as it would after some hours, and the log begin anew.
+pub async fn settle_down(pool: &PgPool, table: &'static str) {
+    for statement in [format!("VACUUM ANALYZE {table}"), "CHECKPOINT".to_owned()] {
+        sqlx::query(sqlx::AssertSqlSafe(statement)).execute(pool).await.expect("maintenance of a table");
+    }
+}
+
+/// Puts `n` deliveries into the queue that wait for their next attempt until tomorrow, of earlier messages to the
+/// subscribers of an app.
+pub async fn retries(pool: &PgPool, app: AppId, n: u32) {
+    let now = Clock::system().now();
+    let per_message: i64 = sqlx::query_scalar("SELECT count(*) FROM subscriptions WHERE app = $1")
+        .bind(app.0)
+        .fetch_one(pool)
+        .await
+        .expect("a count");
+    for _ in 0..i64::from(n) / per_message.max(1) {
+        let message = Uuid::now_v7();
+        let insert = "WITH message AS (
+                INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate,
+                                      accepted_at, expires_at)
+                SELECT $1, app, tier, 'sending', audience, content, 172800, urgency, $3, $4, $4 + interval '2 days'
+                FROM messages WHERE app = $2 ORDER BY id DESC LIMIT 1 RETURNING tier),
+            counted AS (
+                INSERT INTO message_counts (message, lane, targeted)
+                SELECT $1, lane, count(*) FROM subscriptions WHERE app = $2 GROUP BY lane)
+            INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at)
+            SELECT shard, id, $1, lane, tier, 1, due, due
+            FROM (SELECT *, $4 + interval '1 day' * (1 + random()) AS due FROM subscriptions WHERE app = $2) s, message";
+        let query = sqlx::query(insert).bind(message).bind(app.0).bind(per_message).bind(now);
+        query.execute(pool).await.expect("the rows are right");
+    }
+    settle_down(pool, "queue").await;
+}

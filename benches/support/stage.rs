@@ -1,0 +1,233 @@
+//! The stage: Postgres, simulated gateways and `bellwire serve`, each a process of its own, in a directory that
+//! vanishes. Fields end in the order in which they stand.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellwire::clock::Clock;
+use bellwire::id::{AppId, MessageId};
+use bellwire::postgres::{DATABASE, Embedded, Options};
+use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::{self, data_keys};
+use bellwire::vault::Vault;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use super::client::Client;
+use super::cpu::{self, Usage};
+use super::process::{Process, Simulator, TempDir};
+use super::table;
+
+/// The simulator opens and records the requests of one endpoint in so many.
+pub const SAMPLE: u32 = 100;
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// How often a campaign is looked at. A look costs Postgres some 40 µs.
+const LOOK: Duration = Duration::from_millis(50);
+/// A campaign of 1,000,000 takes two minutes.
+const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
+
+/// A running Bellwire with everything around it.
+pub struct Stage {
+    server: Process,
+    simulator: Simulator,
+    /// The REST API, with an operator's key.
+    pub api: Client,
+    /// The simulator's HTTP interface.
+    pub gateways: Client,
+    /// The database, beside the server's own connections.
+    pub pool: PgPool,
+    /// What the server seals with.
+    pub vault: Vault,
+    postgres: Postgres,
+    _dir: TempDir,
+}
+
+/// A Postgres that is stopped in good order, so that nothing of it stays behind.
+struct Postgres(Embedded);
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A campaign that was sent to its end.
+pub struct Campaign {
+    /// Its message.
+    pub message: MessageId,
+    /// Deliveries that it came to.
+    pub deliveries: u32,
+    /// From the request to the commit of the last settling.
+    pub took: Duration,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+impl Campaign {
+    /// Deliveries per second.
+    pub fn rate(&self) -> f64 {
+        f64::from(self.deliveries) / self.took.as_secs_f64()
+    }
+}
+
+impl Stage {
+    /// Sets everything up and says on what machine.
+    pub async fn open() -> Self {
+        let dir = TempDir::new();
+        let simulator = Simulator::start(&dir, SAMPLE, &[]);
+        let options = Options {
+            data_dir: dir.path().join("data"),
+            search_path: std::env::var_os("PATH"),
+            ephemeral: true,
+            ..Options::default()
+        };
+        let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
+        let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
+        let (server, address) = serve(&dir, &postgres.0, &simulator, &master_key).await;
+        let pool =
+            store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
+        let clock = Clock::system();
+        let key = data_keys::MasterKey::parse(&master_key).expect("32 octets");
+        let vault = data_keys::open(&pool, &data_keys::Source::Given(key), clock.now()).await.expect("the keys open");
+        let (_, secret) =
+            api_keys::create(&pool, &vault, None, "bench", &[Scope::Operator], None, &clock).await.expect("a key");
+        let api = Client::new(address).with_key(&secret);
+        let gateways = Client::new(&simulator.control);
+        let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");
+        table::machine(&format!("Postgres {version} (synchronous_commit on)"));
+        Self { server, simulator, api, gateways, pool, vault, postgres, _dir: dir }
+    }
+
+    /// Makes an app.
+    pub async fn app(&self, slug: &str) -> AppId {
+        let app = json!({"slug": slug, "name": slug, "subject": "mailto:push@example.com"});
+        let made = self.api.post("/v1/apps", &app).await;
+        made["id"].as_str().and_then(|id| id.parse().ok()).expect("an app's id")
+    }
+
+    /// Sends a message through the API.
+    pub async fn send(&self, app: AppId, body: &Value) -> MessageId {
+        let taken = self.api.post(&format!("/v1/apps/{app}/messages"), body).await;
+        taken["id"].as_str().and_then(|id| id.parse().ok()).expect("a message's id")
+    }
+
+    /// Sends a campaign to all subscribers of an app and waits for its end, which must leave the account right.
+    pub async fn campaign(&self, app: AppId, deliveries: u32) -> Campaign {
+        sqlx::query("CHECKPOINT").execute(&self.pool).await.expect("a checkpoint");
+        let (received, before, began) = (self.received().await, self.usage(), Instant::now());
+        let message = self.send(app, &notice()).await;
+        self.wait_for(message).await;
+        let took = began.elapsed();
+        let campaign = Campaign { message, deliveries, took, usage: self.usage() - before };
+        self.check_account(&campaign, self.received().await - received).await;
+        campaign
+    }
+
+    /// Waits until nothing of a message is left to do.
+    pub async fn wait_for(&self, message: MessageId) {
+        let began = Instant::now();
+        while self.is_under_way(message).await {
+            assert!(began.elapsed() < CAMPAIGN_WITHIN, "a campaign does not end");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether anything of a message is left to do: three probes of indexes, or fewer.
+    pub async fn is_under_way(&self, message: MessageId) -> bool {
+        sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM cursors WHERE message = $1) OR EXISTS (SELECT FROM pages WHERE message = $1)
+                 OR EXISTS (SELECT FROM queue WHERE message = $1)",
+        )
+        .bind(message.0)
+        .fetch_one(&self.pool)
+        .await
+        .expect("an answer")
+    }
+
+    /// Whether anybody is left whom a message was not handed out for.
+    pub async fn is_expanding(&self, message: MessageId) -> bool {
+        let expanding = sqlx::query_scalar("SELECT EXISTS (SELECT FROM cursors WHERE message = $1)").bind(message.0);
+        expanding.fetch_one(&self.pool).await.expect("an answer")
+    }
+
+    /// The message's own counts, the log of attempts and what the simulator took must tell the same story.
+    async fn check_account(&self, campaign: &Campaign, received: u64) {
+        let (targeted, accepted): (i64, i64) = sqlx::query_as(
+            "SELECT sum(targeted)::bigint, sum(accepted)::bigint FROM message_counts WHERE message = $1",
+        )
+        .bind(campaign.message.0)
+        .fetch_one(&self.pool)
+        .await
+        .expect("counts");
+        let logged: i64 = sqlx::query_scalar("SELECT count(*) FROM attempts WHERE message = $1 AND ending = 1")
+            .bind(campaign.message.0)
+            .fetch_one(&self.pool)
+            .await
+            .expect("a log");
+        let wanted = i64::from(campaign.deliveries);
+        assert_eq!((targeted, accepted, logged), (wanted, wanted, wanted), "targeted, accepted, logged attempts");
+        assert_eq!(received, u64::from(campaign.deliveries), "taken by the simulator");
+    }
+
+    /// How many deliveries the simulator took, all of them in order.
+    pub async fn received(&self) -> u64 {
+        let report = self.gateways.get("/report").await;
+        assert_eq!(report["duplicates"], 0, "nothing goes out twice");
+        assert_eq!(report["faults"], json!({}), "every request is as the protocol wants it");
+        report["accepted"].as_u64().expect("a count")
+    }
+
+    /// What everybody used so far.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            server: cpu::of_process(self.server.id()),
+            postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
+            simulator: cpu::of_process(self.simulator.id()),
+        }
+    }
+
+    /// The server's process id.
+    pub fn server(&self) -> i32 {
+        self.server.id()
+    }
+}
+
+/// Starts `bellwire serve` and waits until it is ready. Answers its address.
+async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master_key: &str) -> (Process, String) {
+    // Somebody could take the port before the server does, who would then say so and end.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let gateways = simulator.hosts.iter().map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr));
+    let server = Process::start(env!("CARGO_BIN_EXE_bellwire"), |command| {
+        command
+            .arg("serve")
+            .env_clear()
+            .current_dir(dir.path())
+            .env("DATABASE_URL", postgres.url(DATABASE))
+            .env("BELLWIRE_MASTER_KEY", master_key)
+            .env("BELLWIRE_DATA_DIR", dir.path())
+            .env("BELLWIRE_LISTEN", free.to_string())
+            .env("BELLWIRE_GATEWAYS", gateways.collect::<Vec<_>>().join(","))
+            .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
+            .env("BELLWIRE_ALLOW_LOOPBACK", "true")
+            .env("BELLWIRE_LOG", "warn")
+            .stdout(std::io::stderr());
+    });
+    let address = format!("http://{free}");
+    let (client, began) = (Client::new(&address), Instant::now());
+    while !client.is_well("/readyz").await {
+        assert!(began.elapsed() < START_WITHIN, "the server does not become ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (server, address)
+}
+
+/// The message of a campaign: a notification of usual size to everybody.
+pub fn notice() -> Value {
+    json!({
+        "to": {"all": true},
+        "tier": "promotional",
+        "content": {"title": "Fresh in the shop", "body": "x".repeat(180), "url": "https://example.com/new"}
+    })
+}
