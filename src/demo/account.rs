@@ -258,7 +258,8 @@ fn peak_per_s(taken_at_ms: &[i64]) -> f64 {
     let mut times = taken_at_ms.to_vec();
     times.sort_unstable();
     let half = times.len() / 2;
-    let shortest_ms = times.iter().zip(times.iter().skip(half)).map(|(from, to)| to - from).min();
+    let last = half.saturating_sub(1);
+    let shortest_ms = times.iter().zip(times.iter().skip(last)).map(|(from, to)| to - from).min();
     shortest_ms.map_or(0.0, |ms| half as f64 * 1_000.0 / ms.max(1) as f64)
 }
 

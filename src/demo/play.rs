@@ -1,17 +1,18 @@
 //! What happens on the stage: a campaign to everybody, messages to single people beside it, and what the gateways do.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::TimeDelta;
-use futures_util::future::try_join4;
+use futures_util::future::{try_join, try_join3};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::{Caller, Client};
+use super::client::Caller;
 use super::crowd::Browser;
 use super::faults::{self, Fate};
 use super::progress::Progress;
@@ -84,20 +85,26 @@ pub async fn play(stage: &Stage, browsers: &[Browser], singles: u32, progress: &
     let sent = stage.api.post(stage.server(), &messages(), &campaign()).await?;
     let campaign = text(&sent, "id")?.to_owned();
     progress.say(&format!("campaign sent to {} browsers; messages to single people follow", browsers.len()));
-    let work = try_join4(
-        send_singles(stage, browsers, singles),
-        cut_off(stage, browsers, progress),
-        wait_until_done(stage, &campaign, progress),
-        watch(stage, &campaign, began, progress),
-    );
-    let (singles, down_at_ms, took, events) =
-        timeout(DEADLINE, work).await.context("the campaign does not come to its end")??;
-    progress.begin("single messages", singles.len() as u64);
-    for (n, single) in singles.iter().enumerate() {
-        wait_for(&stage.api, stage.server(), &single.message, |_| {}).await?;
-        progress.reach(n as u64 + 1, String::new);
-    }
-    Ok(Played { campaign, took: took - began, down_at_ms, singles, events })
+    let over = AtomicBool::new(false);
+    let deliver = async {
+        let (singles, down_at_ms, done_at) = try_join3(
+            send_singles(stage, browsers, singles),
+            cut_off(stage, browsers, progress),
+            wait_until_done(stage, &campaign, progress),
+        )
+        .await?;
+        progress.begin("single messages", singles.len() as u64);
+        for (n, single) in singles.iter().enumerate() {
+            wait_for(stage, &single.message, |_| {}).await?;
+            progress.reach(n as u64 + 1, || "ended".to_owned());
+        }
+        over.store(true, Ordering::Relaxed);
+        Ok((singles, down_at_ms, done_at))
+    };
+    let work = try_join(deliver, watch(stage, &over, began, progress));
+    let ((singles, down_at_ms, done_at), events) =
+        timeout(DEADLINE, work).await.context("not every delivery comes to its end")??;
+    Ok(Played { campaign, took: done_at - began, down_at_ms, singles, events })
 }
 
 fn messages() -> String {
@@ -112,13 +119,13 @@ pub fn message(id: &str) -> String {
 /// Large enough to be made smaller where a gateway asks for it, and retried soon enough for a demo.
 fn campaign() -> Value {
     let items: Vec<Value> =
-        (0..60).map(|n| json!({"sku": format!("W-{n:04}"), "name": format!("Winter coat {n}")})).collect();
+        (0..80).map(|n| json!({"sku": format!("W-{n:04}"), "name": format!("Winter coat {n}")})).collect();
     json!({
         "to": {"all": true},
         "tier": "promotional",
         "content": {
             "title": CAMPAIGN_TITLE,
-            "body": "Sixty new coats, and free returns until the end of January.",
+            "body": "Eighty new coats, and free returns until the end of January.",
             "url": "https://shop.example/winter",
             "image": "https://shop.example/images/winter.jpg",
             "tag": "catalogue",
@@ -180,33 +187,28 @@ async fn wait_until_done(stage: &Stage, id: &str, progress: &Progress) -> anyhow
         let waiting = n("queued") + n("dispatching");
         progress.reach(ended, || format!("ended, {waiting} waiting, {} to be retried", n("retrying")));
     };
-    wait_for(&stage.api, stage.server(), id, show).await
+    wait_for(stage, id, show).await
 }
 
 /// Waits until a message is done, and answers when that was seen.
-async fn wait_for(api: &Client, caller: Caller<'_>, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
-    let deadline = Instant::now() + DEADLINE;
+async fn wait_for(stage: &Stage, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
     loop {
-        let shown = api.get(caller, &message(id)).await?;
+        let shown = stage.api.get(stage.server(), &message(id)).await?;
         show(&shown["counts"]);
         if shown["state"] == "done" {
             return Ok(Instant::now());
-        }
-        if Instant::now() > deadline {
-            bail!("message {id} does not come to its end: {}", shown["counts"]);
         }
         sleep(LOOK).await;
     }
 }
 
-/// Watches the lanes for holds and breakers until the campaign is done.
-async fn watch(stage: &Stage, id: &str, began: Instant, progress: &Progress) -> anyhow::Result<Vec<Event>> {
-    let operator = Caller::Key(&stage.operator);
-    let (mut seen, mut events) = (BTreeMap::new(), Vec::new());
+/// Watches the lanes for holds and breakers until everything is over.
+async fn watch(stage: &Stage, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<Event>> {
+    let (mut seen, mut events) = (Seen::new(), Vec::new());
     loop {
-        // Asked before the lanes are, so that nothing that happened until the end is missed.
-        let done = stage.api.get(stage.server(), &message(id)).await?["state"] == "done";
-        let lanes = stage.api.get(operator, "/v1/gateways").await?;
+        // Looked at before the lanes are, so that nothing that happened until the end is missed.
+        let last = over.load(Ordering::Relaxed);
+        let lanes = stage.api.get(Caller::Key(&stage.operator), "/v1/gateways").await?;
         let origins = lanes["data"].as_array().into_iter().flatten().flat_map(|lane| lane["origins"].as_array());
         for origin in origins.flatten() {
             for event in changes(origin, &mut seen, began.elapsed().as_secs_f64()) {
@@ -214,7 +216,7 @@ async fn watch(stage: &Stage, id: &str, began: Instant, progress: &Progress) -> 
                 events.push(event);
             }
         }
-        if done {
+        if last {
             return Ok(events);
         }
         sleep(LOOK).await;

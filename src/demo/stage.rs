@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Caller, Client};
@@ -31,6 +31,8 @@ pub const ORIGIN: &str = "https://shop.example";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// How long the server and its Postgres may take to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
+/// Room in the simulator's records for what people try when the demo stays up.
+const SPARE: usize = 10_000;
 /// How often a starting server is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -73,8 +75,10 @@ pub struct Stage {
     pub key: String,
     /// The VAPID public key that browsers subscribe with.
     pub application_server_key: Vec<u8>,
-    /// The server under its guard; closing its standard input ends both.
+    /// The server under its guard.
     server: Child,
+    /// The guard's standard input; closing it ends both.
+    leash: ChildStdin,
     dir: DataDir,
 }
 
@@ -85,7 +89,7 @@ impl Stage {
         let simulator = Simulator::start(simulator::Options {
             hosts: Gateway::ALL.map(|gateway| HostSpec::new(gateway, host_of(gateway))).to_vec(),
             seed,
-            limits: Limits { deliveries: records, plaintexts: records },
+            limits: Limits { deliveries: records + SPARE, plaintexts: records + SPARE },
             ..simulator::Options::default()
         })
         .await?;
@@ -94,7 +98,7 @@ impl Stage {
         tokio::fs::write(&ca_file, simulator.ca_pem()).await?;
         let settings = settings(&dir.path, &ca_file, &simulator);
         let operator = first_key(&settings).await?;
-        let (server, address) = start_server(&settings, &dir).await?;
+        let (server, leash, address) = start_server(&settings, &dir).await?;
         let mut stage = Self {
             simulator,
             api: Client::new(format!("http://{address}")),
@@ -102,6 +106,7 @@ impl Stage {
             key: String::new(),
             application_server_key: Vec::new(),
             server,
+            leash,
             dir,
         };
         match stage.make_app().await {
@@ -158,7 +163,7 @@ impl Stage {
 
     /// Stops everything in good order and, unless it is kept, removes the data.
     pub async fn lower(mut self) -> anyhow::Result<()> {
-        drop(self.server.stdin.take());
+        drop(self.leash);
         let ended = timeout(STOP_DEADLINE, self.server.wait()).await;
         self.simulator.stop().await;
         let status = ended.context("the server did not stop in time")??;
@@ -221,7 +226,10 @@ async fn first_key(settings: &[(&'static str, String)]) -> anyhow::Result<String
 }
 
 /// Starts `bellwire serve` and waits until it says its address.
-async fn start_server(settings: &[(&'static str, String)], dir: &DataDir) -> anyhow::Result<(Child, SocketAddr)> {
+async fn start_server(
+    settings: &[(&'static str, String)],
+    dir: &DataDir,
+) -> anyhow::Result<(Child, ChildStdin, SocketAddr)> {
     let log = std::fs::File::create(log_of(&dir.path))?;
     let erased = if dir.kept { "".as_ref() } else { dir.path.as_os_str() };
     let mut command = Command::new("/bin/sh");
@@ -232,10 +240,11 @@ async fn start_server(settings: &[(&'static str, String)], dir: &DataDir) -> any
     // Ctrl-C is for the demo, which then stops the server.
     command.process_group(0);
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn()?;
+    let leash = server.stdin.take().context("the guard has no standard input")?;
     let deadline = Instant::now() + START_DEADLINE;
     while Instant::now() < deadline {
         if let Some(address) = address_in(&dir.path) {
-            return Ok((server, address));
+            return Ok((server, leash, address));
         }
         if server.try_wait()?.is_some() {
             bail!("the server did not start: {}", last_words(&dir.path));
