@@ -22,6 +22,7 @@ const CLOCK_TOLERANCE_US: i64 = 2_000_000;
 
 /// Brings the database up to date: schema, partitions, keys.
 pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+    foundation::wait_for_database(config).await?;
     Foundation::open(config, Migrations::Apply).await?.close().await;
     Ok(())
 }

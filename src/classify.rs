@@ -32,6 +32,8 @@ pub enum Failure {
     /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
     /// Sending it again cannot double it.
     Unprocessed,
+    /// By the time that the gateway had room for it, the sender did not want it sent any more. Nothing was sent.
+    Withdrawn,
     /// The connection or stream broke after the request may have been read.
     Reset,
     /// The peer broke the protocol.
@@ -59,6 +61,7 @@ impl Failure {
             Failure::Connect => "connect",
             Failure::Tls => "tls",
             Failure::Unprocessed => "unprocessed",
+            Failure::Withdrawn => "withdrawn",
             Failure::Reset => "reset",
             Failure::Protocol => "protocol",
             Failure::Deadline => "deadline",
@@ -248,7 +251,7 @@ fn of_failure(failure: Failure) -> Kind {
     match failure {
         Failure::Forbidden => Kind::Refused { reason: DeadReason::EndpointForbidden },
         Failure::InvalidHost => Kind::Gone,
-        Failure::Unprocessed => Kind::Unprocessed,
+        Failure::Unprocessed | Failure::Withdrawn => Kind::Unprocessed,
         Failure::Resolve | Failure::Connect | Failure::Tls | Failure::Reset | Failure::Protocol | Failure::Deadline => {
             Kind::Unavailable { retry_now: false }
         }

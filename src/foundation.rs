@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Context;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::postgres::{DATABASE, Embedded};
 use crate::store::{self, data_keys, partitions};
 use crate::vault::Vault;
@@ -17,6 +18,10 @@ use crate::vault::Vault;
 /// needs us.
 const WATCH: Duration = Duration::from_secs(1);
 
+/// How long a start waits for a database that does not answer, and how often it asks.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
 /// What to do about an old schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Migrations {
@@ -24,6 +29,8 @@ pub enum Migrations {
     Apply,
     /// Refuse to go on.
     Check,
+    /// Refuse to go on, unless the database is empty.
+    Begin,
 }
 
 /// An open database and what belongs to it.
@@ -47,6 +54,7 @@ impl Foundation {
         match migrations {
             Migrations::Apply => store::migrate(&options).await?,
             Migrations::Check => store::check_schema(&options).await?,
+            Migrations::Begin => store::migrate_new(&options).await?,
         }
         // Half for requests, half for dispatch, so that neither starves the other.
         let half = config.database_connections.div_ceil(2);
@@ -78,6 +86,11 @@ impl Foundation {
         }
     }
 
+    /// Whether this process had to start the embedded Postgres: no server runs on its data.
+    pub fn holds_postgres(&self) -> bool {
+        self.postgres.as_ref().is_some_and(|postgres| postgres.is_ours())
+    }
+
     /// Where the data is, in words.
     pub fn data(&self, config: &Config) -> String {
         match &self.postgres {
@@ -98,11 +111,42 @@ impl Foundation {
     }
 }
 
+/// Waits until the database of `DATABASE_URL` answers: a start after a power cut, or of containers side by side, may be
+/// faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us.
+pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
+    let Some(options) = external_database(config)? else { return Ok(()) };
+    let deadline = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        let error = match timeout_at(deadline, store::probe(&options)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
+        };
+        if !store::is_transient(&error) {
+            return Err(error).context("the database of DATABASE_URL cannot be used");
+        }
+        if Instant::now() + ASK_AGAIN > deadline {
+            return Err(error)
+                .with_context(|| format!("the database of DATABASE_URL did not answer for {} s", PATIENCE.as_secs()));
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(%error, patience_s = PATIENCE.as_secs(), "the database does not answer yet, waiting for it");
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+fn external_database(config: &Config) -> anyhow::Result<Option<PgConnectOptions>> {
+    // The parser's error could quote the URL, which holds a password.
+    let parse =
+        |url: &Secret| url.expose().parse().map_err(|_| anyhow::anyhow!("DATABASE_URL is not a valid Postgres URL"));
+    config.database_url.as_ref().map(parse).transpose()
+}
+
 /// The configured database, or the embedded one, started.
 pub async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
-    if let Some(url) = &config.database_url {
-        // The parser's error could quote the URL, which holds a password.
-        let options = url.expose().parse().map_err(|_| anyhow::anyhow!("DATABASE_URL is not a valid Postgres URL"))?;
+    if let Some(options) = external_database(config)? {
         return Ok((None, options));
     }
     let options = config.postgres_options();

@@ -12,7 +12,7 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups
 //! ```
 //!
-//! Dependencies point one way: doors ([`api`], `admin`, `simulator`) → engines ([`dispatch`], `maintenance`) →
+//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`) → engines ([`dispatch`], `maintenance`) →
 //! edges ([`store`], [`gateway`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
 //! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].
@@ -20,9 +20,11 @@
 pub mod admin;
 pub mod api;
 pub mod classify;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod delivery;
+pub mod demo;
 pub mod dispatch;
 pub mod foundation;
 pub mod gateway;
@@ -42,21 +44,31 @@ pub mod vault;
 pub mod webpush;
 
 use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
 
-/// Runs a server on an open listener until `shutdown` is ready: opens what it stands on, runs the engines of its roles,
-/// and closes in reverse order. An error means that something ended that should not have.
+/// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
+/// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
+/// means that something ended that should not have.
 pub async fn run(
     config: config::Config,
     migrations: foundation::Migrations,
     listener: TcpListener,
+    started: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let mut shutdown = pin!(shutdown);
+    tokio::select! {
+        answers = foundation::wait_for_database(&config) => answers?,
+        () = &mut shutdown => return Ok(()),
+    }
     let foundation = foundation::Foundation::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     tracing::info!(%address, data = %foundation.data(&config), "started");
+    started(address);
     let ended = server::run(&foundation, &config, listener, shutdown).await;
     foundation.close().await;
     ended

@@ -100,6 +100,21 @@ fn routes(
     metrics: Arc<Metrics>,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> Router {
+    let state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
+    let figures = move || async move {
+        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
+    };
+    router.route("/metrics", get(figures))
+}
+
+/// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
+pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
+    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    Ok(api::local_router(api_state(foundation, config, gateways, Engine::none())))
+}
+
+fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
     let settings = api::Settings {
         body_max_bytes: config.body_limit_octets as usize,
         per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
@@ -107,13 +122,7 @@ fn routes(
         trusted_proxies: config.trusted_proxies as usize,
     };
     let Foundation { pool, vault, clock, .. } = foundation;
-    let engine = dispatcher.map_or_else(Engine::none, engine);
-    let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
-    let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
-    let figures = move || async move {
-        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
-    };
-    router.route("/metrics", get(figures))
+    ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
 }
 
 /// How the API talks to the dispatch of its own process.

@@ -88,11 +88,11 @@ impl Stage {
         let (server, address) = serve(&dir, &postgres.0, &simulator, &master_key).await;
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
-        let now = Clock::system().now();
+        let clock = Clock::system();
         let key = data_keys::MasterKey::parse(&master_key).expect("32 octets");
-        let vault = data_keys::open(&pool, &data_keys::Source::Given(key), now).await.expect("the keys open");
+        let vault = data_keys::open(&pool, &data_keys::Source::Given(key), clock.now()).await.expect("the keys open");
         let (_, secret) =
-            api_keys::create(&pool, &vault, None, "bench", &[Scope::Operator], None, now).await.expect("a key");
+            api_keys::create(&pool, &vault, None, "bench", &[Scope::Operator], None, &clock).await.expect("a key");
         let api = Client::new(address).with_key(&secret);
         let gateways = Client::new(&simulator.control);
         let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");

@@ -1,14 +1,18 @@
-//! `/v1/apps/{app}/api-keys`: keys of an app's servers. Operators' keys are made on the command line only.
+//! `/v1/apps/{app}/api-keys`: keys of an app's servers. Operators' keys (`/v1/api-keys`) are made on the command line
+//! only: see [`super::local_router`].
 
+use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use axum::routing::{delete, get};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayManage, MayRead, Operator, Server};
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -80,9 +84,7 @@ pub async fn list(
     uri: Uri,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
-    let cut = paging.cut()?;
-    let rows = api_keys::list(&state.pool, Some(server.app.id), cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(&uri))
+    list_of(&state, Some(server.app.id), &uri, &paging).await
 }
 
 /// Makes an API key.
@@ -92,23 +94,9 @@ pub async fn list(
 pub async fn create(
     server: Server<MayManage>,
     State(state): State<ApiState>,
-    Json(mut body, _): Json<NewApiKey>,
+    Json(body, _): Json<NewApiKey>,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    let now = state.clock.now();
-    let mut faults = Faults::default();
-    faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
-    faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one of `send`, `read`, `manage`");
-    if let Some(i) = body.scopes.iter().position(|scope| *scope == Scope::Operator) {
-        faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make operators' keys on the command line");
-    }
-    faults.require(body.expires_at.is_none_or(|at| at > now), "/expires_at", "must be in the future");
-    faults.finish()?;
-    body.scopes.sort_by_key(|scope| scope.name());
-    body.scopes.dedup();
-    let app = Some(server.app.id);
-    let (key, secret) =
-        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, now).await?;
-    Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
+    create_for(&state, Some(server.app.id), body).await
 }
 
 /// Revokes an API key at once and for good.
@@ -120,7 +108,75 @@ pub async fn revoke(
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
 ) -> Result<StatusCode, Problem> {
-    if api_keys::revoke(&state.pool, Some(server.app.id), id.0, state.clock.now()).await? {
+    revoke_of(&state, Some(server.app.id), id).await
+}
+
+/// The same for operators' keys.
+pub(super) fn of_operators() -> Router<ApiState> {
+    Router::new()
+        .route("/v1/api-keys", get(list_operators).post(create_operator))
+        .route("/v1/api-keys/{api_key}", delete(revoke_operator))
+}
+
+async fn list_operators(
+    _: Operator,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    list_of(&state, None, &uri, &paging).await
+}
+
+async fn create_operator(
+    _: Operator,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewApiKey>,
+) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
+    create_for(&state, None, body).await
+}
+
+async fn revoke_operator(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(id): At<ApiKeyId>,
+) -> Result<StatusCode, Problem> {
+    revoke_of(&state, None, id).await
+}
+
+async fn list_of(state: &ApiState, app: Option<Uuid>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = api_keys::list(&state.pool, app, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(uri))
+}
+
+async fn create_for(
+    state: &ApiState,
+    app: Option<Uuid>,
+    mut body: NewApiKey,
+) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
+    let now = state.clock.now();
+    let mut faults = Faults::default();
+    faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
+    if app.is_none() {
+        faults.require(body.scopes == [Scope::Operator], "/scopes", "must be `operator` alone");
+    } else {
+        faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one of `send`, `read`, `manage`");
+        if let Some(i) = body.scopes.iter().position(|scope| *scope == Scope::Operator) {
+            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make operators' keys on the command line");
+        }
+    }
+    faults.require(body.expires_at.is_none_or(|at| at > now), "/expires_at", "must be in the future");
+    faults.finish()?;
+    body.scopes.sort_by_key(|scope| scope.name());
+    body.scopes.dedup();
+    let (key, secret) =
+        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, &state.clock)
+            .await?;
+    Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
+}
+
+async fn revoke_of(state: &ApiState, app: Option<Uuid>, id: ApiKeyId) -> Result<StatusCode, Problem> {
+    if api_keys::revoke(&state.pool, app, id.0, state.clock.now()).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(Problem::not_found("API key"))

@@ -6,7 +6,6 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::{MayManage, MayRead, Operator, Server};
@@ -140,7 +139,7 @@ pub async fn create(
     }
     faults.finish()?;
     let app = App {
-        id: Uuid::now_v7(),
+        id: state.clock.uuid(),
         slug: body.slug,
         name: body.name,
         origins: body.origins,

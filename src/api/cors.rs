@@ -6,16 +6,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::ApiState;
-use super::auth::shows_api_key;
-use super::extract::AppRef;
+use super::auth::is_servers;
+use super::extract::{AppRef, named_app};
 use super::problem::Problem;
-use crate::store::apps::{self, App};
+use crate::store::apps::App;
 
-/// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Requests that
-/// show an API key pass untouched: they are servers', their key is checked by [`super::auth`], and a browser gets no
-/// CORS headers for them.
+/// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
+/// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
 pub async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if shows_api_key(request.headers()) {
+    if is_servers(request.headers(), request.extensions()) {
         return next.run(request).await;
     }
     let budget = match state.limits.client(request.headers(), request.extensions()) {
@@ -23,7 +22,7 @@ pub async fn public(State(state): State<ApiState>, request: Request, next: Next)
         Err(problem) => return problem.into_response(),
     };
     let (mut parts, body) = request.into_parts();
-    let app = match named_app(&mut parts, &state).await {
+    let app = match counted_app(&mut parts, &state).await {
         Ok(app) => app,
         Err(problem) => return problem.into_response(),
     };
@@ -44,15 +43,12 @@ pub async fn public(State(state): State<ApiState>, request: Request, next: Next)
     response
 }
 
-async fn named_app(parts: &mut axum::http::request::Parts, state: &ApiState) -> Result<App, Problem> {
+/// The app that the path names, once the request is counted against it.
+async fn counted_app(parts: &mut axum::http::request::Parts, state: &ApiState) -> Result<App, Problem> {
     let not_found = || Problem::not_found("app");
     let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| not_found())?;
     let name = params.iter().find(|(key, _)| *key == "app").map(|(_, value)| AppRef::from(value));
-    let app = match name.ok_or_else(not_found)? {
-        AppRef::Id(id) => apps::find(&state.pool, Some(id.0), None).await?,
-        AppRef::Slug(slug) => apps::find(&state.pool, None, Some(&slug)).await?,
-    };
-    let app = app.ok_or_else(not_found)?;
+    let app = named_app(state, name.ok_or_else(not_found)?).await?;
     state.limits.app(app.id)?;
     Ok(app)
 }

@@ -13,6 +13,7 @@ use serde_path_to_error::{Path, Segment};
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
 use crate::id::{ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
+use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]
@@ -170,6 +171,15 @@ impl From<&str> for AppRef {
     fn from(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id)
     }
+}
+
+/// The app of that name.
+pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Problem> {
+    let found = match name {
+        AppRef::Id(id) => apps::find(&state.pool, Some(id.0), None).await?,
+        AppRef::Slug(slug) => apps::find(&state.pool, None, Some(&slug)).await?,
+    };
+    found.ok_or_else(|| Problem::not_found("app"))
 }
 
 /// Name of a topic: 1 to 128 of the unreserved characters of URLs and `%`.

@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use sqlx::PgPool;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -190,8 +190,14 @@ pub fn router(state: ApiState) -> Router {
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
         .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
-        .layer(from_fn(identify))
+        .layer(from_fn_with_state(state.clone(), identify))
         .with_state(state)
+}
+
+/// The API for whoever has database and master key at hand: everything is allowed, and operators' keys are made here.
+/// To be called in this process; never serve it on a socket.
+pub fn local_router(state: ApiState) -> Router {
+    router(state.clone()).merge(api_keys::of_operators().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
 async fn method_not_allowed() -> Problem {
@@ -213,14 +219,14 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems.
-async fn identify(request: Request, next: Next) -> Response {
+async fn identify(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(&REQUEST_ID)
         .filter(|value| (1..=128).contains(&value.len()) && value.as_bytes().iter().all(|b| b.is_ascii_graphic()));
     let id = given
         .cloned()
-        .unwrap_or_else(|| HeaderValue::try_from(Uuid::now_v7().to_string()).expect("a UUID is a header value"));
+        .unwrap_or_else(|| HeaderValue::try_from(state.clock.uuid().to_string()).expect("a UUID is a header value"));
     let id_text = id.to_str().expect("graphic ASCII").to_owned();
     let path = request.uri().path().to_owned();
     // The route, not the path: ids of subscriptions and users are not for logs.

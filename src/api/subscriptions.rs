@@ -295,6 +295,7 @@ pub async fn register(
         (replaced.id, if client.server { Right::Server } else { Right::Browser(replaced_token.as_ref()) })
     });
     let request = Registration {
+        id: state.clock.uuid(),
         app: client.app.id,
         endpoint: &address.endpoint,
         keys: &address.keys,

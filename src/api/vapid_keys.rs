@@ -114,7 +114,7 @@ pub(super) async fn add(
     let now = state.clock.now();
     let (name, retired_at) = if role == Role::Active { ("active", None) } else { ("retired", Some(now)) };
     let key = VapidKey {
-        id: Uuid::now_v7(),
+        id: state.clock.uuid(),
         app,
         public_key: pair.public().to_vec(),
         subject: subject.to_owned(),

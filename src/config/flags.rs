@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use super::{FILE, SETTINGS, Setting};
 
 /// The flags that were given. `#[command(flatten)]` it into every command that needs settings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     pub(super) values: BTreeMap<&'static str, String>,
     pub(super) file: Option<PathBuf>,

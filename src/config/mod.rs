@@ -18,11 +18,16 @@ use url::Url;
 use crate::postgres;
 use crate::store::data_keys::{self, MasterKey};
 pub use flags::Flags;
+pub(crate) use value::parse_duration;
 use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, switch};
 pub use value::{LogFormat, Roles, Secret};
 
 /// The file that is read when no other is named.
 const FILE: &str = "bellwire.toml";
+/// What every variable but one begins with.
+const PREFIX: &str = "BELLWIRE_";
+/// The variable that names another.
+const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
 /// What is printed for a secret.
 const MASK: &str = "********";
 
@@ -71,7 +76,7 @@ impl Setting {
     fn variable(&self) -> String {
         match self.key {
             "database_url" => "DATABASE_URL".to_owned(), // the name that every platform gives it
-            key => format!("BELLWIRE_{}", key.to_ascii_uppercase()),
+            key => format!("{PREFIX}{}", key.to_ascii_uppercase()),
         }
     }
 
@@ -91,6 +96,8 @@ macro_rules! settings {
             given: Vec<(&'static Setting, Given)>,
             /// `PATH`, to find Postgres in.
             search_path: Option<std::ffi::OsString>,
+            /// Variables that look like settings and are none.
+            unknown_variables: Vec<String>,
         }
 
         const SETTINGS: &[Setting] = &[$(Setting {
@@ -105,7 +112,12 @@ macro_rules! settings {
                 let mut given = Vec::with_capacity(SETTINGS.len());
                 let mut settings = SETTINGS.iter();
                 $(let $key: $type = sources.value(settings.next().expect("one for each field"), &$kind, &mut given)?;)+
-                Ok(Self { $($key,)+ given, search_path: sources.search_path.clone() })
+                Ok(Self {
+                    $($key,)+
+                    given,
+                    search_path: sources.search_path.clone(),
+                    unknown_variables: unknown_variables(sources.variables.iter().map(String::as_str)),
+                })
             }
         }
     };
@@ -200,6 +212,8 @@ struct Sources<'a> {
     file: Option<(PathBuf, BTreeMap<String, String>)>,
     default_data_dir: String,
     search_path: Option<std::ffi::OsString>,
+    /// Names of all variables that there are.
+    variables: Vec<String>,
 }
 
 impl Sources<'_> {
@@ -248,7 +262,7 @@ impl Config {
     pub fn load(flags: &Flags) -> Result<Self, Error> {
         // Compose files and unit files pass empty variables for what is not set.
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let named = flags.file.clone().or_else(|| environment("BELLWIRE_CONFIG").map(PathBuf::from));
+        let named = flags.file.clone().or_else(|| environment(FILE_VARIABLE).map(PathBuf::from));
         let file = match named {
             Some(file) => Some(read_file(&file)?),
             None if Path::new(FILE).exists() => Some(read_file(Path::new(FILE))?),
@@ -260,6 +274,7 @@ impl Config {
             file,
             default_data_dir: default_data_dir(nix::unistd::geteuid().is_root(), &environment),
             search_path: std::env::var_os("PATH"),
+            variables: std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),
         };
         Self::read(&sources)?.consistent()
     }
@@ -274,6 +289,16 @@ impl Config {
             });
         }
         Ok(self)
+    }
+
+    /// Variables that are named like settings but are none: mostly misspelt, and without effect.
+    pub fn unknown_variables(&self) -> &[String] {
+        &self.unknown_variables
+    }
+
+    /// Whether a setting, named by its key, was left at its default.
+    pub fn is_default(&self, key: &str) -> bool {
+        self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, Origin::Default))
     }
 
     /// What is in force and where it comes from, as a `bellwire.toml`, with secrets masked.
@@ -321,6 +346,17 @@ impl Config {
             ),
         }
     }
+}
+
+fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let known = |name: &str| name == FILE_VARIABLE || SETTINGS.iter().any(|setting| setting.variable() == name);
+    // Kubernetes and Docker links describe a service called `bellwire` by such variables to its neighbours.
+    let link = |name: &str| ["SERVICE_", "PORT_"].iter().any(|kind| name[PREFIX.len()..].starts_with(kind));
+    let ours = |name: &&str| name.starts_with(PREFIX) && *name != "BELLWIRE_PORT";
+    let mut unknown: Vec<_> =
+        names.filter(ours).filter(|name| !known(name) && !link(name)).map(str::to_owned).collect();
+    unknown.sort_unstable();
+    unknown
 }
 
 /// The file's values as texts: a number or switch may be written as such, a list as an array.

@@ -11,6 +11,7 @@ fn read(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) 
         file: Some(parse_file(Path::new("bellwire.toml"), file)?),
         default_data_dir: "/data".to_owned(),
         search_path: None,
+        variables: variables.iter().map(|(name, _)| (*name).to_owned()).collect(),
     };
     Config::read(&sources)?.consistent()
 }
@@ -119,6 +120,13 @@ fn what_is_printed_is_a_file_that_says_the_same() {
             .unwrap();
     let again = read(&[], &[], &config.print()).unwrap();
     assert_eq!((again.page_max, again.log.as_str(), again.gateways), (77, "warn,bellwire=debug", config.gateways));
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_noticed() {
+    let variables = ["BELLWIRE_LISSEN", "BELLWIRE_LOG", "BELLWIRE_CONFIG", "BELLWIRE_SERVICE_HOST", "BELLWIRE_PORT"];
+    let variables: Vec<_> = variables.into_iter().chain(["PATH", "BELLWIRE_"]).map(|name| (name, "info")).collect();
+    assert_eq!(read(&[], &variables, "").unwrap().unknown_variables(), ["BELLWIRE_", "BELLWIRE_LISSEN"]);
 }
 
 #[test]

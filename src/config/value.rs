@@ -59,7 +59,8 @@ pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
     Kind::new(allowed, move |text| parse_duration(text).filter(|duration| range.contains(duration)))
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A number and its unit: `30s`, `5m`, `2h`, `7d`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let seconds_per_unit = match &text[unit_at..] {
         "s" => 1,

@@ -10,19 +10,30 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::job::Job;
-use super::lane::{Answered, Change, Lane, Passage};
+use super::lane::{Answered, Change, Lane, Passage, Share};
+use super::limit::Limit;
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::LaneId;
+use crate::lane::Gateway;
 
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];
 const TIERS: usize = WEIGHTS.len();
+/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// For how long: by then its attempts have met their deadline, and the breaker knows.
+const STALLED_FOR: Duration = super::ATTEMPT_DEADLINE;
+/// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
+/// ones that are shut or stalled.
+const LOOK_PAST: usize = 64;
 
 /// Index of a (lane, origin) in the queue; never reused, so it stays valid.
 pub type Slot = usize;
@@ -73,11 +84,10 @@ pub struct FairQueue {
     /// Wakes the sealer kept for transactional deliveries.
     transactional: Notify,
     hungry: Hungry,
-    limit_max: u32,
 }
 
-#[derive(Default)]
 struct Inner {
+    share: Share,
     slots: Vec<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
     groups: HashMap<LaneId, Group>,
@@ -101,17 +111,29 @@ struct LaneQueue {
     lane: Lane,
     jobs: [VecDeque<Box<Job>>; TIERS],
     in_ready: [bool; TIERS],
+    /// When a permit was last taken or given back.
+    moved_at: Instant,
+}
+
+impl LaneQueue {
+    /// Until when a delivery that is claimed now should rather not wait here. One strange origin that hangs must not
+    /// fill the room that all strange origins share.
+    fn put_off_until(&self, tier: usize, now: Timestamp) -> Option<Timestamp> {
+        let stalled =
+            || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
+        self.lane.shut_until(now).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
 }
 
 impl Inner {
-    fn slot(&mut self, job: &Job, limit_max: u32, now: Timestamp) -> Slot {
+    fn slot(&mut self, job: &Job, now: Timestamp) -> Slot {
         // The look-up wants an owned key; endpoints share few origins, and the allocation is small.
         let key = (job.lane.id, Arc::from(job.endpoint.origin()));
         if let Some(slot) = self.index.get(&key) {
             return *slot;
         }
         let slot = self.slots.len();
-        let mut lane = Lane::new(job.lane.gateway, limit_max, now);
+        let mut lane = Lane::new(job.lane.gateway, self.share, now);
         if let Some(change) = self.heard.remove(&key) {
             lane.adopt(&change);
         }
@@ -121,6 +143,7 @@ impl Inner {
             lane,
             jobs: Default::default(),
             in_ready: [false; TIERS],
+            moved_at: Instant::now(),
         });
         self.groups.entry(job.lane.id).or_default().slots.push(slot);
         self.index.insert(key, slot);
@@ -174,7 +197,7 @@ impl Inner {
             return None; // back in line with its next permit
         }
         let job = queue.jobs[tier].pop_front()?;
-        let probe = match queue.lane.enter(now) {
+        let probe = match queue.lane.enter(now, tier == 0) {
             Passage::Free => false,
             Passage::Probe => true,
             Passage::Shut(until) => {
@@ -182,6 +205,7 @@ impl Inner {
                 return Some(Next::PutOff(self.evict(slot), until));
             }
         };
+        queue.moved_at = Instant::now();
         self.credit[tier] -= 1;
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] -= 1;
@@ -194,8 +218,32 @@ impl Inner {
 impl FairQueue {
     /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time.
     pub fn new(limit_max: u32, hungry: impl Fn(LaneId, Tier) + Send + Sync + 'static) -> Self {
-        let (inner, any, transactional) = (Mutex::default(), Notify::new(), Notify::new());
-        Self { inner, any, transactional, hungry: Box::new(hungry), limit_max }
+        let inner = Inner {
+            share: Share { limit_max, workers: 1 },
+            slots: Vec::new(),
+            index: HashMap::new(),
+            groups: HashMap::new(),
+            heard: HashMap::new(),
+            ready: Default::default(),
+            credit: WEIGHTS,
+        };
+        let (any, transactional) = (Notify::new(), Notify::new());
+        Self { inner: Mutex::new(inner), any, transactional, hungry: Box::new(hungry) }
+    }
+
+    /// Takes this worker's share, now that so many live.
+    pub fn share_among(&self, workers: u32) {
+        let mut inner = self.inner.lock();
+        if inner.share.workers == workers {
+            return;
+        }
+        inner.share.workers = workers;
+        let share = inner.share;
+        for slot in 0..inner.slots.len() {
+            inner.slots[slot].lane.set_share(share);
+            inner.make_ready(slot);
+        }
+        self.wake(&inner);
     }
 
     /// Lets deliveries in. Those of a lane that is shut come back, with the time until which they are put off.
@@ -203,13 +251,13 @@ impl FairQueue {
         let mut shut = Vec::new();
         let inner = &mut *self.inner.lock();
         for job in jobs {
-            let slot = inner.slot(&job, self.limit_max, now);
+            let slot = inner.slot(&job, now);
             let queue = &mut inner.slots[slot];
-            if let Some(until) = queue.lane.shut_until(now) {
+            let tier = index(job.message.tier);
+            if let Some(until) = queue.put_off_until(tier, now) {
                 shut.push((job, until));
                 continue;
             }
-            let tier = index(job.message.tier);
             inner.groups.entry(queue.id).or_default().waiting[tier] += 1;
             queue.jobs[tier].push_back(job);
             inner.make_ready(slot);
@@ -261,8 +309,8 @@ impl FairQueue {
     }
 
     /// Gives a permit back without an answer: no POST was made.
-    pub fn release(&self, slot: Slot, probe: bool, now: Timestamp) {
-        self.give_back(slot, |lane| lane.leave(probe, now));
+    pub fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
+        self.give_back(slot, |lane| lane.leave(probe, job.message.tier == Tier::Transactional, now));
     }
 
     /// Gives a permit back with the answer that the POST got. Answers what other replicas have to know.
@@ -275,7 +323,9 @@ impl FairQueue {
 
     fn give_back<T>(&self, slot: Slot, learn: impl FnOnce(&mut Lane) -> T) -> T {
         let mut inner = self.inner.lock();
-        let learnt = learn(&mut inner.slots[slot].lane);
+        let queue = &mut inner.slots[slot];
+        let learnt = learn(&mut queue.lane);
+        queue.moved_at = Instant::now();
         inner.make_ready(slot);
         self.wake(&inner);
         learnt
@@ -296,18 +346,23 @@ impl FairQueue {
         }
     }
 
-    /// How many more deliveries of a lane and tier may be claimed: up to the lane's limit on top of what is on its
-    /// way. Zero while every origin of the lane is shut.
+    /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on
+    /// its way to them. Origins that are shut or stalled have no part in it. What waits for them in the database hides
+    /// what is for others, so the lane `other` is looked through while it has such an origin.
     pub fn room(&self, lane: LaneId, tier: Tier, now: Timestamp) -> usize {
         let inner = self.inner.lock();
-        let start = super::limit::Limit::new(self.limit_max).get() as usize;
+        let start = Limit::new(inner.share.of(Gateway::Fcm)).get() as usize;
         let Some(group) = inner.groups.get(&lane) else { return start };
-        let lanes = || group.slots.iter().map(|slot| &inner.slots[*slot].lane);
-        if lanes().all(|lane| lane.shut_until(now).is_some()) {
-            return 0;
+        let (mut limit, mut waiting, mut look_past) = (0, 0, 0);
+        for queue in group.slots.iter().map(|slot| &inner.slots[*slot]) {
+            if queue.put_off_until(index(tier), now).is_none() {
+                limit += queue.lane.limit.get() as usize;
+                waiting += queue.jobs[index(tier)].len();
+            } else if queue.lane.is_stranger() {
+                look_past = LOOK_PAST;
+            }
         }
-        let limit: usize = lanes().map(|lane| lane.limit.get() as usize).sum();
-        limit.saturating_sub(group.waiting[index(tier)])
+        (limit + look_past).saturating_sub(waiting)
     }
 
     /// Takes out everything that waits, for a stop of the server.

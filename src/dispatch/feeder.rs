@@ -27,6 +27,8 @@ use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 pub const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
+/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a page.
+const DRAW_MAX: usize = 1_000;
 /// A page leased so often is split into rows without sending.
 const PAGE_LEASES_MAX: i16 = 3;
 /// A row leased so often ends as dead.
@@ -83,7 +85,7 @@ impl Dispatcher {
         found.clear();
         let mut claimed = 0;
         let _claiming = self.claiming.lock().await;
-        if !self.may_claim() {
+        if !self.is_ready() {
             return Ok(0);
         }
         *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
@@ -93,15 +95,10 @@ impl Dispatcher {
         Ok(claimed)
     }
 
-    /// Nothing is claimed while it could not be settled, or not be stopped.
-    fn may_claim(&self) -> bool {
-        !self.is_stopping() && !self.settler.is_failing() && self.stops.is_fresh(Instant::now())
-    }
-
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let mut claimed = 0;
-        while self.may_claim() {
+        while self.is_ready() && claimed < DRAW_MAX {
             let now = self.clock.now();
             let room = self.fair.room(due.lane, due.tier, now);
             if room == 0 {
@@ -282,6 +279,10 @@ impl Dispatcher {
     pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         for (job, until) in self.fair.push(jobs, self.clock.now()) {
             self.put_off(vec![job], until);
+        }
+        // A stop may have emptied the queue a moment before these came.
+        if self.is_stopping() {
+            self.put_back(self.fair.drain(), self.clock.now());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One lane and origin: its permits, its hold and its breaker. Pure state; the fair queue owns it.
 
-use super::limit::Limit;
+use super::limit::{Limit, STRANGER_MAX};
 use crate::classify::{Health, Kind, Outcome};
 use crate::clock::Timestamp;
 use crate::lane::Gateway;
@@ -24,6 +24,7 @@ pub struct Answered<'a> {
     pub posted_at: Timestamp,
     pub now: Timestamp,
     pub probe: bool,
+    pub transactional: bool,
     pub settings: &'a Settings,
 }
 
@@ -34,36 +35,67 @@ pub struct Change {
     pub breaker: Option<Snapshot>,
 }
 
+/// What this worker may have in flight in each lane: the limit divided among the workers that live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub limit_max: u32,
+    pub workers: u32,
+}
+
+impl Share {
+    /// The most POSTs in flight to one origin, at least one.
+    pub fn of(self, gateway: Gateway) -> u32 {
+        let all = match gateway {
+            Gateway::Other => STRANGER_MAX,
+            _ => self.limit_max,
+        };
+        (all / self.workers.max(1)).max(1)
+    }
+}
+
 /// A lane's state in this process.
 pub struct Lane {
+    gateway: Gateway,
     pub limit: Limit,
     in_flight: u32,
+    /// Those of `in_flight` that are transactional.
+    urgent: u32,
     hold: Hold,
     breaker: Breaker,
 }
 
 impl Lane {
-    pub fn new(gateway: Gateway, limit_max: u32, now: Timestamp) -> Self {
-        let limit = match gateway {
-            Gateway::Other => Limit::stranger(),
-            _ => Limit::new(limit_max),
-        };
-        Self { limit, in_flight: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    pub fn new(gateway: Gateway, share: Share, now: Timestamp) -> Self {
+        let limit = Limit::new(share.of(gateway));
+        Self { gateway, limit, in_flight: 0, urgent: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    }
+
+    /// Takes another share of the lane's permits.
+    pub fn set_share(&mut self, share: Share) {
+        self.limit.set_max(share.of(self.gateway));
+    }
+
+    /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
+    pub fn is_stranger(&self) -> bool {
+        self.gateway == Gateway::Other
     }
 
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries.
+    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries, of
+    /// which one may go even while others still use up more than a limit that has just shrunk.
     pub fn has_permit(&self, transactional: bool) -> bool {
         let limit = self.limit.get();
-        let reserved = u32::from(!transactional && limit > 1);
-        self.in_flight < limit - reserved
+        match transactional {
+            true => self.in_flight < limit || self.urgent == 0,
+            false => self.in_flight < limit - u32::from(limit > 1),
+        }
     }
 
     /// Takes a permit, if hold and breaker let a POST start.
-    pub fn enter(&mut self, now: Timestamp) -> Passage {
+    pub fn enter(&mut self, now: Timestamp, transactional: bool) -> Passage {
         if let Some(until) = self.hold.until(now) {
             return Passage::Shut(until);
         }
@@ -73,6 +105,7 @@ impl Lane {
             Permission::Wait(until) => return Passage::Shut(until),
         };
         self.in_flight += 1;
+        self.urgent += u32::from(transactional);
         passage
     }
 
@@ -96,8 +129,9 @@ impl Lane {
     }
 
     /// Gives a permit back: no POST was made.
-    pub fn leave(&mut self, probe: bool, now: Timestamp) {
+    pub fn leave(&mut self, probe: bool, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
+        self.urgent -= u32::from(transactional);
         if probe {
             // Nothing was learned; the probe may be given to another.
             self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
@@ -107,6 +141,7 @@ impl Lane {
     /// Gives a permit back with an answer. Answers a change that others have to know.
     pub fn answered(&mut self, answer: &Answered<'_>) -> Option<Change> {
         self.in_flight -= 1;
+        self.urgent -= u32::from(answer.transactional);
         let health = answer.outcome.health();
         let breaker = if answer.probe {
             self.breaker.record_probe(answer.now, health, answer.settings)

@@ -2,8 +2,8 @@
 
 /// Where a recognised gateway's lane begins.
 const START: f32 = 32.0;
-/// What a host that we do not know gets at most.
-const STRANGER_MAX: f32 = 4.0;
+/// What a host that we do not know gets at most: it must not tie down more than a few connections' worth.
+pub const STRANGER_MAX: u32 = 4;
 
 /// The adaptive concurrency limit of one lane.
 #[derive(Debug, Clone)]
@@ -20,13 +20,16 @@ impl Limit {
     /// A recognised gateway's.
     pub fn new(max: u32) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
-        let max = (max.max(1)) as f32;
+        let max = max.max(1) as f32;
         Self { limit: START.min(max), max, slow_start: true, grace: 0 }
     }
 
-    /// That of an origin nobody vouches for: it must not tie down more than a few connections' worth.
-    pub fn stranger() -> Self {
-        Self { limit: STRANGER_MAX, max: STRANGER_MAX, slow_start: false, grace: 0 }
+    /// Bounds the limit by this worker's share of what all may have in flight together.
+    pub fn set_max(&mut self, max: u32) {
+        #[expect(clippy::cast_precision_loss, reason = "limits are small")]
+        let max = max.max(1) as f32;
+        self.max = max;
+        self.limit = self.limit.min(max);
     }
 
     /// The present limit, at least 1.
@@ -92,9 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_never_gets_more_than_four() {
-        let mut limit = Limit::stranger();
+    fn a_share_bounds_the_limit_and_gives_room_back() {
+        let mut limit = Limit::new(4);
         (0..1000).for_each(|_| limit.succeeded());
         assert_eq!(limit.get(), 4);
+        limit.set_max(0);
+        assert_eq!(limit.get(), 1, "everybody may send at least one");
+        limit.set_max(2);
+        (0..1000).for_each(|_| limit.succeeded());
+        assert_eq!(limit.get(), 2);
     }
 }

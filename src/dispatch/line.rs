@@ -7,15 +7,15 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-use super::fair::{Next, Turn};
+use super::fair::{Next, Slot, Turn};
 use super::job::{Job, Ticket};
 use super::lane::Answered;
 use super::page::Recorded;
 use super::stops::Stopped;
 use super::{Dispatcher, label};
-use crate::classify::{Answer, DeadReason, Kind, Outcome, classify};
+use crate::classify::{Answer, DeadReason, Failure, Kind, Outcome, classify};
 use crate::clock::Timestamp;
-use crate::delivery::Ending;
+use crate::delivery::{Ending, Tier};
 use crate::gateway::{Post, Reply};
 use crate::message::PLAINTEXT_MAX;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
@@ -74,13 +74,35 @@ impl Dispatcher {
             Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
             Admission::Void => self.finished(1),
         }
-        self.fair.release(slot, probe, self.clock.now());
+        self.fair.release(slot, &job, probe, self.clock.now());
+    }
+
+    /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
+    /// for a connection.
+    fn may_post(&self, job: &Job) -> bool {
+        self.is_current(job, Instant::now()) && self.stops.check(job.message.id, job.subscription).is_none()
+    }
+
+    /// Whether stops are known and the claim is young enough to start a POST by.
+    fn is_current(&self, job: &Job, now: Instant) -> bool {
+        self.stops.is_fresh(now) && now <= job.start_before && !self.is_stopping()
+    }
+
+    /// Settles a delivery whose POST was not let go after all.
+    fn withdraw(&self, slot: Slot, mut job: Box<Job>, probe: bool) {
+        self.fair.release(slot, &job, probe, self.clock.now());
+        match self.admit(&job) {
+            Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
+            // What stood in the way is over: it has another turn.
+            Admission::Post { .. } => self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now()))),
+            Admission::Void => self.finished(1),
+        }
     }
 
     /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours.
     fn admit(&self, job: &Job) -> Admission {
         let (instant, now) = (Instant::now(), self.clock.now());
-        if !self.stops.is_fresh(instant) || instant > job.start_before || self.is_stopping() {
+        if !self.is_current(job, instant) {
             return Admission::Settle(None, Fate::Deferred(Due::At(now)));
         }
         match self.stops.check(job.message.id, job.subscription) {
@@ -136,13 +158,16 @@ impl Dispatcher {
         let Turn { slot, mut job, probe } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
         let reply = tokio::select! {
-            reply = self.gateways.post(post) => reply,
+            reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.
             () = self.abandon.notified() => {
-                self.fair.release(slot, probe, self.clock.now());
+                self.fair.release(slot, &job, probe, self.clock.now());
                 return self.settle(&mut job, None, Fate::Deferred(Due::At(self.clock.now())));
             }
         };
+        if reply.as_ref().is_err_and(|failure| *failure == Failure::Withdrawn) {
+            return self.withdraw(slot, job, probe);
+        }
         self.rates.count(job.lane.id, Instant::now());
         let now = self.clock.now();
         let answer = match &reply {
@@ -151,7 +176,8 @@ impl Dispatcher {
         };
         let outcome = classify(job.lane.gateway, &answer, now);
         let settings = &job.message.policy.settings;
-        let answered = Answered { outcome: &outcome, posted_at, now, probe, settings };
+        let transactional = job.message.tier == Tier::Transactional;
+        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, settings };
         if let Some(change) = self.fair.answered(slot, &answered) {
             self.share(change);
         }
@@ -169,7 +195,7 @@ impl Dispatcher {
         };
         let verdict = decide(&outcome, &job.message.policy, &attempt, self.clock.randomness());
         if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
-            self.resend(job, now);
+            self.admit_jobs(vec![job]);
         }
     }
 
@@ -234,12 +260,6 @@ impl Dispatcher {
         true
     }
 
-    fn resend(self: &Arc<Self>, job: Box<Job>, now: Timestamp) {
-        for (job, until) in self.fair.push([job], now) {
-            self.put_off(vec![job], until);
-        }
-    }
-
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
         Box::new(Death {
@@ -267,7 +287,7 @@ impl Dispatcher {
     pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
         for mut job in jobs {
             let spread = match job.message.tier {
-                crate::delivery::Tier::Transactional => Duration::ZERO,
+                Tier::Transactional => Duration::ZERO,
                 _ => SPREAD.mul_f64(self.clock.randomness()),
             };
             self.settle(&mut job, None, Fate::Deferred(Due::At(until + spread)));

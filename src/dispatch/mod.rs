@@ -196,7 +196,7 @@ impl Dispatcher {
         self.is_ready().then(|| self.clock.uuid())
     }
 
-    /// Whether this engine takes work at all: it can read stops and settle.
+    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
         !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
     }
@@ -212,9 +212,12 @@ impl Dispatcher {
         let mut found = Vec::new();
         loop {
             self.wait_until_idle().await;
+            let able = self.is_ready();
             let claimed = self.look(&mut found).await?;
-            // The look waited for claims under way; whatever they took is in memory or settled by now.
-            if claimed == 0 && self.is_idle() && self.stops.is_fresh(Instant::now()) {
+            // The look waited for claims under way; whatever they took is in memory or settled by now. And it did not
+            // come back with nothing because nothing may be claimed at present.
+            let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
+            if idle || self.is_stopping() {
                 return Ok(());
             }
             tokio::task::yield_now().await;
@@ -241,8 +244,9 @@ impl Dispatcher {
     /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
-        self.stopping.store(true, Ordering::Release);
-        drop(self.claiming.lock().await); // a claim under way ends first, so that it can be given back
+        self.stopping.store(true, Ordering::SeqCst);
+        // A claim under way ends first, so that it can be given back; a database that hangs must not hold up the stop.
+        let _ = tokio::time::timeout(patience, self.claiming.lock()).await;
         let now = self.clock.now();
         self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
@@ -256,15 +260,15 @@ impl Dispatcher {
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::SeqCst)
     }
 
     fn started(&self, n: usize) {
-        self.alive.fetch_add(n, Ordering::AcqRel);
+        self.alive.fetch_add(n, Ordering::SeqCst);
     }
 
     fn finished(&self, n: usize) {
-        if self.alive.fetch_sub(n, Ordering::AcqRel) == n {
+        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
             self.idle.notify_waiters();
         }
     }

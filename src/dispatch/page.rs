@@ -46,13 +46,17 @@ enum Phase {
 
 enum Place {
     Waiting,
-    InFlight { retries: u32 },
+    InFlight {
+        retries: u32,
+    },
     Answered(Settlement),
+    /// Answered, and handed to the settler.
+    Taken,
 }
 
 /// What recording an answer came to.
 pub enum Recorded {
-    /// Others are still out.
+    /// Others are still out, or it is no longer ours to record.
     Kept,
     /// It was the last: the page is closed and must be settled.
     Last,
@@ -85,11 +89,12 @@ impl OpenPage {
         }
     }
 
-    /// Notes that the POST of a place begins. False if the page has been closed: the delivery is a row now, not ours.
+    /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
+    /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
     pub fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Open) {
-            return false;
+            return matches!(state.places[place], Place::InFlight { .. });
         }
         if matches!(state.places[place], Place::Waiting) {
             state.unsent -= 1;
@@ -102,16 +107,17 @@ impl OpenPage {
     /// Records what became of a place.
     pub fn record(&self, place: usize, settled: Settlement) -> Recorded {
         let mut state = self.state.lock();
+        let unsent = matches!(state.places[place], Place::Waiting);
         match &mut state.phase {
+            // It became a row that is not leased to us: whoever claims it decides anew.
+            Phase::Closing(_) | Phase::Settled if unsent => Recorded::Kept,
             Phase::Settled => Recorded::Row(settled),
             Phase::Closing(late) => {
                 late.push(settled);
                 Recorded::Kept
             }
             Phase::Open => {
-                if matches!(state.places[place], Place::Waiting) {
-                    state.unsent -= 1;
-                }
+                state.unsent -= usize::from(unsent);
                 state.places[place] = Place::Answered(settled);
                 state.unanswered -= 1;
                 if state.unanswered > 0 {
@@ -138,16 +144,18 @@ impl OpenPage {
     pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
-        let places = std::mem::take(&mut state.places);
-        let of = |(place, subscription): (Place, &SubscriptionId)| {
+        let of = |(place, subscription): (&mut Place, &SubscriptionId)| {
             let fate = match place {
-                Place::Answered(settled) => return settled,
-                Place::InFlight { retries } => Fate::InFlight { retries, lease_until: self.lease_until },
+                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
                 Place::Waiting => Fate::Deferred(Due::At(now)),
+                Place::Answered(_) | Place::Taken => match std::mem::replace(place, Place::Taken) {
+                    Place::Answered(settled) => return Some(settled),
+                    _ => return None,
+                },
             };
-            settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate)
+            Some(settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate))
         };
-        places.into_iter().zip(&self.recipients).map(of).collect()
+        state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
     /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.

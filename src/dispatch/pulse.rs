@@ -44,7 +44,8 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
             }
             Err(error) => warn!(%error, "reading lane states failed"),
         }
-        if began >= beat_at {
+        // A worker that stops has left, or is about to: its share of the permits is the others'.
+        if began >= beat_at && !dispatcher.is_stopping() {
             beat_at = began + BEAT_EVERY;
             if let Err(error) = dispatcher.beat(now).await {
                 warn!(%error, "the heartbeat failed");
@@ -68,7 +69,8 @@ pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
 
 impl Dispatcher {
     async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        let workers = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        self.fair.share_among(u32::try_from(workers).unwrap_or(u32::MAX));
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);

@@ -118,15 +118,24 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
     let mut batch = Vec::with_capacity(ROWS_MAX);
     while inbox.recv_many(&mut batch, ROWS_MAX).await > 0 {
         let Some(settler) = settler.upgrade() else { return };
-        let mut patience = Patience::new(&settler);
-        loop {
-            match store::settle::settle_rows(&settler.pool, &batch, settler.clock.now()).await {
-                Ok(fenced) => {
-                    settler.metrics.settle_fenced.inc_by(fenced as u64);
-                    break;
+        let mut parts = vec![batch.as_slice()];
+        while let Some(rows) = parts.pop() {
+            let mut patience = Patience::new(&settler);
+            loop {
+                match store::settle::settle_rows(&settler.pool, rows, settler.clock.now()).await {
+                    Ok(fenced) => {
+                        settler.metrics.settle_fenced.inc_by(fenced as u64);
+                        break;
+                    }
+                    // One of them cannot be settled; it must not take the others with it.
+                    Err(error) if rows.len() > 1 && !store::is_transient(&error) => {
+                        let (some, others) = rows.split_at(rows.len() / 2);
+                        parts.extend([some, others]);
+                        break;
+                    }
+                    Err(error) if patience.lasts(&error).await => {}
+                    Err(_) => break,
                 }
-                Err(error) if patience.lasts(&error).await => {}
-                Err(_) => break,
             }
         }
         settler.done(batch.len());

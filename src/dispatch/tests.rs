@@ -87,7 +87,7 @@ async fn saturated_tiers_share_by_their_weights() {
     for _ in 0..1200 {
         let turn = turn(&queue).expect("there is work and a permit");
         taken[turn.job.message.tier as usize] += 1;
-        queue.release(turn.slot, turn.probe, NOW);
+        queue.release(turn.slot, &turn.job, turn.probe, NOW);
     }
     assert_eq!(taken, [800, 300, 100]);
 }
@@ -114,7 +114,7 @@ async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
     let first = turn(&queue).unwrap();
     let second = turn(&queue).unwrap();
     assert_ne!(first.job.lane.id, second.job.lane.id);
-    queue.release(second.slot, false, NOW);
+    queue.release(second.slot, &second.job, false, NOW);
     assert_eq!(turn(&queue).unwrap().job.lane.id, LaneId(2), "lane 1 has its only permit in use");
 }
 
@@ -127,7 +127,14 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let first = turn(&queue).unwrap();
     let headers = [("retry-after".parse().unwrap(), "30".parse().unwrap())].into_iter().collect();
     let outcome = classify(Gateway::Fcm, &Answer::Response { status: 429, headers: &headers, body: b"" }, NOW);
-    let answered = Answered { outcome: &outcome, posted_at: NOW, now: NOW, probe: false, settings: &Settings::DEFAULT };
+    let answered = Answered {
+        outcome: &outcome,
+        posted_at: NOW,
+        now: NOW,
+        probe: false,
+        transactional: false,
+        settings: &Settings::DEFAULT,
+    };
     let told = queue.answered(first.slot, &answered).expect("others have to know");
     let until = NOW + std::time::Duration::from_secs(30);
     assert_eq!((told.lane, told.change.held_until), (LaneId(1), Some(until)));

@@ -203,7 +203,16 @@ impl Gateways {
 
     /// Sends one POST and waits for its answer, at most until its deadline. Dropping the future resets the stream.
     pub async fn post(&self, post: Post) -> Result<Reply, Failure> {
-        self.origin(post.endpoint.authority())?.exchange(&post).await
+        self.post_if(post, || true).await
+    }
+
+    /// [`post`](Self::post), but asks `may_start` when the request is about to leave: it may have waited for a connection
+    /// or a free stream for as long as its deadline allows, and something may have been stopped meanwhile.
+    ///
+    /// # Errors
+    /// [`Failure::Withdrawn`] if the answer was no; nothing was sent then.
+    pub async fn post_if(&self, post: Post, may_start: impl Fn() -> bool) -> Result<Reply, Failure> {
+        self.origin(post.endpoint.authority())?.exchange(&post, &may_start).await
     }
 
     fn origin(&self, authority: &str) -> Result<Arc<Origin>, Failure> {

@@ -59,13 +59,20 @@ impl Origin {
         Self { authority, connector, bounds, state, freed, used }
     }
 
-    /// Sends a request on the least busy connection.
-    pub(super) async fn exchange(self: &Arc<Self>, post: &Post) -> Result<Reply, Failure> {
+    /// Sends a request on the least busy connection, if it still may when there is room for it.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        post: &Post,
+        may_start: &impl Fn() -> bool,
+    ) -> Result<Reply, Failure> {
         for _ in 0..OFFERS {
             let place = match self.take()? {
                 Some(place) => place,
                 None => timeout_at(post.deadline, self.wait()).await.map_err(|_| Failure::Deadline)??,
             };
+            if !may_start() {
+                return Err(Failure::Withdrawn);
+            }
             match place.connection.exchange(post, &self.authority).await {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::Failed(why)) => return Err(why),

@@ -31,7 +31,7 @@ const CALM_MIN: Duration = Duration::from_secs(60);
 const PROBES: u8 = 3;
 /// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some.
 const PROBE_PATIENCE: Duration = Duration::from_secs(15);
-/// How often one who does not hold the probe lease asks again.
+/// How often one without a probe asks again: most probes are answered within a moment.
 const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 /// Deferred work comes back over at most this long.
 const SPREAD_MAX: Duration = Duration::from_secs(30);
@@ -173,7 +173,7 @@ impl Breaker {
             self.refill(now);
         }
         if self.probes_left == 0 {
-            return Permission::Wait(self.refill_at);
+            return Permission::Wait(self.refill_at.min(now + BYSTANDER_WAIT));
         }
         self.probes_left -= 1;
         Permission::Probe

@@ -41,7 +41,8 @@ const START_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a stop waits before it leaves the rest to the guard.
 const STOP_DEADLINE: Duration = Duration::from_secs(90);
 
-const GUARD: &str = include_str!("guard.sh");
+/// Shell that holds a program for as long as its starter lives; its arguments are explained in the file.
+pub(crate) const GUARD: &str = include_str!("guard.sh");
 
 /// Why there is no embedded Postgres. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]

@@ -140,6 +140,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
         }
         for Arrived { head, body, respond } in self.arrived.drain(..) {
+            if respond.stream_id().as_u32() > self.last_stream {
+                self.ignored.push(respond); // it came with the one that made us say GOAWAY
+                continue;
+            }
             match self.desk.plan(&head, &body) {
                 Plan::Answer(response) => send(response, respond),
                 Plan::Act(live, exchange) => {

@@ -58,7 +58,7 @@ pub struct Delivery {
     pub attempts: Vec<Attempt>,
     /// How many of them were taken. More than one: the browser got it twice.
     pub accepted: u32,
-    /// What the service worker would have been handed, while there is room for it.
+    /// What the service worker was handed or, as long as no request was taken, would have been; while there is room.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub plaintext: Option<Bytes>,
 }
@@ -296,13 +296,17 @@ impl Ledger {
                     index,
                     attempts: Vec::with_capacity(1),
                     accepted: 0,
-                    plaintext: kept.then_some(plaintext),
+                    plaintext: kept.then(|| plaintext.clone()),
                 });
                 at
             }
         };
         let delivery = &mut records.deliveries[at];
         records.duplicates += u64::from(accepted && delivery.accepted > 0);
+        // A payload that was refused for its size comes again smaller.
+        if let Some(kept) = delivery.plaintext.as_mut().filter(|_| accepted && delivery.accepted == 0) {
+            *kept = plaintext;
+        }
         delivery.accepted += u32::from(accepted);
         if delivery.attempts.len() < ATTEMPTS_MAX {
             delivery.attempts.push(Attempt { at_ms, status, ttl, urgency, topic });
@@ -381,6 +385,17 @@ mod tests {
         assert_eq!((statuses(0), statuses(1)), (vec![503, 201], vec![201, 201]));
         assert!(received[0].plaintext.is_some() && received[1].plaintext.is_none());
         assert_eq!(ledger.delivery("b").map(|delivery| delivery.accepted), Some(2));
+    }
+
+    #[test]
+    fn the_plaintext_on_record_is_the_one_that_was_taken() {
+        let ledger = Ledger::new(Limits { deliveries: 1, plaintexts: 1 });
+        for (text, status) in [("whole", 413), ("small", 201), ("again", 201)] {
+            let plaintext = Bytes::from_static(text.as_bytes());
+            let sample = Sample { id: Some("a".into()), plaintext, ttl: None, urgency: None, topic: None };
+            ledger.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
+        }
+        assert_eq!(ledger.delivery("a").and_then(|delivery| delivery.plaintext).as_deref(), Some(&b"small"[..]));
     }
 
     #[test]

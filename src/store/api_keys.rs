@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::apps::App;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.
@@ -84,18 +84,18 @@ pub async fn create(
     name: &str,
     scopes: &[Scope],
     expires_at: Option<Timestamp>,
-    now: Timestamp,
+    clock: &Clock,
 ) -> Result<(ApiKey, String), sqlx::Error> {
     let mut octets = [0; 32];
     rand::fill(&mut octets).expect("the system's randomness");
     let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
     let key = ApiKey {
-        id: Uuid::now_v7(),
+        id: clock.uuid(),
         app,
         hint: secret[..PREFIX.len() + 4].to_owned(),
         name: name.to_owned(),
         scopes: scopes.iter().map(|scope| scope.name().to_owned()).collect(),
-        created_at: now,
+        created_at: clock.now(),
         expires_at,
         revoked_at: None,
     };

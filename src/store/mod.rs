@@ -149,6 +149,20 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     Ok(connection.close().await?)
 }
 
+/// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
+/// must not change it under a running server.
+pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    match check_schema(options).await {
+        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
+        checked => checked,
+    }
+}
+
+/// Whether the database can be connected to.
+pub async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    PgConnection::connect_with(options).await?.close().await
+}
+
 /// Refuses a database whose schema is not exactly this program's.
 pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let mut connection = connect_once(options).await?;

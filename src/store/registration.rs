@@ -18,6 +18,8 @@ use crate::vault::{ADDRESS, Purpose, Vault};
 /// A checked request to register.
 #[derive(Debug)]
 pub struct Registration<'a> {
+    /// A fresh UUIDv7, of which a new subscription's id is made.
+    pub id: Uuid,
     /// The app.
     pub app: Uuid,
     /// What the browser gave.
@@ -228,7 +230,7 @@ async fn insert(
     old: Option<&SubscriptionRow>,
     now: Timestamp,
 ) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
-    let id = SubscriptionId::new(Uuid::now_v7(), shard);
+    let id = SubscriptionId::new(request.id, shard);
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
     let mut row = SubscriptionRow {
         id: id.0,

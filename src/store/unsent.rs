@@ -106,9 +106,13 @@ pub async fn cancel_subscription(
 
 /// Tells all workers, with the transaction that makes it so.
 pub async fn stop(conn: &mut PgConnection, kind: StopKind, target: Uuid, now: Timestamp) -> Result<Stop, sqlx::Error> {
-    let stop = Stop { id: Uuid::now_v7(), kind, target };
-    sqlx::query!("INSERT INTO stops (id, at, kind, target) VALUES ($1, $2, $3, $4)", stop.id, now, kind.name(), target)
-        .execute(conn)
-        .await?;
-    Ok(stop)
+    let id = sqlx::query_scalar!(
+        "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, $2, $3) RETURNING id",
+        now,
+        kind.name(),
+        target
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Stop { id, kind, target })
 }

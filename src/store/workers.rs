@@ -33,6 +33,13 @@ pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Times
     Ok(1 + usize::try_from(live).unwrap_or(0))
 }
 
+/// Whether any worker lives.
+pub async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
+        .fetch_one(pool)
+        .await
+}
+
 /// Takes a worker off the list: it stops.
 pub async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)

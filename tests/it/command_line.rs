@@ -1,5 +1,8 @@
 //! What the program promises to shells and scripts.
 
+mod verbs;
+mod whole;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -29,6 +32,15 @@ fn json(output: &Output) -> serde_json::Value {
 
 fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What was printed, which is one line.
+fn line(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
+    let line = text.strip_suffix('\n').expect("a whole line").to_owned();
+    assert!(!line.is_empty() && !line.contains('\n'), "{output:?}");
+    line
 }
 
 #[tokio::test]

@@ -2,10 +2,15 @@
 
 mod api;
 mod command_line;
+mod crash;
 mod delivery;
+mod demo;
+mod fencing;
 mod gateways;
 mod outcomes;
 mod postgres;
+mod replicas;
+mod shutdown;
 mod simulator;
 mod stops;
 mod store;

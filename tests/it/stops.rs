@@ -1,1 +1,288 @@
-//! Later.
+//! Unsubscribe, cancel, pause: what was stopped is not sent, and every delivery is still accounted for.
+
+use std::time::{Duration, Instant};
+
+use axum::http::Method;
+use bellwire::dispatch::Settings;
+use bellwire::id::MessageId;
+use bellwire::simulator::{Action, Rule};
+use bellwire::store::steering::{self, Steered, Turn};
+use serde_json::{Value, json};
+
+use crate::delivery::counts;
+use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
+
+/// What a lane of a recognised gateway begins with, less the permit kept for transactional deliveries.
+const IN_FLIGHT: u64 = 31;
+
+async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
+    let path = format!("/v1/apps/shop/subscriptions/{}", subscriber.id);
+    app.call(Method::DELETE, &path, Value::Null).await.ok(204);
+}
+
+/// A rule that parks every request.
+fn hold(app: &TestApp) -> u64 {
+    app.simulator.add_rule(Rule::always(Action::Hold)).unwrap()
+}
+
+/// Lets go what a rule holds and whatever comes to it from now on, and waits until nothing is left to do.
+async fn let_go(app: &TestApp, rule: u64) {
+    assert!(app.simulator.release(rule, 1_000_000));
+    app.run_until_idle().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_push_of_a_cancelled_message_starts_after_the_answer() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..100).await;
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    assert_eq!(app.steer(&message, "cancel").await["state"], "cancelled");
+    app.message(&message).await;
+    let_go(&app, rule).await;
+    assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
+    let end = counts(&[("targeted", 100), ("accepted", 31), ("awaiting_ack", 31), ("cancelled", 69)]);
+    assert_eq!(app.counts(&message).await, end);
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/resume"), Value::Null).await.ok(409);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_during_the_fan_out_stops_the_expansion() {
+    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    app.subscribe("mozilla", 0..200).await;
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let shown = app.message(&message).await;
+    assert_eq!((&shown["state"], &shown["expanded"]), (&json!("sending"), &json!(false)), "{shown}");
+    let shown = app.steer(&message, "cancel").await;
+    assert_eq!((&shown["state"], &shown["expanded"]), (&json!("cancelled"), &json!(true)), "{shown}");
+    let_go(&app, rule).await;
+    let end = app.counts(&message).await;
+    assert!(end["targeted"] < 200 && end["accepted"] == 31 && end["cancelled"] == end["targeted"] - 31, "{end:?}");
+    assert_eq!(app.rule(rule).0, IN_FLIGHT);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_of_a_cancelled_message_are_not_made() {
+    let app = TestApp::start().await;
+    app.subscribe("wns", 0..20).await;
+    let rule = Rule::always(Action::Throttled { retry_after_s: Some(5) });
+    app.simulator.add_rule(rule).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    let requests = app.simulator.report().requests;
+    app.steer(&message, "cancel").await;
+    app.advance(Duration::from_secs(600)).await;
+    assert_eq!(app.simulator.report().requests, requests);
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 20), ("cancelled", 20)]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
+    let app = TestApp::start().await;
+    let leaver = app.subscribe("fcm", 0..1).await.remove(0);
+    let rule = hold(&app);
+    let mut messages = Vec::new();
+    for _ in 0..40 {
+        messages.push(app.send(json!({"subscriptions": [leaver.id]}), json!({})).await);
+    }
+    app.until_held(rule, IN_FLIGHT).await;
+    unsubscribe(&app, &leaver).await;
+    for message in &messages {
+        app.message(message).await;
+    }
+    let_go(&app, rule).await;
+    assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
+    for message in &messages {
+        assert_eq!(app.counts(message).await, counts(&[("targeted", 1), ("cancelled", 1)]));
+        assert_eq!(app.delivery(message, &leaver.id).await["state"], "cancelled");
+    }
+    let later = json!({"to": {"all": true}, "payload": "x"});
+    let later = app.call(Method::POST, "/v1/apps/shop/messages", later).await.ok(202);
+    assert_eq!((&later["audience_estimate"], &later["state"]), (&json!(0), &json!("done")));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unsubscribed_browser_drops_out_of_a_page_that_waits_for_its_turn() {
+    let app = TestApp::start().await;
+    let leavers = app.subscribe("fcm", 0..60).await.split_off(50);
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    for leaver in &leavers {
+        unsubscribe(&app, leaver).await;
+        app.message(&message).await;
+    }
+    let_go(&app, rule).await;
+    let end = counts(&[("targeted", 60), ("accepted", 50), ("awaiting_ack", 50), ("cancelled", 10)]);
+    assert_eq!((app.counts(&message).await, app.rule(rule).0), (end, 50));
+    for leaver in &leavers {
+        assert!(app.simulator.received(&leaver.endpoint).unwrap().is_empty());
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_message_waits_whole_and_a_resumed_one_reaches_everybody_once() {
+    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    app.subscribe("wns", 0..200).await;
+    // The first ten of those that are in flight are asked to come back later.
+    let later =
+        Action::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({"tier": "engagement"})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let shown = app.steer(&message, "pause").await;
+    assert_eq!((&shown["state"], &shown["expanded"]), (&json!("paused"), &json!(false)), "{shown}");
+    let_go(&app, rule).await;
+    assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
+    app.simulator.remove_rule(rule);
+    app.advance(Duration::from_secs(3_600)).await;
+    app.sweep().await;
+    app.run_until_idle().await;
+    let paused = app.counts(&message).await;
+    assert_eq!((app.simulator.report().requests, paused["accepted"]), (IN_FLIGHT, 31));
+    assert_eq!(paused["queued"], paused["targeted"] - 31, "{paused:?}");
+    assert!(paused["targeted"] < 200);
+
+    let retried = Rule { count: Some(10), ..Rule::always(later) };
+    app.simulator.add_rule(retried).unwrap();
+    assert_eq!(app.steer(&message, "resume").await["state"], "sending");
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["retrying"], 10);
+    app.steer(&message, "pause").await;
+    app.advance(Duration::from_secs(3_600)).await;
+    assert_eq!(app.counts(&message).await["retrying"], 10, "retries wait too");
+    app.steer(&message, "resume").await;
+    app.run_until_idle().await;
+    let end = counts(&[("targeted", 200), ("accepted", 200), ("awaiting_ack", 200)]);
+    assert_eq!(app.counts(&message).await, end);
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.requests), (200, 210));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_resumed_at_once_reaches_everybody_once() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..80).await;
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    for turn in ["pause", "resume", "pause", "resume"] {
+        app.steer(&message, turn).await;
+        app.simulator.release(rule, 5);
+        app.message(&message).await;
+    }
+    let_go(&app, rule).await;
+    app.sweep().await; // what a worker parked that had not heard of the resume
+    app.run_until_idle().await;
+    let end = counts(&[("targeted", 80), ("accepted", 80), ("awaiting_ack", 80)]);
+    assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, 80));
+    app.finish().await;
+}
+
+/// Pushes one after another until the engine has heard what another process did. Answers how long that took.
+async fn trickle(app: &TestApp, rule: u64, message: &str, since: Instant) -> Duration {
+    let mut last = since;
+    while app.dispatcher.load().waiting > 0 {
+        let begun = app.rule(rule).0;
+        assert!(app.simulator.release(rule, 1) && since.elapsed() < PATIENCE, "{:?}", app.dispatcher.load());
+        app.message(message).await;
+        while app.rule(rule).0 == begun && app.dispatcher.load().waiting > 0 {
+            tokio::task::yield_now().await;
+        }
+        if app.rule(rule).0 > begun {
+            last = Instant::now();
+        }
+    }
+    last - since
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_by_another_process_is_obeyed_within_a_second() {
+    let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    app.subscribe("fcm", 0..240).await;
+    let now = app.clock.now();
+    for turn in [Turn::Pause, Turn::Cancel] {
+        let rule = hold(&app);
+        let message = app.send(json!({"all": true}), json!({})).await;
+        app.until_held(rule, IN_FLIGHT).await;
+        let id: MessageId = message.parse().unwrap();
+        let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
+        // As another replica does it: this engine is told by the table only.
+        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, now).await.unwrap();
+        assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
+        let took = trickle(&app, rule, &message, Instant::now()).await;
+        assert!(took < Duration::from_secs(1), "{turn:?}: pushes began until {took:?} after the answer");
+        let_go(&app, rule).await;
+        let end = app.counts(&message).await;
+        let begun = i64::try_from(app.rule(rule).0).unwrap();
+        let standing = if turn == Turn::Pause { "queued" } else { "cancelled" };
+        assert_eq!((end["accepted"], end[standing]), (begun, 240 - begun), "{turn:?}: {end:?}");
+        app.simulator.remove_rule(rule);
+        if turn == Turn::Pause {
+            app.steer(&message, "resume").await;
+            app.run_until_idle().await;
+            assert_eq!(app.counts(&message).await["accepted"], 240);
+        }
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_adds_up_at_every_moment() {
+    let dispatch = Settings { page_min: 50, page_max: 60, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    let mut subscribers = app.subscribe("fcm", 0..150).await;
+    subscribers.extend(app.subscribe("mozilla", 0..150).await);
+    for (from, to, action) in [
+        (0.0, 0.1, Action::Gone),
+        (0.1, 0.2, Action::Unavailable { retry_after_s: Some(1) }),
+        (0.2, 0.3, Action::BadRequest),
+        (0.3, 0.4, Action::Reset { code: 7 }),
+    ] {
+        let first = Rule { share: Some([from, to]), attempts: Some([1, 1]), ..Rule::always(action) };
+        app.simulator.add_rule(first).unwrap();
+    }
+    app.simulator.add_rule(Rule { delay_ms: 20, ..Rule::default() }).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    let (mut looks, mut targeted, mut steps) = (0, 0, ["pause", "resume"].into_iter());
+    let ended = loop {
+        let shown = app.message(&message).await; // which checks the sum
+        let counts = &shown["counts"];
+        let now = counts["targeted"].as_i64().unwrap();
+        assert!(targeted <= now && now <= 300, "the audience only grows");
+        (looks, targeted) = (looks + 1, now);
+        let moving =
+            ["queued", "dispatching", "retrying"].iter().map(|part| counts[part].as_i64().unwrap()).sum::<i64>();
+        match looks {
+            5 | 10 => drop(app.steer(&message, steps.next().unwrap()).await),
+            12 => unsubscribe(&app, subscribers.last().unwrap()).await,
+            // Not only when it is expanded: a breaker that opened before waits for the clock.
+            _ if looks > 12 && counts["dispatching"] == 0 => {
+                if moving == 0 && shown["expanded"] == true {
+                    break counts.clone();
+                }
+                app.sweep().await; // what was parked by a worker that had not heard of the resume
+                app.clock.advance(Duration::from_millis(300));
+            }
+            _ => {}
+        }
+        tokio::task::yield_now().await;
+    };
+    app.run_until_idle().await;
+    assert_eq!(ended["targeted"], app.message(&message).await["counts"]["targeted"]);
+    let ended = |name: &str| ended[name].as_i64().unwrap();
+    assert!(ended("gone") > 0 && ended("dead") > 0 && ended("accepted") > 150, "every kind of ending took part");
+    app.finish().await;
+}

@@ -226,6 +226,26 @@ async fn waiting_for_a_stream_counts_against_the_deadline() {
 }
 
 #[tokio::test]
+async fn a_post_that_waited_for_a_stream_is_asked_for_once_more_before_it_leaves() {
+    let release = Arc::new(tokio::sync::Notify::new());
+    let released = release.clone();
+    let server = Server::http2(Builder::new().max_concurrent_streams(1).clone(), move |_, mut respond| {
+        let released = released.clone();
+        async move {
+            released.notified().await;
+            answer(&mut respond, 201);
+        }
+    })
+    .await;
+    let gateways = Gateways::new(Settings { connections_per_origin: 1, ..server.settings() }).unwrap();
+    let first = gateways.post(post("/first"));
+    // The second waits for the only stream; by the time it has it, it is not wanted any more.
+    let second = gateways.post_if(post("/second"), || false);
+    let (first, second, ()) = tokio::join!(biased; first, second, async { release.notify_one() });
+    assert_eq!((first.unwrap().status, second.unwrap_err()), (201, Failure::Withdrawn));
+}
+
+#[tokio::test]
 async fn a_slow_body_does_not_take_back_the_status() {
     let (seen, mut events) = mpsc::unbounded_channel();
     let server = Server::http2(Builder::new(), move |_, mut respond| {

@@ -82,7 +82,7 @@ fn an_open_breaker_half_opens_on_time_and_lets_three_probes_through() {
         assert_eq!(breaker.permit(at(30 * S), true), Permission::Probe);
     }
     assert_eq!(breaker.snapshot().state, State::HalfOpen);
-    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(45 * S)));
+    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(32 * S)), "not until the probes are given up");
     assert_eq!(breaker.record_probe(at(31 * S), Health::Alive, &GUIDE), Some(State::Closed));
     assert_eq!(breaker.permit(at(31 * S), false), Permission::Go);
 }
@@ -102,7 +102,8 @@ fn probes_without_an_answer_are_replaced_and_empty_answers_give_theirs_back() {
     }
     assert_eq!(breaker.record_probe(at(31 * S), Health::Unknown, &GUIDE), None);
     assert_eq!(breaker.permit(at(31 * S), true), Permission::Probe);
-    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(45 * S)));
+    assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(32 * S)));
+    assert_eq!(breaker.permit(at(44 * S + 500), true), Permission::Wait(at(45 * S)));
     assert_eq!(breaker.permit(at(45 * S), true), Permission::Probe);
 }
 
@@ -170,7 +171,7 @@ fn replicas_follow_the_later_word_without_taking_probes_back() {
         assert_eq!(ours.permit(at(31 * S), true), Permission::Probe);
     }
     ours.adopt(Snapshot { state: State::HalfOpen, changed_at: at(32 * S), ..theirs.snapshot() });
-    assert_eq!(ours.permit(at(32 * S), true), Permission::Wait(at(46 * S)));
+    assert_eq!(ours.permit(at(32 * S), true), Permission::Wait(at(33 * S)));
     ours.adopt(Snapshot { state: State::Closed, changed_at: at(33 * S), ..theirs.snapshot() });
     assert_eq!(ours.permit(at(33 * S), false), Permission::Go);
 }

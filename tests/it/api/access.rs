@@ -13,7 +13,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
     let api = TestApi::start().await;
     let make = async |scope| {
         let app = Some(api.app_uuid());
-        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, api.clock.now()).await.unwrap().1
+        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, &api.clock).await.unwrap().1
     };
     let (send, read, manage) = (make(Scope::Send).await, make(Scope::Read).await, make(Scope::Manage).await);
     let (_, stranger) = api.make_app("other").await;

@@ -101,7 +101,7 @@ impl TestApi {
         let gateways = Gateways::new(GatewaySettings::default()).unwrap();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut api = Self {
             router: router(state),
             pool,
@@ -123,7 +123,7 @@ impl TestApi {
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
         let scopes = [Scope::Send, Scope::Read, Scope::Manage];
-        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, self.clock.now()).await;
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 

@@ -14,30 +14,51 @@ use bellwire::gateway::{self, Gateways};
 use bellwire::metrics::Metrics;
 use bellwire::simulator::{self, Simulator};
 use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::data_keys::{self, MasterKey};
 use bellwire::store::{self, partitions};
 use bellwire::vault::Vault;
 use bellwire::{maintenance, server};
 use serde_json::{Value, json};
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use super::{START, TestDatabase};
+use super::{FaultProxy, START, TestDatabase};
 
 /// What a test may want otherwise than usual.
 #[derive(Default)]
 pub struct Setup {
     pub simulator: simulator::Options,
     pub dispatch: Settings,
-    /// Where the engine finds Postgres, if not directly: through a fault proxy.
-    pub worker_database: Option<PgConnectOptions>,
     /// Push services beside the simulator, and whom to trust for them.
     pub others: (Vec<gateway::HostMapping>, String),
+    /// A clock other than one that stands still at [`START`].
+    pub clock: Option<Clock>,
+    /// A database other than one of the shared Postgres.
+    pub database: Option<TestDatabase>,
+    /// Whether the engine finds Postgres through a fault proxy.
+    pub through_proxy: bool,
+}
+
+/// What `bellwire` processes on a test's database are given.
+pub const MASTER_KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
+
+/// Another engine on the same database, as in another process.
+pub struct Worker {
+    pub dispatcher: Arc<Dispatcher>,
+    pub metrics: Arc<Metrics>,
+    _tasks: JoinSet<()>,
+}
+
+impl Worker {
+    /// Lets it work off everything that is due now by its clock.
+    pub async fn run_until_idle(&self) {
+        self.dispatcher.run_until_idle().await.expect("the database answers");
+    }
 }
 
 /// What is waited for has come within this, or never comes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server with one app, `shop`.
 pub struct TestApp {
@@ -46,14 +67,15 @@ pub struct TestApp {
     pub vault: Vault,
     pub clock: Clock,
     pub simulator: Simulator,
-    pub gateways: Gateways,
     pub metrics: Arc<Metrics>,
     pub dispatcher: Arc<Dispatcher>,
+    pub proxy: Option<FaultProxy>,
     pub router: Router,
     /// The secret of a key of the app, with all its scopes.
     pub key: String,
     /// The VAPID public key that new subscriptions are made with.
     pub application_server_key: Vec<u8>,
+    dispatch: Settings,
     tasks: JoinSet<()>,
     finished: bool,
 }
@@ -78,10 +100,7 @@ impl Reply {
 #[derive(Debug, Clone)]
 pub struct Subscriber {
     pub id: String,
-    pub token: String,
     pub endpoint: String,
-    pub host: String,
-    pub index: u32,
 }
 
 impl TestApp {
@@ -90,15 +109,21 @@ impl TestApp {
     }
 
     pub async fn with(setup: Setup) -> Self {
-        let database = TestDatabase::create().await;
+        let database = match setup.database {
+            Some(database) => database,
+            None => TestDatabase::create().await,
+        };
         let pool = database.pool.clone();
-        let clock = Clock::stub(START);
+        let clock = setup.clock.unwrap_or_else(|| Clock::stub(START));
         partitions::ensure(&pool, clock.now()).await.expect("partitions");
-        let vault = Vault::new([(1, [7; 32])], &[8; 32]);
+        let master_key = data_keys::Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
+        let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
         let gateways = gateways_and(&simulator, setup.others);
         let metrics = Metrics::new();
-        let worker_database = setup.worker_database.unwrap_or_else(|| database.options());
+        let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
+        let worker_database =
+            proxy.as_ref().map_or_else(|| database.options(), |proxy| proxy.connect_options(&database.name));
         let worker_pool = store::connect(store::by_index_only(worker_database), 8).await.expect("a worker's pool");
         let (dispatcher, tasks) = Dispatcher::start(
             worker_pool,
@@ -112,19 +137,20 @@ impl TestApp {
         let settings = api::Settings::default();
         let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
         let (_, operator) =
-            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, clock.now()).await.unwrap();
+            api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut app = Self {
             database,
             pool,
             vault,
             clock,
             simulator,
-            gateways,
             metrics,
             dispatcher,
+            proxy,
             router: api::router(state),
             key: operator,
             application_server_key: Vec::new(),
+            dispatch: setup.dispatch,
             tasks,
             finished: false,
         };
@@ -187,13 +213,7 @@ impl TestApp {
             }});
             body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
             let made = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(201);
-            subscribers.push(Subscriber {
-                id: made["id"].as_str().unwrap().to_owned(),
-                token: made["token"].as_str().unwrap().to_owned(),
-                endpoint: minted.endpoint,
-                host: host.clone(),
-                index,
-            });
+            subscribers.push(Subscriber { id: made["id"].as_str().unwrap().to_owned(), endpoint: minted.endpoint });
         }
         subscribers
     }
@@ -258,11 +278,17 @@ impl TestApp {
         waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
     }
 
-    /// Starts another engine on the same database, as another process would.
-    pub async fn replica(&self) -> (Arc<Dispatcher>, JoinSet<()>) {
+    /// Starts another engine on the same database, as another process would, by a clock of its own.
+    pub async fn worker(&self, clock: Clock) -> Worker {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
-        let (vault, clock, gateways) = (self.vault.clone(), self.clock.clone(), gateways(&self.simulator));
-        Dispatcher::start(pool, vault, clock, gateways, Metrics::new(), Settings::default())
+        let (vault, gateways, metrics) = (self.vault.clone(), gateways(&self.simulator), Metrics::new());
+        let (dispatcher, _tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics.clone(), self.dispatch);
+        Worker { dispatcher, metrics, _tasks }
+    }
+
+    /// The fault proxy between the engine and Postgres.
+    pub fn proxy(&self) -> &FaultProxy {
+        self.proxy.as_ref().expect("asked for in the setup")
     }
 
     /// One round of maintenance.

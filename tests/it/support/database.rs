@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
-use bellwire::postgres::{Durability, Embedded, Options};
+use bellwire::postgres::{DATABASE, Durability, Embedded, Options};
 use bellwire::store::{self, partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
@@ -112,6 +112,9 @@ pub struct TestDatabase {
     pub name: String,
     /// A pool as the server opens it.
     pub pool: PgPool,
+    options: PgConnectOptions,
+    /// Whether it is one of the shared Postgres.
+    shared: bool,
 }
 
 impl TestDatabase {
@@ -124,13 +127,22 @@ impl TestDatabase {
             .execute(&mut admin)
             .await
             .expect("a copy of the template");
-        let pool = store::connect(postgres.connect_options(&name), CONNECTIONS).await.expect("a pool");
-        Self { name, pool }
+        let options = postgres.connect_options(&name);
+        let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
+        Self { name, pool, options, shared: true }
+    }
+
+    /// The only database of a Postgres of the test's own.
+    pub async fn of(postgres: &Embedded) -> Self {
+        let options = postgres.connect_options(DATABASE);
+        store::migrate(&options).await.expect("the migrations apply to an empty database");
+        let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
+        Self { name: DATABASE.to_owned(), pool, options, shared: false }
     }
 
     /// How to connect to it directly.
     pub fn options(&self) -> PgConnectOptions {
-        shared_postgres().connect_options(&self.name)
+        self.options.clone()
     }
 
     /// The same as a URL, for a `bellwire` process.
@@ -142,6 +154,9 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     /// Leaves the work to one thread: a test must not wait for it, and its runtime may be gone.
     fn drop(&mut self) {
+        if !self.shared {
+            return;
+        }
         static JANITOR: LazyLock<mpsc::Sender<String>> = LazyLock::new(|| {
             let (sender, names) = mpsc::channel::<String>();
             std::thread::spawn(move || {

@@ -44,6 +44,8 @@ struct State {
     generation: watch::Sender<u64>,
     sprung: AtomicU64,
     sprung_now: Notify,
+    /// Connections refused so far.
+    refused: watch::Sender<u64>,
 }
 
 /// The proxy, on a TCP port of 127.0.0.1. Dropping it cuts everything.
@@ -72,6 +74,7 @@ impl FaultProxy {
             generation: watch::Sender::new(0),
             sprung: AtomicU64::new(0),
             sprung_now: Notify::new(),
+            refused: watch::Sender::new(0),
         });
         let accepting = tokio::spawn(accept(listener, state.clone()));
         Self { address, state, accepting }
@@ -101,6 +104,13 @@ impl FaultProxy {
     /// While set, new connections are closed as soon as they come.
     pub fn refuse(&self, refuse: bool) {
         self.state.refuse.store(refuse, Ordering::SeqCst);
+    }
+
+    /// Waits until that many more connections have been refused.
+    pub async fn until_refused(&self, times: u64) {
+        let mut refused = self.state.refused.subscribe();
+        let wanted = *refused.borrow() + times;
+        let _ = refused.wait_for(|refused| *refused >= wanted).await; // the sender is ours
     }
 
     /// Cuts the next connection that runs a statement with that beginning (case aside), once.
@@ -135,7 +145,9 @@ impl Drop for FaultProxy {
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
-        if !state.refuse.load(Ordering::SeqCst) {
+        if state.refuse.load(Ordering::SeqCst) {
+            state.refused.send_modify(|refused| *refused += 1);
+        } else {
             tokio::spawn(serve(client, state.clone()));
         }
     }

@@ -3,7 +3,12 @@
 pub mod app;
 pub mod database;
 pub mod fault_proxy;
+pub mod push_service;
+pub mod seed;
+pub mod server;
 
-pub use app::TestApp;
+pub use app::{Setup, TestApp};
 pub use database::{START, TempDir, TestDatabase};
 pub use fault_proxy::{FaultProxy, Moment};
+pub use seed::seed;
+pub use server::Server;

@@ -1,0 +1,125 @@
+//! `bellwire app`.
+
+use axum::http::Method;
+use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::{Map, Value, json};
+
+use super::local::{Ask, Beginning, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::program;
+use super::refusal::Names;
+
+const NAMES: &Names =
+    &[("/slug", "SLUG"), ("/name", "--name"), ("/origins", "--origin"), ("/subject", "--subject"), ("app", "APP")];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum App {
+    /// Make an app with its first VAPID key.
+    #[command(after_help = "Example:
+  bellwire app create shop --subject mailto:push@example.com --origin https://shop.example.com")]
+    Create {
+        /// Its short name: lower-case letters, digits and hyphens.
+        slug: String,
+        /// Contact for push services, `mailto:` or `https:` [the `sub` claim of VAPID].
+        #[arg(long, value_name = "CONTACT")]
+        subject: String,
+        /// Its name for people; by default the short one.
+        #[arg(long)]
+        name: Option<String>,
+        /// An origin that browsers may call from, such as https://shop.example.com; repeatable.
+        #[arg(long = "origin", value_name = "ORIGIN")]
+        origins: Vec<String>,
+        /// Let in endpoints on hosts of no known push service.
+        #[arg(long)]
+        allow_other_gateways: bool,
+    },
+    /// List all apps.
+    List,
+    /// Show an app.
+    Show {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+    },
+    /// Change an app: what is not given stays.
+    #[command(after_help = "Example, which lets two origins in and no other:
+  bellwire app change shop --origin https://shop.example.com --origin https://www.example.com")]
+    Change {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// Its name for people.
+        #[arg(long)]
+        name: Option<String>,
+        /// An origin that browsers may call from; repeatable. Those before are forgotten.
+        #[arg(long = "origin", value_name = "ORIGIN")]
+        origins: Vec<String>,
+        /// Whether endpoints on hosts of no known push service are let in.
+        #[arg(long, value_name = "BOOL")]
+        allow_other_gateways: Option<bool>,
+    },
+}
+
+impl App {
+    /// Whether it may come first.
+    pub fn beginning(&self) -> Beginning {
+        if matches!(self, Self::Create { .. }) { Beginning::Here } else { Beginning::Before }
+    }
+
+    /// Does it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        match self {
+            Self::Create { slug, subject, name, origins, allow_other_gateways } => {
+                let name = name.unwrap_or_else(|| slug.clone());
+                let body = json!({
+                    "slug": slug, "name": name, "subject": subject, "origins": origins,
+                    "allow_other_gateways": allow_other_gateways,
+                });
+                let made = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, path(["apps"])) }).await?;
+                let key = ("application server key", text(&made, "/vapid_key/public_key"));
+                out.say(&made, &format!("{}\n{}", show(&made), fields([key])))?;
+                out.note(&format!(
+                    "Pages subscribe with that key. A key for the app's servers:\n  \
+                     {} key create --app {slug} --scope send,read --name server",
+                    program()
+                ));
+            }
+            Self::List => {
+                let apps = local.list(&path(["apps"])).await?;
+                out.say(&apps, &list(&apps))?;
+            }
+            Self::Show { app } => {
+                let app = local.get(path(["apps", &app])).await?;
+                out.say(&app, &show(&app))?;
+            }
+            Self::Change { app, name, origins, allow_other_gateways } => {
+                let mut body = Map::new();
+                body.extend(name.map(|name| ("name".to_owned(), name.into())));
+                body.extend((!origins.is_empty()).then(|| ("origins".to_owned(), origins.into())));
+                body.extend(allow_other_gateways.map(|let_in| ("allow_other_gateways".to_owned(), let_in.into())));
+                let ask = Ask::new(Method::PATCH, path(["apps", &app]));
+                let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
+                out.say(&app, &show(&app))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(app: &Value) -> String {
+    fields([
+        ("app", text(app, "/slug")),
+        ("id", text(app, "/id")),
+        ("name", text(app, "/name")),
+        ("origins", text(app, "/origins")),
+        ("lets other gateways in", text(app, "/allow_other_gateways")),
+        ("created", time(app, "/created_at")),
+    ])
+}
+
+fn list(apps: &Value) -> String {
+    let row = |app| [text(app, "/slug"), text(app, "/id"), time(app, "/created_at"), text(app, "/name")];
+    table(["APP", "ID", "CREATED", "NAME"], rows(apps).map(row))
+}

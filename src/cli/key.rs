@@ -1,0 +1,149 @@
+//! `bellwire key`: API keys of apps and of operators.
+
+use axum::http::Method;
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::local::{Ask, Beginning, Local, path, rows};
+use super::output::{Output, table, text, time};
+use super::refusal::Names;
+
+const NAMES: &Names =
+    &[("/name", "--name"), ("/scopes", "--scope"), ("/expires_at", "--expires-at"), ("api_key", "KEY")];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Make an API key. Its secret is printed, once and for all.
+    #[command(after_help = "Examples:
+  KEY=$(bellwire key create --operator --name me)
+  KEY=$(bellwire key create --app shop --scope send,read --name server)")]
+    Create {
+        #[command(flatten)]
+        owner: Owner,
+        /// Its name for people.
+        #[arg(long)]
+        name: String,
+        /// What an app's key may do; repeatable, or separated by commas.
+        #[arg(
+            long = "scope",
+            value_name = "SCOPE",
+            value_delimiter = ',',
+            conflicts_with = "operator",
+            required_unless_present = "operator"
+        )]
+        scopes: Vec<Scope>,
+        /// From when on it is not valid any more: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z;
+        /// never by default.
+        #[arg(long, value_name = "TIME", value_parser = moment)]
+        expires_at: Option<DateTime<Utc>>,
+    },
+    /// List API keys, without their secrets.
+    #[command(after_help = "Example:\n  bellwire key list --app shop")]
+    List {
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Revoke an API key at once and for good.
+    #[command(after_help = "Example:\n  bellwire key revoke --app shop ak_0198…")]
+    Revoke {
+        #[command(flatten)]
+        owner: Owner,
+        /// Its id, as `bellwire key list` shows it.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: String,
+    },
+}
+
+/// What an app's key may do.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Scope {
+    /// Send messages; pause, resume and cancel them.
+    Send,
+    /// Read everything but private keys.
+    Read,
+    /// Change subscriptions, topics, keys and settings; export private keys.
+    Manage,
+}
+
+/// Whose keys.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Owner {
+    /// Of the app of that short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+    /// Of operators: good for everything in all apps.
+    #[arg(long)]
+    operator: bool,
+}
+
+impl Owner {
+    fn path(&self) -> String {
+        match &self.app {
+            Some(app) => path(["apps", app, "api-keys"]),
+            None => path(["api-keys"]),
+        }
+    }
+}
+
+impl Key {
+    /// Whether it may come first.
+    pub fn beginning(&self) -> Beginning {
+        match self {
+            Self::Create { owner: Owner { operator: true, .. }, .. } => Beginning::Here,
+            _ => Beginning::Before,
+        }
+    }
+
+    /// Does it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        match self {
+            Self::Create { owner, name, scopes, expires_at } => {
+                let named = |scope: &Scope| scope.to_possible_value().map(|value| value.get_name().to_owned());
+                let scopes: Vec<String> = match owner.operator {
+                    true => vec!["operator".to_owned()],
+                    false => scopes.iter().filter_map(named).collect(),
+                };
+                let body = json!({"name": name, "scopes": scopes, "expires_at": expires_at});
+                let key = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, owner.path()) }).await?;
+                out.say(&key, &text(&key, "/secret"))?;
+                let (id, scopes) = (text(&key, "/id"), text(&key, "/scopes"));
+                out.note(&format!("Made {id} ({scopes}). Keep the secret: it is shown only now."));
+            }
+            Self::List { owner } => {
+                let keys = local.list(&owner.path()).await?;
+                out.say(&keys, &list(&keys))?;
+            }
+            Self::Revoke { owner, key } => {
+                let at = format!("{}{}", owner.path(), &path([&key])["/v1".len()..]);
+                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
+                out.say(&json!({"id": key, "revoked": true}), &format!("{key} is revoked."))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A time, or the beginning of a day.
+fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
+}
+
+fn list(keys: &Value) -> String {
+    let row = |key| {
+        [
+            text(key, "/id"),
+            format!("{}…", text(key, "/hint")),
+            text(key, "/scopes"),
+            time(key, "/created_at"),
+            time(key, "/expires_at"),
+            time(key, "/revoked_at"),
+            text(key, "/name"),
+        ]
+    };
+    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "NAME"], rows(keys).map(row))
+}

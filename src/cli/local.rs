@@ -1,0 +1,162 @@
+//! The API in this process, for whoever has database and master key at hand.
+
+use anyhow::{Context, bail};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, header};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+use super::refusal::{Names, Refusal};
+use crate::api::problem::Details;
+use crate::config::Config;
+use crate::foundation::{Foundation, Migrations};
+use crate::postgres::Embedded;
+use crate::server;
+use crate::store::workers;
+
+/// More than any answer has.
+const ANSWER_MAX_OCTETS: usize = 64 << 20;
+/// Connections of a verb: half of them for dispatch, which is not there.
+const CONNECTIONS: u32 = 4;
+
+/// Whether a verb may be the first thing that happens in a data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// It may: the database is made.
+    Here,
+    /// There must be something already; where there is nothing, the directory is probably the wrong one.
+    Before,
+}
+
+/// An open database and the API on it.
+#[derive(Debug)]
+pub struct Local {
+    foundation: Foundation,
+    router: Router,
+}
+
+/// A request, and how its author knows its parts.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// The method.
+    pub method: Method,
+    /// Path and query, encoded.
+    pub path: String,
+    /// JSON; null for none.
+    pub body: Value,
+    /// `Idempotency-Key`
+    pub idempotency_key: Option<&'a str>,
+    /// Arguments by the places that they fill.
+    pub names: &'a Names,
+}
+
+impl Ask<'static> {
+    /// A request without a body.
+    pub fn new(method: Method, path: String) -> Self {
+        Self { method, path, body: Value::Null, idempotency_key: None, names: &[] }
+    }
+}
+
+impl Local {
+    /// Opens the database as a server does: the embedded Postgres of a running one is shared.
+    pub async fn open(mut config: Config, beginning: Beginning) -> anyhow::Result<Self> {
+        config.database_connections = CONNECTIONS;
+        let data = config.data_dir.display();
+        let embedded = config.database_url.is_none();
+        if embedded && beginning == Beginning::Before && !Embedded::exists(&config.postgres_options()) {
+            bail!(
+                "there is no data in {data}. Start `bellwire serve` first, or say where its data is: --data-dir, or \
+                 DATABASE_URL as the server has it"
+            );
+        }
+        let foundation = Foundation::open(&config, Migrations::Begin).await?;
+        if foundation.holds_postgres() {
+            eprintln!("(No server is running on {data}: working on its data directly.)");
+        }
+        let router = server::local_router(&foundation, &config)?;
+        Ok(Self { foundation, router })
+    }
+
+    /// Closes everything.
+    pub async fn close(self) {
+        self.foundation.close().await;
+    }
+
+    /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
+    pub async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<Value> {
+        let mut request = Request::builder().method(ask.method).uri(ask.path);
+        if let Some(key) = ask.idempotency_key {
+            request = request.header("Idempotency-Key", key);
+        }
+        let body = if ask.body.is_null() {
+            Body::empty()
+        } else {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+            Body::from(ask.body.to_string())
+        };
+        let request = request.body(body).context("this cannot be written as a request")?;
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        let status = response.status();
+        let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
+        if !status.is_success() {
+            let problem: Details =
+                serde_json::from_slice(&octets).with_context(|| format!("an answer {status} that is no problem"))?;
+            return Err(Refusal::new(&problem, &ask.body, ask.names).into());
+        }
+        if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
+    }
+
+    /// Reads one thing.
+    pub async fn get(&self, path: String) -> anyhow::Result<Value> {
+        self.ask(Ask::new(Method::GET, path)).await
+    }
+
+    /// Reads a list to its end: one page that holds everything.
+    pub async fn list(&self, path: &str) -> anyhow::Result<Value> {
+        let mut page = self.get(format!("{path}?limit=250")).await?;
+        let mut rows = Vec::new();
+        loop {
+            rows.append(page["data"].as_array_mut().context("a page without rows")?);
+            let Some(iterator) = page["iterator"].as_str() else { break };
+            page = self.get(format!("{path}?limit=250&iterator={iterator}")).await?;
+        }
+        page["data"] = rows.into();
+        Ok(page)
+    }
+
+    /// Whether a server lives that delivers.
+    pub async fn delivers(&self) -> anyhow::Result<bool> {
+        Ok(workers::any(&self.foundation.pool, self.foundation.clock.now()).await?)
+    }
+}
+
+/// The rows of a page.
+pub fn rows(page: &Value) -> impl Iterator<Item = &Value> {
+    page["data"].as_array().into_iter().flatten()
+}
+
+/// A path of these segments, each encoded: whatever a person typed stays within its segment.
+pub fn path<const N: usize>(segments: [&str; N]) -> String {
+    let mut path = String::from("/v1");
+    for segment in segments {
+        path.push('/');
+        for octet in segment.bytes() {
+            match octet {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => path.push(char::from(octet)),
+                _ => path.push_str(&format!("%{octet:02X}")),
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_typed_leaves_its_segment() {
+        assert_eq!(path(["apps", "a/b?c", "..", "é"]), "/v1/apps/a%2Fb%3Fc/%2E%2E/%C3%A9");
+    }
+}

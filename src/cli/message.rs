@@ -1,0 +1,118 @@
+//! `bellwire message`: how it goes, and turning it.
+
+use axum::http::Method;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::refusal::Names;
+
+const NAMES: &Names = &[("message", "MESSAGE"), ("limit", "--limit")];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Message {
+    /// List an app's messages, the newest first.
+    List {
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// How many, 1 to 250.
+        #[arg(long, default_value_t = 50)]
+        limit: u16,
+    },
+    /// Show a message and where its deliveries stand.
+    #[command(after_help = "Example:\n  bellwire message show --app shop msg_0198…")]
+    Show(One),
+    /// Stop sending within a second, until it is resumed. Its time to live keeps running.
+    Pause(One),
+    /// Go on sending.
+    Resume(One),
+    /// Stop sending within a second, for good.
+    Cancel(One),
+}
+
+/// A message.
+#[derive(Debug, Args)]
+pub struct One {
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+    /// Its id.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    message: String,
+}
+
+impl Message {
+    /// Does it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let (method, path) = match self {
+            Self::List { app, limit } => {
+                let at = format!("{}?limit={limit}", path(["apps", &app, "messages"]));
+                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
+                return Ok(out.say(&page, &list(&page))?);
+            }
+            Self::Show(one) => (Method::GET, path(["apps", &one.app, "messages", &one.message])),
+            Self::Pause(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "pause"])),
+            Self::Resume(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "resume"])),
+            Self::Cancel(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "cancel"])),
+        };
+        let message = local.ask(Ask { names: NAMES, ..Ask::new(method, path) }).await?;
+        Ok(out.say(&message, &show(&message))?)
+    }
+}
+
+/// The counts that add up to `targeted`, and those that `accepted` splits into.
+const COUNTS: [&str; 16] = [
+    "targeted",
+    "queued",
+    "dispatching",
+    "retrying",
+    "accepted",
+    "gone",
+    "expired",
+    "dead",
+    "cancelled",
+    "capped",
+    "awaiting_ack",
+    "acknowledged",
+    "unconfirmed",
+    "displayed",
+    "clicked",
+    "closed",
+];
+
+fn show(message: &Value) -> String {
+    let about = fields([
+        ("message", text(message, "/id")),
+        ("state", text(message, "/state")),
+        ("tier", text(message, "/tier")),
+        ("to", text(message, "/to")),
+        ("accepted", time(message, "/accepted_at")),
+        ("expires", time(message, "/expires_at")),
+        ("estimate", text(message, "/audience_estimate")),
+        ("all found", text(message, "/expanded")),
+    ]);
+    let line = |name: &&str| {
+        let n = message["counts"][*name].as_i64()?;
+        (n != 0 || *name == "targeted").then(|| format!("{n:>10}  {}", name.replace('_', " ")))
+    };
+    let counts: Vec<_> = COUNTS.iter().filter_map(line).collect();
+    format!("{about}\n{}", counts.join("\n"))
+}
+
+fn list(page: &Value) -> String {
+    let row = |message| {
+        [
+            text(message, "/id"),
+            text(message, "/state"),
+            text(message, "/tier"),
+            time(message, "/accepted_at"),
+            text(message, "/audience_estimate"),
+            text(message, "/to").chars().take(60).collect(),
+        ]
+    };
+    table(["ID", "STATE", "TIER", "ACCEPTED", "ESTIMATE", "TO"], rows(page).map(row))
+}

@@ -1,0 +1,303 @@
+//! The command line: arguments → settings → logging → one verb.
+//!
+//! Verbs about apps, keys and messages are requests to the API's own router, called in this process ([`local`]): one
+//! door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
+//! is for people goes to standard error.
+
+mod app;
+mod key;
+mod local;
+mod message;
+mod output;
+mod refusal;
+mod send;
+mod serve;
+mod vapid;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+
+use crate::admin::{self, Finding, Health};
+use crate::config::{self, Config, Flags};
+use crate::demo;
+use crate::simulator;
+use crate::telemetry;
+use local::{Beginning, Local};
+use output::Output;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  failed; standard error says why
+  2  wrong arguments or settings
+  3  doctor found something that needs attention";
+
+const MORE_SETTINGS: &str =
+    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
+
+const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
+  bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
+  bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
+
+Its HTTP interface: POST /mint, /rules, /reset; GET /report, /received, /rules, /hosts, /ca.pem";
+
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+const NEEDS_ATTENTION: u8 = 3;
+
+/// Self-hosted web-push delivery server: one binary and Postgres.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXIT_CODES, propagate_version = true)]
+struct Cli {
+    /// Answer in JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the server until SIGTERM or Ctrl-C.
+    #[command(after_help = EXIT_CODES)]
+    Serve(serve::Serve),
+    /// Make, list and change apps: the sites that send.
+    #[command(after_help = MORE_SETTINGS)]
+    App {
+        #[command(subcommand)]
+        verb: app::App,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Manage the VAPID keys that an app's pushes are signed with.
+    #[command(after_help = MORE_SETTINGS)]
+    Vapid {
+        #[command(subcommand)]
+        verb: vapid::Vapid,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Make, list and revoke API keys.
+    #[command(after_help = MORE_SETTINGS)]
+    Key {
+        #[command(subcommand)]
+        verb: key::Key,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Send a message.
+    Send {
+        #[command(flatten)]
+        send: Box<send::Send>,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Watch and steer messages.
+    #[command(after_help = MORE_SETTINGS)]
+    Message {
+        #[command(subcommand)]
+        verb: message::Message,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::Args),
+    /// Bring the database up to date, without serving.
+    #[command(after_help = EXIT_CODES)]
+    Migrate(Settings),
+    /// Check what a start depends on, without changing anything.
+    #[command(after_help = EXIT_CODES)]
+    Doctor(Settings),
+    /// Manage the key that protects all others.
+    #[command(subcommand)]
+    MasterKey(MasterKeyVerb),
+    /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
+    ///
+    /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
+    #[command(after_help = SIMULATOR_EXAMPLE)]
+    SimulateGateway(simulator::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum MasterKeyVerb {
+    /// Replace the file of the master key and wrap the data keys anew. Restart servers elsewhere with the new file.
+    #[command(after_help = EXIT_CODES)]
+    Rotate(Settings),
+}
+
+/// The settings of a server, all shown.
+#[derive(Debug, Args)]
+struct Settings {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl Settings {
+    /// Reads all settings and starts logging.
+    fn load(&self) -> anyhow::Result<Config> {
+        let config = Config::load(&self.flags)?;
+        begin_logging(&config, &config.log)?;
+        Ok(config)
+    }
+}
+
+/// The same settings for verbs that hardly need any: all are taken, behind or before the verb's own arguments, but only
+/// those that say where the data is are shown.
+#[derive(Debug)]
+struct FewSettings(Flags);
+
+impl Args for FewSettings {
+    fn augment_args(command: Command) -> Command {
+        let shown = ["config", "data_dir"];
+        let hide = |arg: Arg| match arg.get_help_heading() {
+            Some("Settings") => {
+                let hidden = !shown.contains(&arg.get_id().as_str());
+                arg.global(true).hide(hidden)
+            }
+            _ => arg,
+        };
+        Flags::augment_args(command).mut_args(hide)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FewSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Flags::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl FewSettings {
+    /// Reads the settings, and runs a verb on what they name. Only warnings are logged unless told otherwise.
+    async fn with(
+        &self,
+        beginning: Beginning,
+        verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let config = Config::load(&self.0)?;
+        begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
+        let local = Local::open(config, beginning).await?;
+        let done = verb(&local).await;
+        local.close().await;
+        done
+    }
+}
+
+fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
+    telemetry::init(filter, config.log_format)?;
+    for variable in config.unknown_variables() {
+        tracing::warn!(
+            "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
+        );
+    }
+    Ok(())
+}
+
+/// Runs the program; answers its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bellwire: {error:#}");
+            ExitCode::from(if error.is::<config::Error>() { WRONG_USAGE } else { FAILED })
+        }
+    }
+}
+
+/// How this program was called, for commands to copy: it need not be in `PATH`.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "bellwire".to_owned())
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
+    runtime.block_on(dispatch(cli.verb, Output { json: cli.json }))
+}
+
+async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Serve(args) => serve::serve(args, out).await?,
+        Verb::App { verb, settings } => {
+            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Vapid { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Key { verb, settings } => {
+            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Send { send, settings } => {
+            settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;
+        }
+        Verb::Message { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Migrate(settings) => {
+            admin::migrate(&settings.load()?).await?;
+            out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
+        }
+        Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
+        Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
+            let rotation = admin::rotate_master_key(&settings.load()?).await?;
+            let text = "The data keys are wrapped by the new master key.";
+            out.say(&serde_json::json!({"rotation": rotation}), text)?;
+        }
+        Verb::Demo(args) => {
+            let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;
+            return Ok(if adds_up { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
+        }
+        Verb::SimulateGateway(args) => {
+            telemetry::init("info", config::LogFormat::Text)?;
+            admin::raise_open_files();
+            simulator::run(args, serve::told_to_stop()?, std::io::stdout()).await.context("the simulator")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
+    let healthy = findings.iter().all(|finding| finding.health == Health::Ok);
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| {
+            let mark = match finding.health {
+                Health::Ok => "ok",
+                Health::Warning => "warning",
+                Health::Failure => "FAILURE",
+            };
+            format!("{mark:<8} {:<11} {}", finding.check, finding.detail)
+        })
+        .collect();
+    out.say(&serde_json::json!({"healthy": healthy, "findings": findings}), &lines.join("\n"))?;
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(NEEDS_ATTENTION) })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_argument_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_are_taken_behind_every_verb() {
+        let cli = Cli::try_parse_from(["bellwire", "app", "list", "--data-dir", "/x", "--json"]).unwrap();
+        let Verb::App { settings, .. } = cli.verb else { panic!("{cli:?}") };
+        assert!(cli.json);
+        assert_eq!(settings.0, Flags::from_pairs([("data_dir", "/x".to_owned())]));
+    }
+}

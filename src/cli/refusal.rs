@@ -1,0 +1,91 @@
+//! Turns the API's problems into what a person at a shell needs: which argument is wrong, and what to do.
+
+use serde_json::Value;
+
+use crate::api::problem::{Details, FieldError, Problem};
+
+/// Which argument stands for which place of a request: `(pointer or parameter, argument)`.
+pub type Names = [(&'static str, &'static str)];
+
+/// Why a verb was refused, for people.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(String);
+
+impl Refusal {
+    /// Writes it out. `body` is what was sent, to quote items of lists from.
+    pub fn new(problem: &Details, body: &Value, names: &Names) -> Self {
+        let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
+        Self(match lines.as_slice() {
+            [] => format!("{}{}", problem.detail, hint(problem)),
+            [line] => line.clone(),
+            lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
+        })
+    }
+}
+
+fn line(error: &FieldError, body: &Value, names: &Names) -> String {
+    let place = [&error.pointer, &error.parameter, &error.header].into_iter().flatten().next();
+    let place = place.map_or("", String::as_str);
+    let named = names.iter().filter_map(|(at, name)| Some((name, place.strip_prefix(at)?)));
+    let best = named.filter(|(_, rest)| rest.is_empty() || rest.starts_with('/')).min_by_key(|(_, rest)| rest.len());
+    let argument = match best {
+        None if place.is_empty() => "the message".to_owned(),
+        None => place.to_owned(),
+        Some((name, "")) => (*name).to_owned(),
+        // An item of a list: which one is not obvious.
+        Some((name, rest)) => match body.pointer(place) {
+            Some(Value::String(item)) => format!("{name} {item:?}"),
+            _ => format!("{name} ({rest})"),
+        },
+    };
+    format!("{argument}: {}", error.detail)
+}
+
+/// Where to look for what there is not.
+fn hint(problem: &Details) -> &'static str {
+    let lists = [
+        ("app", " `bellwire app list` shows those that there are."),
+        ("API key", " `bellwire key list` shows those that there are."),
+        ("VAPID key", " `bellwire vapid list` shows those that there are."),
+        ("message", " `bellwire message list` shows those that there are."),
+    ];
+    let missing = |what: &str| problem.code == "not_found" && problem.detail == Problem::not_found(what).detail;
+    lists.into_iter().find(|(what, _)| missing(what)).map_or("", |(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(problem: Problem) -> String {
+        let body = json!({"origins": ["https://good.example.com", "nonsense"], "slug": "A", "content": {"url": "x"}});
+        let names = [("/origins", "--origin"), ("/slug", "SLUG"), ("/content/url", "--url"), ("message", "MESSAGE")];
+        Refusal::new(&problem, &body, &names).to_string()
+    }
+
+    #[test]
+    fn the_argument_is_named_and_an_item_quoted() {
+        assert_eq!(told(Problem::invalid_member("/slug", "must be short")), "SLUG: must be short");
+        assert_eq!(told(Problem::invalid_member("/origins", "too many")), "--origin: too many");
+        assert_eq!(told(Problem::invalid_member("/origins/1", "is none")), "--origin \"nonsense\": is none");
+        assert_eq!(told(Problem::invalid_member("/content/urls", "unknown")), "/content/urls: unknown");
+        assert_eq!(told(Problem::invalid_parameter("message", "expected")), "MESSAGE: expected");
+    }
+
+    #[test]
+    fn several_faults_are_told_at_once() {
+        let faults = ["/slug", "/origins"].map(|at| FieldError::member(at, "is wrong")).to_vec();
+        assert_eq!(told(Problem::invalid(faults)), "2 arguments are wrong:\n  SLUG: is wrong\n  --origin: is wrong");
+    }
+
+    #[test]
+    fn what_is_not_there_comes_with_the_way_to_find_it() {
+        assert_eq!(
+            told(Problem::not_found("app")),
+            "There is no such app. `bellwire app list` shows those that there are."
+        );
+    }
+}

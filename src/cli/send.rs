@@ -1,0 +1,229 @@
+//! `bellwire send`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use serde_json::{Map, Value, json};
+
+use super::local::{Ask, Local, path};
+use super::output::{Output, text};
+use super::program;
+use super::refusal::Names;
+use crate::config::parse_duration;
+use crate::delivery::{Tier, Urgency};
+
+const NAMES: &Names = &[
+    ("/to", "--all, --topic, --user or --subscription"),
+    ("/to/topic", "--topic"),
+    ("/to/users", "--user"),
+    ("/to/subscriptions", "--subscription"),
+    ("/content", "the notification"),
+    ("/content/title", "--title"),
+    ("/content/body", "--body"),
+    ("/content/url", "--url"),
+    ("/content/icon", "--icon"),
+    ("/content/image", "--image"),
+    ("/content/tag", "--tag"),
+    ("/payload", "--payload"),
+    ("/envelope", "--no-envelope"),
+    ("/ttl", "--ttl"),
+    ("/collapse_key", "--collapse-key"),
+    ("Idempotency-Key", "--idempotency-key"),
+];
+
+/// What `send` is told.
+#[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
+#[command(after_help = "Examples:
+  bellwire send --app shop --user 42 --tier transactional --title 'Your parcel is here'
+  bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
+  bellwire send --app shop --message message.json
+
+Prints the message's id. `bellwire message show` tells how it goes.")]
+pub struct Send {
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+    #[command(flatten)]
+    to: To,
+    #[command(flatten)]
+    content: Content,
+    /// Decides retries, weight and defaults; promotional by default.
+    #[arg(long, value_parser = PossibleValuesParser::new(Tier::ALL.map(Tier::name)))]
+    tier: Option<String>,
+    /// How long push services may keep it: seconds, or such as 30m, 12h, 7d; by default the tier's.
+    #[arg(long, value_parser = seconds)]
+    ttl: Option<u64>,
+    /// How urgently a device is woken for it; by default the tier's.
+    #[arg(long, value_parser = PossibleValuesParser::new(Urgency::ALL.map(Urgency::header)))]
+    urgency: Option<String>,
+    /// Push services keep only the newest message of this key for a browser that is away.
+    #[arg(long, value_name = "KEY")]
+    collapse_key: Option<String>,
+    /// The same key sends the same message only once.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Check and count only.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// For whom: exactly one of these.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct To {
+    /// To every subscription of the app.
+    #[arg(long)]
+    all: bool,
+    /// To everyone in this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// To every subscription of this user; repeatable.
+    #[arg(long = "user", value_name = "USER")]
+    users: Vec<String>,
+    /// To this subscription; repeatable.
+    #[arg(long = "subscription", value_name = "ID")]
+    subscriptions: Vec<String>,
+    /// A whole message in JSON, as the API takes it; - for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Content", "tier", "ttl", "urgency", "collapse_key"])]
+    message: Option<PathBuf>,
+}
+
+/// What it says.
+#[derive(Debug, Args)]
+struct Content {
+    /// First line of the notification.
+    #[arg(long)]
+    title: Option<String>,
+    /// Text below it.
+    #[arg(long, requires = "title")]
+    body: Option<String>,
+    /// Where a click leads.
+    #[arg(long, requires = "title")]
+    url: Option<String>,
+    /// URL of a small picture.
+    #[arg(long, value_name = "URL", requires = "title")]
+    icon: Option<String>,
+    /// URL of a large picture.
+    #[arg(long, value_name = "URL", requires = "title")]
+    image: Option<String>,
+    /// A notification replaces one shown earlier under the same tag.
+    #[arg(long, requires = "title")]
+    tag: Option<String>,
+    /// Instead of a notification: text for the page's own push handler.
+    #[arg(long, value_name = "TEXT", conflicts_with = "title")]
+    payload: Option<String>,
+    /// The same from a file, of any octets; - for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["title", "payload"])]
+    payload_file: Option<PathBuf>,
+    /// Send the payload untouched, without the envelope that receipts need.
+    #[arg(long)]
+    no_envelope: bool,
+}
+
+impl Send {
+    /// Sends it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let body = match &self.to.message {
+            Some(file) => serde_json::from_slice(&read(file)?)
+                .with_context(|| format!("--message: {} is not JSON", file.display()))?,
+            None => Value::Object(self.body()?),
+        };
+        let at = format!("{}?dry_run={}", path(["apps", &self.app, "messages"]), self.dry_run);
+        let sent = local
+            .ask(Ask {
+                body,
+                idempotency_key: self.idempotency_key.as_deref(),
+                // In a whole message the pointers say it better.
+                names: if self.to.message.is_some() { &[] } else { NAMES },
+                ..Ask::new(Method::POST, at)
+            })
+            .await?;
+        let count = format!("{} to send to, {} out of reach", count(&sent), text(&sent, "/unreachable"));
+        for warning in sent["warnings"].as_array().into_iter().flatten() {
+            out.note(&format!("Note: {}: {}", text(warning, "/pointer"), text(warning, "/detail")));
+        }
+        if self.dry_run {
+            return Ok(out.say(&sent, &format!("Nothing was sent: {count}."))?);
+        }
+        let id = text(&sent, "/id");
+        out.say(&sent, &id)?;
+        out.note(&format!("{count}. How it goes: {} message show --app {} {id}", program(), self.app));
+        if !local.delivers().await? {
+            out.note("No server is running that delivers: it goes out as soon as one does.");
+        }
+        Ok(())
+    }
+
+    fn body(&self) -> anyhow::Result<Map<String, Value>> {
+        let Content { title, payload, payload_file, .. } = &self.content;
+        if title.is_none() && payload.is_none() && payload_file.is_none() {
+            bail!("say what to send: --title for a notification, --payload for the page's own handler, or --message");
+        }
+        let To { all, topic, users, subscriptions, .. } = &self.to;
+        let to = match topic {
+            _ if *all => json!({"all": true}),
+            Some(topic) => json!({"topic": topic}),
+            None if users.is_empty() => json!({"subscriptions": subscriptions}),
+            None => json!({"users": users}),
+        };
+        let mut body = Map::from_iter([("to".to_owned(), to)]);
+        let mut put = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        put("content", self.content.notification());
+        put("payload", self.content.payload()?);
+        put("envelope", self.content.no_envelope.then_some(Value::Bool(false)));
+        put("tier", self.tier.clone().map(Value::from));
+        put("ttl", self.ttl.map(Value::from));
+        put("urgency", self.urgency.clone().map(Value::from));
+        put("collapse_key", self.collapse_key.clone().map(Value::from));
+        Ok(body)
+    }
+}
+
+impl Content {
+    fn notification(&self) -> Option<Value> {
+        let Self { title, body, url, icon, image, tag, .. } = self;
+        title.as_ref()?;
+        let members = [("title", title), ("body", body), ("url", url), ("icon", icon), ("image", image), ("tag", tag)];
+        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+        Some(Value::Object(given.collect()))
+    }
+
+    fn payload(&self) -> anyhow::Result<Option<Value>> {
+        Ok(match (&self.payload, &self.payload_file) {
+            (Some(text), _) => Some(text.as_str().into()),
+            (None, Some(file)) => Some(json!({"base64": URL_SAFE_NO_PAD.encode(read(file)?)})),
+            (None, None) => None,
+        })
+    }
+}
+
+fn count(sent: &Value) -> String {
+    match sent["audience_estimate"].as_i64() {
+        Some(1) => "1 subscription".to_owned(),
+        n => format!("{} subscriptions", n.unwrap_or(0)),
+    }
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let parsed = text.parse().ok().or_else(|| parse_duration(text).map(|duration| duration.as_secs()));
+    parsed.ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
+}
+
+/// A file, or standard input for `-`.
+pub fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    let done = if file == Path::new("-") {
+        std::io::stdin().lock().read_to_end(&mut octets).map(drop)
+    } else {
+        std::fs::read(file).map(|read| octets = read)
+    };
+    done.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(octets)
+}

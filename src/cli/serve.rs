@@ -1,0 +1,101 @@
+//! `bellwire serve`.
+
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output::Output;
+use super::{Settings, program};
+use crate::admin;
+use crate::config::{Config, LogFormat};
+use crate::foundation::Migrations;
+
+/// What `serve` is told.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Refuse to start on an old schema instead of migrating it.
+    #[arg(long)]
+    no_migrate: bool,
+    /// Print the settings in force and where they come from, secrets masked, and exit.
+    #[arg(long)]
+    print_config: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Runs a server until it is told to stop.
+pub async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
+    let config = args.settings.load()?;
+    if args.print_config {
+        return Ok(std::io::stdout().write_all(config.print().as_bytes())?);
+    }
+    admin::raise_open_files();
+    let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
+    let listener =
+        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let shutdown = told_to_stop()?;
+    // Machines that read the log find the same in its event "started".
+    let told = (config.log_format == LogFormat::Text && !out.json).then(|| config.clone());
+    let started = |address| {
+        if let Some(config) = told {
+            eprint!("{}", welcome(&config, address, &program()));
+        }
+    };
+    crate::run(config, migrations, listener, started, shutdown).await
+}
+
+/// Is ready once the process is told to stop, by SIGTERM or Ctrl-C.
+pub fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// What a person needs to know who started it for the first time.
+fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
+    let url = match &config.public_url {
+        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+        None => format!("http://{address}"),
+    };
+    let (data, same) = match (&config.database_url, config.is_default("data_dir")) {
+        (Some(_), _) => ("the Postgres of DATABASE_URL".to_owned(), String::new()),
+        (None, true) => (config.data_dir.display().to_string(), String::new()),
+        (None, false) => (config.data_dir.display().to_string(), format!(" --data-dir {}", config.data_dir.display())),
+    };
+    let settings = if config.database_url.is_some() { " (with the same DATABASE_URL and master key)" } else { "" };
+    let first = match config.roles.api {
+        true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
+        false => format!("Bellwire is up, without the API; its health: http://{address}/readyz"),
+    };
+    format!(
+        "\n  {first}\n  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_the_address_the_data_and_how_to_get_a_key() {
+        let flags = [("data_dir", "/data".to_owned()), ("listen", "127.0.0.1:0".to_owned())];
+        let mut config = Config::load(&crate::config::Flags::from_pairs(flags)).unwrap();
+        (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
+        let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into(), "./bellwire");
+        for part in ["http://127.0.0.1:4711", "/data", "./bellwire key create --operator --name me --data-dir /data\n"]
+        {
+            assert!(told(&config).contains(part), "{part} in {}", told(&config));
+        }
+        config.public_url = Some("https://push.example.com".parse().unwrap());
+        assert!(told(&config).contains("https://push.example.com/openapi.json"), "{}", told(&config));
+    }
+}

@@ -1,0 +1,203 @@
+//! `bellwire vapid`: what an app's pushes are signed with.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use axum::http::Method;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::refusal::Names;
+use super::send::read;
+
+const NAMES: &Names = &[
+    ("/private_key", "FILE"),
+    ("/public_key", "--public-key"),
+    ("/subject", "the contact"),
+    ("/state", "--retired"),
+    ("vapid_key", "the key's id"),
+];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Vapid {
+    /// List an app's VAPID keys and how many subscriptions depend on each.
+    List(Of),
+    /// Generate a new key for new subscribers. The one before keeps signing for its own.
+    #[command(visible_alias = "generate", after_help = "Example:\n  bellwire vapid rotate --app shop")]
+    Rotate {
+        #[command(flatten)]
+        of: Of,
+        /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
+        #[arg(long, value_name = "CONTACT")]
+        subject: Option<String>,
+    },
+    /// Import a key from another sender, so that its subscribers stay.
+    ///
+    /// The private key is read from a file, since any user of the machine can read command lines: PEM (PKCS#8 or SEC1),
+    /// a JWK, or base64 of its 32 octets, as `web-push generate-vapid-keys` prints it.
+    #[command(after_help = "Example:
+  bellwire vapid import --app shop old-key.pem --public-key BPx…")]
+    Import {
+        #[command(flatten)]
+        of: Of,
+        /// The file of the private key; - for standard input.
+        file: PathBuf,
+        /// Its public key in base64, to be sure that they belong together.
+        #[arg(long, value_name = "BASE64")]
+        public_key: Option<String>,
+        /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
+        #[arg(long, value_name = "CONTACT")]
+        subject: Option<String>,
+        /// It only signs for subscriptions made with it; new ones get the active key as before.
+        #[arg(long)]
+        retired: bool,
+    },
+    /// Print a private key, to take it to another server.
+    #[command(after_help = "Example:\n  bellwire vapid export --app shop > vapid.pem")]
+    Export {
+        #[command(flatten)]
+        of: Of,
+        /// Its id; by default the active key.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: Option<String>,
+        /// In which form.
+        #[arg(long, value_enum, default_value_t = Format::Pem)]
+        format: Format,
+    },
+    /// Change whom push services may contact about a key's pushes.
+    #[command(after_help = "Example:\n  bellwire vapid subject --app shop mailto:push@example.com")]
+    Subject {
+        #[command(flatten)]
+        of: Of,
+        /// `mailto:` or `https:`
+        contact: String,
+        /// The id of the key; by default the active one.
+        #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+        key: Option<String>,
+    },
+}
+
+/// The app.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+}
+
+/// How a private key is written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// PKCS#8 PEM.
+    Pem,
+    /// base64url of its 32 octets, as the `web-push` libraries want it.
+    Raw,
+}
+
+impl Of {
+    fn path(&self) -> String {
+        path(["apps", &self.app, "vapid-keys"])
+    }
+
+    /// The path of that key, or of the active one.
+    async fn key(&self, local: &Local, id: Option<String>) -> anyhow::Result<String> {
+        let id = match id {
+            Some(id) => id,
+            None => {
+                let keys = local.list(&self.path()).await?;
+                let active = rows(&keys).find(|key| key["state"] == "active").context("the app has no active key")?;
+                text(active, "/id")
+            }
+        };
+        Ok(path(["apps", &self.app, "vapid-keys", &id]))
+    }
+}
+
+impl Vapid {
+    /// Does it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        match self {
+            Self::List(of) => {
+                let keys = local.list(&of.path()).await?;
+                Ok(out.say(&keys, &list(&keys))?)
+            }
+            Self::Rotate { of, subject } => add(local, out, &of, subject, Map::new()).await,
+            Self::Import { of, file, public_key, subject, retired } => {
+                let mut members = Map::new();
+                members.insert("private_key".to_owned(), private_key(&file)?.as_str().into());
+                members.extend(public_key.map(|key| ("public_key".to_owned(), key.into())));
+                members.extend(retired.then(|| ("state".to_owned(), "retired".into())));
+                add(local, out, &of, subject, members).await
+            }
+            Self::Export { of, key, format } => {
+                let at = format!("{}/export", of.key(local, key).await?);
+                let pair = local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, at) }).await?;
+                let form = match format {
+                    Format::Pem => "/private_key_pem",
+                    Format::Raw => "/private_key",
+                };
+                out.say(&pair, text(&pair, form).trim_end())?;
+                let (id, public) = (text(&pair, "/id"), text(&pair, "/public_key"));
+                out.note(&format!("The private key of {id}, whose public key is {public}"));
+                Ok(())
+            }
+            Self::Subject { of, contact, key } => {
+                let ask = Ask::new(Method::PATCH, of.key(local, key).await?);
+                let key = local.ask(Ask { body: json!({"subject": contact}), names: NAMES, ..ask }).await?;
+                Ok(out.say(&key, &show(&key))?)
+            }
+        }
+    }
+}
+
+fn private_key(file: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let octets = Zeroizing::new(read(file)?);
+    let text = std::str::from_utf8(&octets).with_context(|| format!("{} holds no text", file.display()))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+async fn add(
+    local: &Local,
+    out: Output,
+    of: &Of,
+    subject: Option<String>,
+    mut members: Map<String, Value>,
+) -> anyhow::Result<()> {
+    members.extend(subject.map(|subject| ("subject".to_owned(), subject.into())));
+    let ask = Ask::new(Method::POST, of.path());
+    let key = local.ask(Ask { body: members.into(), names: NAMES, ..ask }).await?;
+    out.say(&key, &show(&key))?;
+    if key["state"] == "active" {
+        out.note("New subscribers get this key. Pages learn it from the app's config route when they next subscribe.");
+    }
+    Ok(())
+}
+
+fn show(key: &Value) -> String {
+    fields([
+        ("id", text(key, "/id")),
+        ("state", text(key, "/state")),
+        ("contact", text(key, "/subject")),
+        ("public key", text(key, "/public_key")),
+        ("created", time(key, "/created_at")),
+    ])
+}
+
+fn list(keys: &Value) -> String {
+    let row = |key| {
+        [
+            text(key, "/id"),
+            text(key, "/state"),
+            text(key, "/subscriptions"),
+            time(key, "/created_at"),
+            text(key, "/subject"),
+            text(key, "/public_key"),
+        ]
+    };
+    table(["ID", "STATE", "SUBSCRIPTIONS", "CREATED", "CONTACT", "PUBLIC KEY"], rows(keys).map(row))
+}

@@ -1,0 +1,151 @@
+//! `bellwire demo`: a server, push services that misbehave, ten thousand browsers, one campaign with single messages
+//! beside it, and an account of where everything went.
+//!
+//! ```text
+//! stage (simulator here, server as a process) ─ crowd (registers) ─ play (sends; faults) ─ received ─ account ─ table
+//! ```
+//!
+//! The demo uses the public REST API only, but for the operator's first key. What the server says became of each
+//! delivery is compared with what the simulated gateways took and could read.
+
+mod account;
+mod client;
+mod crowd;
+mod faults;
+mod play;
+mod progress;
+mod received;
+mod stage;
+mod table;
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+
+use account::Account;
+use play::Played;
+use progress::Progress;
+use stage::{APP, Stage};
+
+/// Messages to single people.
+const SINGLES: u32 = 200;
+
+/// What `bellwire demo` is told.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Browsers to register
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=50_000))]
+    subscriptions: u32,
+    /// Fixes the browsers' keys, and which of them meet a fault
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Leave server and simulator up until Ctrl-C, and the data afterwards
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs the demo and writes its account to `out`, as JSON or as a table. Answers whether the account adds up. Ends
+/// early, with everything stopped, when `interrupted` is ready.
+pub async fn run(
+    args: &Args,
+    json: bool,
+    interrupted: impl Future<Output = ()>,
+    mut out: impl Write,
+) -> anyhow::Result<bool> {
+    let progress = Progress::new();
+    progress.say("starting Postgres, the server and the simulated push services");
+    let mut stage = Stage::raise(args.seed, args.subscriptions, SINGLES, args.keep).await?;
+    progress.say(&format!("server at {}, data in {}", stage.api.base(), stage.data_dir().display()));
+    tokio::pin!(interrupted);
+    let performed = tokio::select! {
+        performed = perform(args, &stage, &progress) => {
+            performed.with_context(|| format!("the server's last words: {}", stage.last_words()))
+        }
+        () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
+    };
+    progress.finish();
+    let shown = match performed {
+        Ok((account, campaign)) => show(&mut out, &account, json).map(|()| (account.adds_up, campaign)),
+        Err(error) => Err(error),
+    };
+    let shown = match shown {
+        Ok((adds_up, campaign)) if args.keep => {
+            let kept = stay(&mut stage, &campaign, json, interrupted, &mut out).await;
+            kept.map(|()| adds_up)
+        }
+        shown => shown.map(|(adds_up, _)| adds_up),
+    };
+    let lowered = stage.lower().await;
+    shown.and_then(|adds_up| lowered.map(|()| adds_up))
+}
+
+/// Registers, sends, and settles the account. Answers the campaign's id, too.
+async fn perform(args: &Args, stage: &Stage, progress: &Progress) -> anyhow::Result<(Account, String)> {
+    let began = progress.elapsed();
+    let browsers = crowd::register(stage, args.subscriptions, progress).await?;
+    let registering = progress.elapsed() - began;
+    let played: Played = play::play(stage, &browsers, SINGLES, progress).await?;
+    progress.say("every delivery has ended; comparing with what the gateways got");
+    let campaign = played.campaign.clone();
+    let received = received::read(stage, &browsers, &played)?;
+    Ok((account::settle(stage, &browsers, registering, played, received).await?, campaign))
+}
+
+fn show(out: &mut impl Write, account: &Account, json: bool) -> anyhow::Result<()> {
+    match json {
+        true => writeln!(out, "{}", serde_json::to_string(account)?)?,
+        false => writeln!(out, "{account}")?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Keeps everything up until `interrupted`, with well-behaved gateways.
+async fn stay(
+    stage: &mut Stage,
+    campaign: &str,
+    json: bool,
+    interrupted: impl Future<Output = ()>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    for rule in stage.simulator.report().rules {
+        stage.simulator.remove_rule(rule.id);
+    }
+    let text = directions(stage, campaign);
+    match json {
+        true => writeln!(std::io::stderr(), "{text}")?, // standard output is a program's
+        false => writeln!(out, "{text}")?,
+    }
+    out.flush()?;
+    tokio::select! {
+        () = interrupted => Ok(()),
+        ended = stage.server_ended() => bail!(ended),
+    }
+}
+
+/// What there is to try.
+fn directions(stage: &Stage, campaign: &str) -> String {
+    let (base, key, operator, topic) = (stage.api.base(), &stage.key, &stage.operator, crowd::TOPIC);
+    let (data, log) = (stage.data_dir().display(), stage.log());
+    let (log, simulator) = (log.display(), stage.simulator.control());
+    format!(
+        "The server stays up until Ctrl-C; its gateways behave now.
+
+  server         {base}
+  operator key   {operator}
+  app            {APP}, with the key {key}
+  data           {data} (stays; `rm -r` it when you are done)
+  log            {log}
+  simulator      http://{simulator}
+
+Try:
+
+  curl -s {base}/v1/apps/{APP}/messages/{campaign} -H 'Authorization: Bearer {key}'
+  curl -s {base}/v1/apps/{APP}/messages -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
+    -d '{{\"to\": {{\"topic\": \"{topic}\"}}, \"content\": {{\"title\": \"Hello\", \"url\": \"https://shop.example/\"}}}}'
+  curl -s {base}/v1/gateways -H 'Authorization: Bearer {operator}'
+  curl -s http://{simulator}/report
+  curl -s http://{simulator}/rules -H 'Content-Type: application/json' \\
+    -d '{{\"gateway\": \"fcm\", \"share\": [0, 0.1], \"for_ms\": 10000, \"action\": {{\"unavailable\": {{}}}}}}'
+"
+    )
+}

@@ -1,0 +1,240 @@
+//! The verbs about apps, keys and messages.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use super::{bellwire, error_text, json, line, run};
+use crate::support::database::shared_postgres;
+use crate::support::{TempDir, TestDatabase};
+
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+
+/// A database that only the program works on.
+struct Shell {
+    database: TestDatabase,
+    dir: TempDir,
+}
+
+impl Shell {
+    async fn new() -> Self {
+        Self { database: TestDatabase::create().await, dir: TempDir::new() }
+    }
+
+    /// One that has the app `shop`.
+    async fn with_app() -> Self {
+        let shell = Self::new().await;
+        shell.ok(&["app", "create", "shop", "--subject", "mailto:push@example.com"]).await;
+        shell
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = bellwire(self.dir.path());
+        command.args(args).env("DATABASE_URL", self.database.url()).env("BELLWIRE_MASTER_KEY", MASTER_KEY);
+        command
+    }
+
+    async fn run(&self, args: &[&str]) -> Output {
+        run(&mut self.command(args)).await
+    }
+
+    async fn ok(&self, args: &[&str]) -> Output {
+        let output = self.run(args).await;
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        output
+    }
+
+    /// The JSON that it answers.
+    async fn json(&self, args: &[&str]) -> serde_json::Value {
+        json(&self.ok(&[args, &["--json"]].concat()).await)
+    }
+
+    /// What it says after it failed with exit code 1 and printed nothing else.
+    async fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args).await;
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
+        error_text(&output)
+    }
+
+    async fn fed(&self, args: &[&str], input: &str) -> Output {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it reads");
+        tokio::task::spawn_blocking(move || child.wait_with_output()).await.expect("no panic").expect("it ends")
+    }
+}
+
+#[tokio::test]
+async fn secrets_and_ids_stand_alone_on_standard_output() {
+    let shell = Shell::with_app().await;
+    let operator = line(&shell.ok(&["key", "create", "--operator", "--name", "me"]).await);
+    let server = shell.ok(&["key", "create", "--app", "shop", "--scope", "read,send", "--name", "server"]).await;
+    for secret in [&operator, &line(&server)] {
+        assert!(secret.starts_with("bw_") && secret.len() == 46, "{secret}");
+    }
+    assert!(error_text(&server).contains("read, send"), "{server:?}");
+    let sent = shell.ok(&["send", "--app", "shop", "--all", "--title", "Hello"]).await;
+    assert!(line(&sent).starts_with("msg_"), "{sent:?}");
+    assert!(error_text(&sent).contains("No server is running that delivers"), "{sent:?}");
+
+    let keys = shell.json(&["key", "list", "--app", "shop"]).await;
+    assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("server"), &json!(null)));
+    let id = keys["data"][0]["id"].as_str().expect("an id");
+    shell.ok(&["key", "revoke", "--app", "shop", id]).await;
+    let keys = shell.json(&["key", "list", "--app", "shop"]).await;
+    assert!(keys["data"][0]["revoked_at"].is_string(), "{keys}");
+    let operators = shell.json(&["key", "list", "--operator"]).await;
+    assert_eq!(operators["data"][0]["scopes"], json!(["operator"]));
+    let table = String::from_utf8(shell.ok(&["key", "list", "--operator"]).await.stdout).expect("UTF-8");
+    assert!(table.starts_with("ID ") && !table.contains(&operator), "{table}");
+}
+
+#[tokio::test]
+async fn an_app_is_made_listed_shown_and_changed() {
+    let shell = Shell::new().await;
+    let made = shell
+        .json(&["app", "create", "shop", "--subject", "mailto:a@example.com", "--origin", "https://shop.example.com"])
+        .await;
+    assert_eq!((&made["slug"], &made["name"]), (&json!("shop"), &json!("shop")));
+    assert_eq!(made["vapid_key"]["public_key"].as_str().map(str::len), Some(87));
+    assert_eq!(shell.json(&["app", "list"]).await["data"][0]["id"], made["id"]);
+    let changed = shell.json(&["app", "change", "shop", "--name", "The shop"]).await;
+    assert_eq!((&changed["name"], &changed["origins"]), (&json!("The shop"), &made["origins"]));
+    let shown = shell.ok(&["app", "show", made["id"].as_str().expect("an id")]).await;
+    let text = String::from_utf8(shown.stdout).expect("UTF-8");
+    assert!(text.contains("The shop\n") && text.contains("https://shop.example.com\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_argument_and_what_to_do() {
+    let shell = Shell::with_app().await;
+    for (args, told) in [
+        ("app create Shop --subject mailto:a@example.com", "bellwire: SLUG: must be 1 to 63 lower-case letters"),
+        ("app create shop --subject mailto:a@example.com", "bellwire: Another app has this slug."),
+        (
+            "app create x --subject mailto:a@localhost --origin ftp://b",
+            "2 arguments are wrong:\n  --origin \"ftp://b\": ",
+        ),
+        ("app show shopp", "There is no such app. `bellwire app list` shows those that there are."),
+        ("app show ..", "There is no such app."),
+        ("key create --app nowhere --scope send --name x", "There is no such app."),
+        ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
+        ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),
+        ("vapid subject --app shop push@example.com", "bellwire: the contact: must begin with mailto: or https://"),
+        ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
+        ("vapid export --app shop vk_01a1f94e-0000-7000-8000-000000000000", "`bellwire vapid list` shows"),
+        ("send --app shop --topic news", "bellwire: say what to send: --title for a notification"),
+        ("send --app shop --topic a/b --title x", "bellwire: --topic: must be 1 to 128 letters, digits"),
+        (
+            "send --app shop --subscription x --title x",
+            "bellwire: --subscription \"x\": expected an id of the form sub_",
+        ),
+        ("send --app shop --all --title x --url javascript:1", "bellwire: --url: "),
+        ("send --app shop --all --title x --ttl 60d", "bellwire: --ttl: must be 0 to 2419200 seconds"),
+        ("message show --app shop msg_1", "bellwire: MESSAGE: expected an id of the form msg_"),
+        ("message list --app shop --limit 300", "bellwire: --limit: must be 1 to 250"),
+    ] {
+        let error = shell.refused(&args.split(' ').collect::<Vec<_>>()).await;
+        assert!(error.contains(told), "{args}: {error}");
+    }
+    assert_eq!(shell.json(&["app", "list"]).await["data"].as_array().map(Vec::len), Some(1));
+    for wrong in [
+        "key create --name x --scope send",
+        "key create --app shop --operator --name x",
+        "key create --app shop --name x",
+        "key create --app shop --scope operator --name x",
+        "send --app shop --title x",
+        "send --app shop --all --user 1 --title x",
+        "send --app shop --all --title x --tier urgent",
+        "send --app shop --all --title x --payload y",
+        "message show --app shop",
+    ] {
+        let output = shell.run(&wrong.split(' ').collect::<Vec<_>>()).await;
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn vapid_keys_move_from_server_to_server() {
+    let (from, to) = (Shell::with_app().await, Shell::with_app().await);
+    let pem = String::from_utf8(from.ok(&["vapid", "export", "--app", "shop"]).await.stdout).expect("UTF-8");
+    assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----\n"), "not a PEM");
+    let public = from.json(&["vapid", "list", "--app", "shop"]).await["data"][0]["public_key"].clone();
+
+    let import = ["vapid", "import", "--app", "shop", "-", "--retired", "--public-key"];
+    let output = to.fed(&[&import[..], &[public.as_str().expect("base64")]].concat(), &pem).await;
+    assert!(output.status.success(), "{output:?}");
+    let raw = line(&from.ok(&["vapid", "export", "--app", "shop", "--format", "raw"]).await);
+    let again = to.fed(&["vapid", "import", "--app", "shop", "-"], &raw).await;
+    assert_eq!(error_text(&again), "bellwire: The app has this VAPID key already.\n");
+    let wrong = to.fed(&["vapid", "import", "--app", "shop", "-"], "AAAA").await;
+    assert_eq!(error_text(&wrong), "bellwire: FILE: a private key has 32 octets, here are 3\n");
+
+    let rotated = to.json(&["vapid", "rotate", "--app", "shop", "--subject", "https://example.com/"]).await;
+    let keys = to.json(&["vapid", "list", "--app", "shop"]).await;
+    let states: Vec<_> = keys["data"].as_array().expect("rows").iter().map(|key| &key["state"]).collect();
+    assert_eq!(states, ["active", "retired", "retired"]);
+    assert_eq!((&keys["data"][0]["id"], &keys["data"][1]["public_key"]), (&rotated["id"], &public));
+    let changed = to.json(&["vapid", "subject", "--app", "shop", "mailto:new@example.com"]).await;
+    assert_eq!((&changed["id"], &changed["subject"]), (&rotated["id"], &json!("mailto:new@example.com")));
+}
+
+#[tokio::test]
+async fn a_message_may_come_as_json_and_a_dry_run_sends_nothing() {
+    let shell = Shell::with_app().await;
+    let send = ["send", "--app", "shop"];
+    let dry = shell.json(&[&send[..], &["--user", "42", "--title", "Hi", "--ttl", "2h", "--dry-run"]].concat()).await;
+    assert_eq!((&dry["dry_run"], &dry["audience_estimate"], &dry["unreachable"]), (&json!(true), &json!(0), &json!(1)));
+    assert_eq!(shell.json(&["message", "list", "--app", "shop"]).await["data"], json!([]));
+
+    let whole = json!({"to": {"all": true}, "content": {"title": "T"}, "collapse_key": "k"}).to_string();
+    let from_stdin = [&send[..], &["--message", "-", "--idempotency-key", "once"]].concat();
+    let (first, second) = (line(&shell.fed(&from_stdin, &whole).await), line(&shell.fed(&from_stdin, &whole).await));
+    assert_eq!(first, second);
+    let wrong = shell.fed(&from_stdin[..5], r#"{"to": {"all": true}, "content": {"titel": "T"}}"#).await;
+    assert!(error_text(&wrong).starts_with("bellwire: /content/titel: unknown field `titel`"), "{wrong:?}");
+
+    std::fs::write(shell.dir.path().join("octets"), [0, 255]).expect("a file");
+    let options = ["--payload-file", "octets", "--no-envelope", "--ttl", "90", "--urgency", "low", "--all"];
+    let sent = shell.json(&[&send[..], &options].concat()).await;
+    let id = sent["id"].as_str().expect("an id");
+    let shown = shell.json(&["message", "show", "--app", "shop", id]).await;
+    assert_eq!((&shown["ttl"], &shown["urgency"], &shown["state"]), (&json!(90), &json!("low"), &json!("done")));
+    let error = shell.refused(&["message", "pause", "--app", "shop", id]).await;
+    assert_eq!(error, "bellwire: Every delivery of this message has ended.\n");
+}
+
+#[tokio::test]
+async fn a_verb_does_not_begin_anew_in_a_wrong_directory() {
+    let dir = TempDir::new();
+    let output = run(bellwire(dir.path()).args(["app", "list"])).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_text(&output).contains("there is no data in"), "{output:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("our directory").count(), 0);
+}
+
+#[tokio::test]
+async fn a_variable_that_is_no_setting_is_warned_of_by_name() {
+    let shell = Shell::new().await;
+    let output = run(shell.command(&["app", "list"]).env("BELLWIRE_LISSEN", "1")).await;
+    assert!(output.status.success(), "{output:?}");
+    assert!(error_text(&output).contains("BELLWIRE_LISSEN is no setting"), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_start_waits_for_a_database_that_does_not_answer_yet() {
+    let (shell, database) = (Shell::new().await, TestDatabase::create().await);
+    let there = shared_postgres().socket();
+    let sockets = shell.dir.path().join("sockets");
+    let url = format!("postgres://postgres@localhost/{}?host={}", database.name, sockets.display());
+    let mut command = shell.command(&["migrate"]);
+    command.env("DATABASE_URL", url).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("the database does not answer yet")), "it says that it waits");
+    std::os::unix::fs::symlink(there.parent().expect("its directory"), &sockets).expect("a link");
+    assert!(child.wait().expect("it ends").success());
+}

@@ -1,0 +1,162 @@
+//! Whatever dies, nothing is lost, and what is repeated can be told to be a repeat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwire::clock::Clock;
+use bellwire::postgres::{Durability, Embedded, Options};
+use bellwire::simulator::{Action, Report, Rule};
+use bellwire::store::claims::LEASE;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use tokio::time::timeout;
+
+use crate::delivery::counts;
+use crate::support::app::{PATIENCE, scalar};
+use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, seed};
+
+/// What was leased to a process that is gone: open pages, and rows that were in flight when their page closed.
+const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM pages), 0)::bigint
+                           + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
+
+/// Makes all leases run out, as if their time had passed.
+async fn expire_leases(pool: &PgPool) {
+    for table in [
+        "UPDATE pages SET due_at = due_at - interval '1 minute'",
+        "UPDATE queue SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL",
+    ] {
+        sqlx::query(table).execute(pool).await.expect("the statement is right");
+    }
+}
+
+/// Lets so many requests through and holds the rest. Answers the ids of both rules.
+pub fn hold_after(app: &TestApp, through: u64) -> [u64; 2] {
+    let rules = [Rule { count: Some(through), ..Rule::default() }, Rule::always(Action::Hold)];
+    rules.map(|rule| app.simulator.add_rule(rule).expect("a rule"))
+}
+
+/// Lets go what these rules hold, and holds no more.
+pub fn release(app: &TestApp, rules: [u64; 2]) {
+    for rule in rules {
+        assert!(app.simulator.remove_rule(rule), "a rule in force");
+    }
+}
+
+/// Requests that rules hold at present.
+pub fn held(report: &Report) -> u64 {
+    report.rules.iter().map(|rule| rule.held).sum()
+}
+
+/// Waits for the simulator's report to be as wanted.
+pub async fn until(app: &TestApp, wanted: impl Fn(&Report) -> bool) -> Report {
+    let waited = timeout(PATIENCE, app.simulator.wait_until(wanted)).await;
+    waited.unwrap_or_else(|_| panic!("this never came about; it stands at {:#?}", app.simulator.report()))
+}
+
+/// A test whose deliveries are made by processes: its own engine has stopped.
+pub async fn without_engine() -> TestApp {
+    let app = TestApp::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    app
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_at_most_its_open_pages() {
+    const N: u32 = 2_000;
+    let app = without_engine().await;
+    seed(&app, "fcm", 0..N).await;
+    let rules = hold_after(&app, 400);
+    let server = Server::start(&app).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
+    server.kill().await;
+    let leased = u64::try_from(scalar(&app.pool, LEASED).await).expect("a count");
+    assert!((30..u64::from(N) / 2).contains(&leased), "{leased} were open in the middle of it");
+    release(&app, rules);
+
+    let server = Server::start(&app).await;
+    expire_leases(&app.pool).await;
+    let report = until(&app, |report| report.deliveries >= u64::from(N)).await;
+    assert_eq!((report.deliveries, report.without_id), (u64::from(N), 0), "a repeat carries the id of the first");
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], i64::from(N));
+    let report = app.simulator.report();
+    assert!(report.repeats <= leased, "{} repeats of {leased} that were open", report.repeats);
+    app.finish().await;
+}
+
+/// A server in the middle of a campaign of 300, with the answers of some and 31 requests that are held, on a Postgres
+/// of its own.
+async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
+    let options = Options {
+        data_dir: dir.path().join("data"),
+        search_path: std::env::var_os("PATH"),
+        durability: Durability::Fast,
+        ..Options::default()
+    };
+    let postgres = tokio::task::spawn_blocking(move || Embedded::start(&options)).await.unwrap().expect("it starts");
+    let database = TestDatabase::of(&postgres).await;
+    let dispatch = bellwire::dispatch::Settings { lane_limit_max: 32, ..Default::default() };
+    let app = TestApp::with(Setup { database: Some(database), dispatch, ..Setup::default() }).await;
+    seed(&app, "mozilla", 0..300).await;
+    let rules = hold_after(&app, 60);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted == 60 && held(report) == 31).await;
+    (Arc::new(postgres), app, message, rules)
+}
+
+/// Lets all sessions of a pool find out that their Postgres is gone: each may fail once.
+async fn reconnect(pool: &PgPool) {
+    let mut sessions = Vec::new();
+    while let Some(session) = pool.try_acquire() {
+        sessions.push(session);
+    }
+    for mut session in sessions {
+        let _ = sqlx::query("SELECT 1").execute(&mut *session).await;
+    }
+}
+
+/// What is left is delivered, also by the lease of whatever the engine does not know to be its own.
+async fn recover(app: &TestApp, message: &str) {
+    reconnect(&app.pool).await;
+    let idle = async { while app.dispatcher.run_until_idle().await.is_err() {} };
+    timeout(PATIENCE, idle).await.expect("the engine recovers");
+    app.advance(LEASE + Duration::from_secs(1)).await;
+    let counts_now = app.counts(message).await;
+    assert_eq!(counts_now, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
+    assert_eq!(app.message(message).await["state"], Value::from("done"));
+    assert_eq!(app.simulator.report().deliveries, 300);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_restarted_under_load_costs_no_delivery_and_no_repeat() {
+    let dir = TempDir::new();
+    let (postgres, app, message, rules) = in_the_middle(&dir).await;
+    blocking(&postgres, |postgres| postgres.stop()).await;
+    // The answers come while there is no Postgres to write them to.
+    release(&app, rules);
+    until(&app, |report| report.accepted >= 91).await;
+    blocking(&postgres, |postgres| postgres.restart().expect("it starts again")).await;
+    recover(&app, &message).await;
+    assert_eq!(app.simulator.report().repeats, 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_that_crashes_under_load_costs_no_delivery() {
+    let dir = TempDir::new();
+    let (postgres, app, message, rules) = in_the_middle(&dir).await;
+    blocking(&postgres, |postgres| postgres.kill()).await;
+    release(&app, rules);
+    until(&app, |report| report.accepted >= 91).await;
+    blocking(&postgres, |postgres| assert!(postgres.revive().expect("it comes back"))).await;
+    recover(&app, &message).await;
+    app.finish().await;
+}
+
+async fn blocking(postgres: &Arc<Embedded>, work: impl FnOnce(&Embedded) + Send + 'static) {
+    let postgres = postgres.clone();
+    tokio::task::spawn_blocking(move || work(&postgres)).await.expect("no panic");
+}

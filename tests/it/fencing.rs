@@ -1,0 +1,271 @@
+//! Whoever lost a lease, or does not know whether a settling was committed, writes nothing twice and repeats nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bellwire::clock::Clock;
+use bellwire::delivery::Tier;
+use bellwire::dispatch::Settings;
+use bellwire::id::{LaneId, SubscriptionId};
+use bellwire::simulator::{Action, Rule};
+use bellwire::store::claims::{self, Cut, LEASE};
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tokio::time::timeout;
+
+use crate::crash::{held, until};
+use crate::delivery::counts;
+use crate::support::app::{PATIENCE, scalar};
+use crate::support::{Moment, START, Setup, TestApp, seed};
+
+const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
+
+/// How the statements begin that settle pages and rows.
+const SETTLE_PAGE: &str = "with fence as (delete from pages";
+const SETTLE_ROWS: &str = "with given as (";
+
+/// More than what becomes rows at once, and a page that holds all of them.
+const N: u32 = 120;
+
+fn one_page() -> Settings {
+    Settings { page_min: 200, page_max: 200, ..Settings::default() }
+}
+
+fn all_accepted() -> BTreeMap<String, i64> {
+    counts(&[("targeted", N.into()), ("accepted", N.into()), ("awaiting_ack", N.into())])
+}
+
+/// A page whose settling loses its connection at the commit.
+async fn lose_the_commit_of_a_page(moment: Moment) -> (TestApp, u64) {
+    let app = TestApp::with(Setup { through_proxy: true, dispatch: one_page(), ..Setup::default() }).await;
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    seed(&app, "fcm", 0..N).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) == 31).await;
+    app.proxy().cut_at(moment, "COMMIT");
+    app.simulator.remove_rule(hold);
+    app.run_until_idle().await;
+    assert_eq!(app.proxy().sprung(), 1);
+    assert_eq!(app.metrics.settle_retries.get(), 1);
+    app.advance(AFTER_LEASE).await;
+    assert_eq!(app.counts(&message).await, all_accepted());
+    assert_eq!(app.simulator.report().requests, u64::from(N), "nothing was sent again");
+    let fenced = app.metrics.settle_fenced.get();
+    (app, fenced)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_commit_never_reached_postgres_is_settled_again() {
+    let (app, fenced) = lose_the_commit_of_a_page(Moment::Before).await;
+    assert_eq!(fenced, 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_commit_was_not_confirmed_is_not_counted_twice() {
+    let (app, fenced) = lose_the_commit_of_a_page(Moment::After).await;
+    assert_eq!(fenced, u64::from(N), "the second try found the page settled");
+    app.finish().await;
+}
+
+/// A single send whose settling loses its connection at that statement. Answers how many settlings were fenced out.
+async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Action, state: &str) -> u64 {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    app.simulator.add_rule(Rule::always(action)).unwrap();
+    let subscriber = &app.subscribe("wns", 0..1).await[0];
+    app.proxy().cut_at(moment, statement);
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
+    app.run_until_idle().await;
+    assert_eq!((app.proxy().sprung(), app.metrics.settle_retries.get()), (1, 1));
+    app.advance(AFTER_LEASE).await;
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], state);
+    assert_eq!(app.simulator.report().requests, 1, "nothing was sent again");
+    let fenced = app.metrics.settle_fenced.get();
+    app.finish().await;
+    fenced
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_whose_settling_was_lost_on_the_way_is_settled_again() {
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, SETTLE_ROWS, Action::Behave, "accepted").await, 0);
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, "COMMIT", Action::Gone, "gone").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_whose_settling_was_not_confirmed_is_not_counted_twice() {
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, SETTLE_ROWS, Action::Behave, "accepted").await, 1);
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, "COMMIT", Action::Gone, "gone").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_that_refuses_for_a_while_costs_no_delivery_and_no_repeat() {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    seed(&app, "apple", 0..N).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) == 31).await;
+    app.proxy().refuse(true);
+    app.proxy().cut();
+    app.simulator.remove_rule(hold);
+    // The lane goes on with what it has in memory until the stops that it read are a second old.
+    until(&app, |report| report.accepted >= 31).await;
+    timeout(PATIENCE, app.proxy().until_refused(10)).await.expect("the engine tries again");
+    assert!(!app.dispatcher.is_ready());
+    app.proxy().refuse(false);
+    let idle = async { while app.dispatcher.run_until_idle().await.is_err() {} };
+    timeout(PATIENCE, idle).await.expect("the engine recovers");
+    app.advance(AFTER_LEASE).await;
+    assert_eq!(app.counts(&message).await, all_accepted());
+    assert_eq!(app.simulator.report().requests, u64::from(N), "nothing was sent again");
+    assert!(app.metrics.settle_retries.get() > 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_claimed_while_settlings_fail() {
+    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { through_proxy: true, dispatch, ..Setup::default() }).await;
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    seed(&app, "mozilla", 0..300).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) == 15).await;
+    // Of three pages that are settled at a time, after the fourth failure one has failed twice: the first is known.
+    const FAILURES: u64 = 6;
+    (0..FAILURES).for_each(|_| app.proxy().cut_at(Moment::Before, SETTLE_PAGE));
+    app.simulator.remove_rule(hold);
+    timeout(PATIENCE, app.proxy().until_sprung(4)).await.expect("pages are settled");
+    assert!(!app.dispatcher.is_ready());
+    let claimed = app.counts(&message).await["targeted"];
+    timeout(PATIENCE, app.proxy().until_sprung(FAILURES)).await.expect("settling is tried again");
+    assert!(claimed < 300 && app.counts(&message).await["targeted"] == claimed, "only {claimed} were claimed");
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
+    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (300, 0));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_come_after_their_page_closed_are_settled_as_rows_and_at_once() {
+    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+    seed(&app, "fcm", 0..N).await;
+    let slow = |index, action| Rule { endpoints: Some([index].into()), delay_ms: 1_500, ..Rule::always(action) };
+    let too_large = Rule { attempts: Some([1, 1]), ..slow(1, Action::TooLarge) };
+    for rule in [slow(0, Action::Behave), too_large] {
+        app.simulator.add_rule(rule).unwrap();
+    }
+    let image = format!("https://example.com/{}", "i".repeat(1_500));
+    let content = json!({"title": "T", "body": "b".repeat(1_900), "image": image});
+    let message = app.send(json!({"all": true}), json!({"content": content})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, all_accepted(), "nothing waits for a lease to run out");
+    let rows = "SELECT count(*) FROM attempts WHERE took_ms >= 1500";
+    assert_eq!((scalar(&app.pool, rows).await, app.simulator.report().requests), (2, u64::from(N) + 1));
+    assert_eq!(app.metrics.settle_fenced.get(), 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_row_that_cannot_be_settled_takes_no_other_down() {
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..50).await;
+    let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(json!({"subscriptions": ids}), json!({})).await;
+    until(&app, |report| held(report) == 31).await;
+    // Whatever it is that Postgres has against one of them.
+    let odd: SubscriptionId = subscribers[20].id.parse().unwrap();
+    let refuse = format!("ALTER TABLE attempts ADD CONSTRAINT odd CHECK (subscription <> '{}')", odd.0);
+    sqlx::query(AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    app.simulator.remove_rule(hold);
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 49);
+    sqlx::query("ALTER TABLE attempts DROP CONSTRAINT odd").execute(&app.pool).await.unwrap();
+    app.advance(AFTER_LEASE).await;
+    assert_eq!(app.counts(&message).await["accepted"], 50);
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.repeats), (50, 1), "its repeat carries the same id");
+    app.finish().await;
+}
+
+/// What one engine has in flight, is taken over with its lease by another engine, whose clock is ahead.
+/// Then both get their answers. Answers the message.
+async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(to, json!({"tier": "transactional"})).await;
+    let at_once = n.min(32);
+    until(app, |report| held(report) == at_once).await;
+    let other = app.worker(Clock::stub(START + AFTER_LEASE)).await;
+    until(app, |report| held(report) == 2 * at_once).await;
+    app.simulator.remove_rule(hold);
+    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    assert_eq!((app.metrics.settle_fenced.get(), other.metrics.settle_fenced.get()), (n, 0));
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.duplicates), (n, n), "every repeat carries the same id");
+    message
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_was_taken_over_is_settled_by_its_new_holder_alone() {
+    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+    seed(&app, "fcm", 0..N).await;
+    let message = take_over(&app, json!({"all": true}), N.into()).await;
+    assert_eq!(app.counts(&message).await, all_accepted());
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_was_taken_over_is_settled_by_its_new_holder_alone() {
+    let app = TestApp::start().await;
+    let subscriber = &app.subscribe("other", 0..1).await[0];
+    let message = take_over(&app, json!({"subscriptions": [subscriber.id]}), 1).await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+    let delivery = app.delivery(&message, &subscriber.id).await;
+    assert_eq!(delivery["attempts"].as_array().map(Vec::len), Some(1), "{delivery}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    seed(&app, "apple", 0..N).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
+    // Two workers that die of it.
+    let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
+    let cut = claims::cut_page(pool, lane, tier, 200, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    assert!(matches!(cut, Cut::Page(page) if page.leases == 1));
+    app.clock.advance(AFTER_LEASE);
+    let now = app.clock.now();
+    let leased = claims::lease_lost_page(pool, lane, tier, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    assert_eq!(leased.map(|page| page.leases), Some(2));
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
+
+    app.clock.advance(AFTER_LEASE);
+    let worker = app.worker(app.clock.clone()).await;
+    worker.run_until_idle().await;
+    assert_eq!((worker.metrics.claims.get(), worker.metrics.pages_cut.get()), (N.into(), 0), "each of them as a row");
+    assert_eq!(app.counts(&message).await, all_accepted());
+    assert_eq!(app.simulator.report().requests, u64::from(N));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let subscriber = &app.subscribe("apple", 0..1).await[0];
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM queue").await).unwrap());
+    for leases in 1..=4 {
+        let (now, lease) = (app.clock.now(), app.clock.uuid());
+        let rows = claims::claim_rows(&app.pool, lane, Tier::Promotional, 10, lease, now, now + LEASE).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.leases).collect::<Vec<_>>(), [leases]);
+        app.clock.advance(AFTER_LEASE);
+    }
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("dead", 1)]));
+    let buried = "SELECT count(*) FROM dead_letters WHERE reason = 'lease_exhausted'";
+    assert_eq!((scalar(&app.pool, buried).await, app.simulator.report().requests), (1, 0));
+    app.finish().await;
+}

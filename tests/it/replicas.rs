@@ -1,0 +1,53 @@
+//! Any number of engines work on one database, and nothing is sent twice.
+
+use bellwire::dispatch::Settings;
+use bellwire::simulator::{Action, Rule};
+use serde_json::json;
+
+use crate::crash::{held, until};
+use crate::delivery::counts;
+use crate::support::{Setup, TestApp, seed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_engines_share_a_campaign_and_send_nothing_twice() {
+    let dispatch = Settings { lane_limit_max: 64, page_min: 10, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    seed(&app, "fcm", 0..400).await;
+    seed(&app, "apple", 0..200).await;
+    let other = app.worker(app.clock.clone()).await;
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
+    app.simulator.remove_rule(hold);
+    until(&app, |report| report.accepted >= 600).await; // an engine alone may be idle while the other claims
+    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 600), ("accepted", 600), ("awaiting_ack", 600)]));
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.requests), (600, 600));
+    let pages = [&app.metrics, &other.metrics].map(|metrics| metrics.pages_cut.get());
+    assert!(pages.iter().all(|pages| *pages >= 4), "both took part: {pages:?}");
+    assert_eq!([&app.metrics, &other.metrics].map(|metrics| metrics.settle_fenced.get()), [0, 0]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_engines_that_race_for_rows_send_each_of_them_once() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(std::time::Duration::ZERO).await; // so that rows are born due, for whoever comes first
+    let subscribers = app.subscribe("mozilla", 0..40).await;
+    let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
+    let mut messages = Vec::new();
+    for _ in 0..5 {
+        messages.push(app.send(json!({"subscriptions": ids}), json!({"tier": "transactional"})).await);
+    }
+    let (one, other) = tokio::join!(app.worker(app.clock.clone()), app.worker(app.clock.clone()));
+    until(&app, |report| report.accepted >= 200).await;
+    tokio::join!(one.run_until_idle(), other.run_until_idle());
+    for message in &messages {
+        assert_eq!(app.counts(message).await["accepted"], 40);
+    }
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.requests), (200, 200));
+    assert_eq!(one.metrics.claims.get() + other.metrics.claims.get(), 200);
+    app.finish().await;
+}

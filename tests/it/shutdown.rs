@@ -1,0 +1,74 @@
+//! A stop in good order gives back what it cannot finish, and the next engine goes on from there.
+
+use std::time::Duration;
+
+use bellwire::dispatch::Settings;
+use bellwire::simulator::{Action, Rule};
+use serde_json::json;
+
+use crate::crash::{held, hold_after, release, until, without_engine};
+use crate::delivery::counts;
+use crate::support::app::scalar;
+use crate::support::{Server, Setup, TestApp, seed};
+
+const LEASED: &str = "SELECT (SELECT count(*) FROM pages) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
+    let dispatch = Settings { lane_limit_max: 32, page_max: 50, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(Action::Hang) };
+    let hang = app.simulator.add_rule(hang).unwrap();
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    seed(&app, "fcm", 0..300).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) == 28 && report.unanswered == 3).await;
+
+    // The stop has begun by the time that the held requests are let go.
+    let stop = app.dispatcher.stop(Duration::from_secs(2));
+    tokio::join!(biased; stop, async { assert!(app.simulator.remove_rule(hold)) });
+    assert_eq!(scalar(&app.pool, LEASED).await, 0, "all leases are given back");
+    let now = app.counts(&message).await;
+    assert_eq!((now["accepted"], now["queued"]), (28, now["targeted"] - 28), "{now:?}");
+    assert!(now["targeted"] <= 100, "only two pages fitted before the stop: {now:?}");
+    assert_eq!(app.simulator.report().requests, 31, "nothing was begun after the stop");
+
+    app.simulator.remove_rule(hang);
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
+    let report = app.simulator.report();
+    assert_eq!((report.repeats, report.duplicates), (3, 0), "only what hung was tried again");
+    let counted = "SELECT count(*) FROM attempts WHERE attempt > 0 OR ending <> 1";
+    assert_eq!(scalar(&app.pool, counted).await, 0, "what hung was not counted as an attempt");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_told_to_stop_in_the_middle_of_a_campaign_ends_well_and_the_next_repeats_nothing() {
+    const N: u32 = 1_000;
+    let app = without_engine().await;
+    seed(&app, "wns", 0..N).await;
+    let rules = hold_after(&app, 300);
+    let mut server = Server::start(&app).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted >= 300 && held(report) >= 30).await;
+    server.terminate();
+    server.until_said("stopping").await;
+    release(&app, rules);
+    assert!(server.end(Duration::from_secs(20)).await.success());
+    assert_eq!(scalar(&app.pool, LEASED).await, 0, "all leases are given back");
+    let done = app.simulator.report().accepted;
+    assert!(done < u64::from(N) / 2, "it went on delivering: {done}");
+    assert_eq!(app.counts(&message).await["accepted"], i64::try_from(done).unwrap());
+
+    let server = Server::start(&app).await;
+    until(&app, |report| report.accepted >= u64::from(N)).await;
+    server.terminate();
+    assert!(server.end(Duration::from_secs(20)).await.success());
+    // A cursor may be left that has nobody left.
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.message(&message).await["state"], "done");
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.requests, report.repeats), (u64::from(N), u64::from(N), 0));
+    app.finish().await;
+}

@@ -1,0 +1,52 @@
+//! Many subscriptions at once, past the API.
+
+use std::ops::Range;
+
+use bellwire::id::SubscriptionId;
+use bellwire::store::copy::Rows;
+use bellwire::store::registration::endpoint_mac;
+use bellwire::subscription::decode_base64;
+use bellwire::vault;
+use uuid::Uuid;
+
+use super::TestApp;
+
+const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, \
+                    token_version, last_seen, created_at) FROM STDIN (FORMAT binary)";
+
+/// Registers the simulated browsers of these indices at `{gateway}.bellwire.test`: the first through the API, which
+/// makes the lane, the others like it.
+pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
+    let first = &app.subscribe(gateway, indices.start..indices.start + 1).await[0];
+    let first: SubscriptionId = first.id.parse().expect("an id");
+    let (owner, lane): (Uuid, i32) = sqlx::query_as("SELECT app, lane FROM subscriptions WHERE id = $1")
+        .bind(first.0)
+        .fetch_one(&app.pool)
+        .await
+        .expect("it was registered");
+    let now = app.clock.now();
+    let mut rows = Rows::new(12, indices.len());
+    for index in indices.skip(1) {
+        let host = format!("{gateway}.bellwire.test");
+        let minted = app.simulator.mint(&host, index, Some(&app.application_server_key)).expect("a host of ours");
+        let id = SubscriptionId::new(app.clock.uuid(), (index % 64) as u8);
+        let mut address = decode_base64(&minted.p256dh).expect("base64");
+        address.extend(decode_base64(&minted.auth).expect("base64"));
+        address.extend_from_slice(minted.endpoint.as_bytes());
+        rows.row()
+            .smallint(id.shard())
+            .uuid(id.0)
+            .uuid(owner)
+            .integer(lane)
+            .text_or_null(Some("active"))
+            .uuid(id.0)
+            .timestamp(now)
+            .bytes(&endpoint_mac(&app.vault, owner, &minted.endpoint))
+            .bytes(&app.vault.seal(vault::ADDRESS, id.0, &address))
+            .smallint(1)
+            .timestamp(now)
+            .timestamp(now);
+    }
+    let mut connection = app.pool.acquire().await.expect("a connection");
+    rows.send(&mut connection, COPY).await.expect("subscriptions");
+}
