@@ -50,7 +50,7 @@ const FULL: &[&str] = &[
     "checkpoint_timeout=15min",
     "checkpoint_completion_target=0.9",
     // Queue, pages and cursors turn over within seconds; a minute between looks lets them bloat.
-    "autovacuum_naptime=15s",
+    "autovacuum_naptime=5s",
     "autovacuum_vacuum_cost_limit=2000",
 ];
 
