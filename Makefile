@@ -21,7 +21,7 @@ lint: ## Check formatting, and let clippy complain
 	cargo clippy --locked --all-targets -- -D warnings
 
 bench: deps ## Measure what the README quotes
-	cargo bench --locked
+	scripts/bench
 
 sqlx: deps ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx

@@ -197,7 +197,7 @@ fn web_push_crate(payload: &str) -> Cost {
     let signer = VapidSignatureBuilder::from_base64_no_sub(&key.expose_raw()).expect("reads the key");
     let browser = SigningKey::generate().public_base64();
     let subscription =
-        SubscriptionInfo::new("https://fcm.googleapis.com/fcm/send/x", browser, URL_SAFE_NO_PAD.encode([7; 16]));
+        SubscriptionInfo::new("https://fcm.googleapis.com/fcm/send/x", &browser, &URL_SAFE_NO_PAD.encode([7; 16]));
     let me = std::process::id().try_into().expect("Linux counts processes in i32");
     let (cpu, began) = (cpu::of_process(me), Instant::now());
     let mut messages = 0;
