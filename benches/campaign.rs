@@ -14,7 +14,7 @@ use support::stage::{Campaign, Stage, notice};
 use support::table::{Bar, figure, heading, number};
 
 fn main() {
-    support::run(campaign);
+    support::run(campaign());
 }
 
 async fn campaign() {

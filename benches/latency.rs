@@ -25,7 +25,7 @@ const PER_SECOND: u32 = 200;
 const HEAD_START: Duration = Duration::from_secs(2);
 
 fn main() {
-    support::run(latency);
+    support::run(latency());
 }
 
 /// One single send.

@@ -33,7 +33,7 @@ const CONCURRENCY: [u32; 4] = [4, 16, 64, 256];
 const TRIAL: u32 = 1_500;
 
 fn main() {
-    support::run(peers);
+    support::run(peers());
 }
 
 /// What sending one message took.

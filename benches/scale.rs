@@ -20,7 +20,7 @@ const FLAT: f64 = 1.15;
 const MEMORY_MIB: f64 = 150.0;
 
 fn main() {
-    support::run(scale);
+    support::run(scale());
 }
 
 /// What deliveries of one size cost.

@@ -9,14 +9,9 @@ pub mod seed;
 pub mod stage;
 pub mod table;
 
-/// Runs a benchmark. With `--simulator` as the first argument, this process is the simulator instead.
-pub fn run<F: Future<Output = ()>>(benchmark: impl FnOnce() -> F) {
-    let runtime = tokio::runtime::Runtime::new().expect("threads start");
-    let arguments: Vec<String> = std::env::args().collect();
-    match arguments.get(1).map(String::as_str) {
-        Some(process::SIMULATOR) => runtime.block_on(process::simulate(&arguments[1..])),
-        _ => runtime.block_on(benchmark()),
-    }
+/// Runs a benchmark.
+pub fn run(benchmark: impl Future<Output = ()>) {
+    tokio::runtime::Runtime::new().expect("threads start").block_on(benchmark);
 }
 
 /// A number from the environment, for shorter or longer runs than usual.

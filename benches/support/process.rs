@@ -4,12 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bellwire::simulator::{self, HostMapping};
-use clap::Parser as _;
+use bellwire::simulator::HostMapping;
 use serde::Deserialize;
 
-/// The argument that makes a benchmark's process a simulator.
-pub const SIMULATOR: &str = "--simulator";
+/// The program that is measured.
+pub const BELLWIRE: &str = env!("CARGO_BIN_EXE_bellwire");
 
 /// A child that is killed when this is dropped, or when this process dies by whatever cause.
 pub struct Process(Child);
@@ -82,8 +81,8 @@ impl Simulator {
     /// Starts one that looks closely at one endpoint in `sample`; `arguments` are those of the command line.
     pub fn start(dir: &TempDir, sample: u32, arguments: &[&str]) -> Self {
         let ca = dir.path().join("ca.pem");
-        let mut process = Process::start(std::env::current_exe().expect("this program has a path"), |command| {
-            command.args([SIMULATOR, "--sample", &sample.to_string(), "--ca-file"]).arg(&ca).args(arguments);
+        let mut process = Process::start(BELLWIRE, |command| {
+            command.args(["simulate-gateway", "--sample", &sample.to_string(), "--ca-file"]).arg(&ca).args(arguments);
             command.stdout(Stdio::piped());
         });
         let mut line = String::new();
@@ -97,15 +96,4 @@ impl Simulator {
     pub fn id(&self) -> i32 {
         self.process.id()
     }
-}
-
-/// What the simulator's process does.
-pub async fn simulate(arguments: &[String]) {
-    #[derive(clap::Parser)]
-    struct CommandLine {
-        #[command(flatten)]
-        args: simulator::Args,
-    }
-    let args = CommandLine::parse_from(arguments).args;
-    simulator::run(args, std::future::pending(), std::io::stdout()).await.expect("the simulator serves");
 }

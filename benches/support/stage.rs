@@ -17,7 +17,7 @@ use sqlx::PgPool;
 
 use super::client::Client;
 use super::cpu::{self, Usage};
-use super::process::{Process, Simulator, TempDir};
+use super::process::{BELLWIRE, Process, Simulator, TempDir};
 use super::table;
 
 /// The simulator opens and records the requests of one endpoint in so many.
@@ -199,7 +199,7 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let gateways = simulator.hosts.iter().map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr));
-    let server = Process::start(env!("CARGO_BIN_EXE_bellwire"), |command| {
+    let server = Process::start(BELLWIRE, |command| {
         command
             .arg("serve")
             .env_clear()
