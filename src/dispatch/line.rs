@@ -26,22 +26,14 @@ use crate::webpush::shrink::shrink;
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Deliveries that a sealer takes before it lets the connections write: more of them share a system call.
-const BURST: usize = 4;
-
-/// Takes turns for ever. The task ends with the runtime, or when it is aborted between turns.
-pub async fn sealer(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
-    let mut burst = 0;
+/// Takes turns for ever; can be ended between two of them.
+pub async fn seal_on(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
     loop {
         match dispatcher.fair.next(only_transactional, || dispatcher.clock.now()).await {
             Next::Turn(turn) => dispatcher.take_turn(turn),
             Next::PutOff(jobs, until) => dispatcher.put_off(jobs, until),
         }
-        burst += 1;
-        if burst == BURST {
-            burst = 0;
-            tokio::task::yield_now().await;
-        }
+        tokio::task::yield_now().await;
     }
 }
 

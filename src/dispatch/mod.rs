@@ -21,6 +21,7 @@ mod line;
 mod page;
 mod pulse;
 mod rate;
+mod sealers;
 mod settler;
 mod stops;
 #[cfg(test)]
@@ -61,7 +62,7 @@ pub use line::ATTEMPT_DEADLINE;
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Tasks that seal. Each keeps a core busy while there is work.
+    /// Threads that seal. Each keeps a core busy while there is work and nobody else wants it.
     pub sealers: usize,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
@@ -76,7 +77,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
+        Self { sealers: cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
@@ -156,10 +157,7 @@ impl Dispatcher {
         tasks.spawn(pulse::pulse(dispatcher.clone()));
         tasks.spawn(pulse::close_pages(dispatcher.clone()));
         tasks.spawn(feeder::feed(dispatcher.clone(), hunger));
-        tasks.spawn(line::sealer(dispatcher.clone(), true));
-        for _ in 0..settings.sealers.max(1) {
-            tasks.spawn(line::sealer(dispatcher.clone(), false));
-        }
+        sealers::start(&dispatcher, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
     }
 

@@ -166,7 +166,9 @@ async fn five_failures_in_a_row_open_the_breaker_and_four_do_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_to_a_throttling_gateway_before_its_time_is_over() {
-    let app = TestApp::start().await;
+    // Few in flight, so that most still wait when the first answer comes.
+    let dispatch = Settings { lane_limit_max: 4, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("fcm", 0..80).await;
     app.subscribe("apple", 0..40).await;
     let throttled = Action::Throttled { retry_after_s: Some(90) };
