@@ -10,7 +10,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use aes_gcm::aead::{Aead as _, KeyInit as _};
-use aws_lc_rs::agreement::ECDH_P256;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::clock::Clock;
@@ -19,7 +18,6 @@ use bellwire::message::{Content, PLAINTEXT_MAX, Payload};
 use bellwire::subscription::BrowserKeys;
 use bellwire::vault::Vault;
 use bellwire::webpush::keys::SigningKey;
-use bellwire::webpush::open::{PrivateKey, browser_keys, open};
 use bellwire::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
 use bellwire::webpush::seal::{padded_len, seal};
 use bellwire::webpush::vapid::TokenCache;
@@ -38,8 +36,9 @@ const ROUND: Duration = Duration::from_millis(100);
 type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
 
 fn main() {
-    let browser = PrivateKey::generate(&ECDH_P256).expect("randomness");
-    let keys = browser_keys(&browser, [7; 16]);
+    let (pair, auth) = ece::generate_keypair_and_auth_secret().expect("randomness");
+    let p256dh = pair.pub_as_raw().expect("a fresh key").try_into().expect("65 octets");
+    let (browser, keys) = (pair.raw_components().expect("a fresh key"), BrowserKeys { p256dh, auth });
     let vapid = SigningKey::generate();
     let payload = "x".repeat(PAYLOAD_OCTETS);
     let mut contenders: Vec<(&str, Prepare)> = vec![
@@ -57,7 +56,7 @@ fn main() {
     for (name, prepare) in &mut contenders {
         let mut body = Vec::new();
         prepare(&mut body);
-        let plain = open(&browser, &keys.auth, &body).expect(name);
+        let plain = ece::decrypt(&browser, &keys.auth, &body).expect(name);
         assert!(plain.windows(PAYLOAD_OCTETS).any(|window| window == payload.as_bytes()), "{name}");
     }
 

@@ -2,7 +2,7 @@
 -- is sent after an unsubscribe.
 
 -- One browser's push endpoint. Endpoint and lane never change for an id: a browser whose endpoint changed gets a new
--- row that inherits `origin_id` and `since` (`replaces`).
+-- row that inherits `origin_id` (`replaces`); what was under way to the old one is handed on as queue rows.
 CREATE TABLE subscriptions (
     shard        smallint    NOT NULL CHECK (shard BETWEEN 0 AND 63), -- SHA-256(app, endpoint) mod 64
     id           uuid        NOT NULL,                                -- UUIDv7 whose last 6 bits are the shard

@@ -137,6 +137,9 @@ async fn register_within(
         },
     };
     if let Some(old) = &old {
+        if new {
+            carry_on(conn, old, &row, now).await?;
+        }
         take_over(conn, old, &row, now).await?;
     }
     if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
@@ -238,7 +241,7 @@ async fn insert(
         vapid_key: request.vapid_key,
         gateway: request.gateway.name().to_owned(),
         state: "active".into(),
-        since: old.map_or(now, |old| old.since),
+        since: now,
         endpoint_mac: mac.to_vec(),
         address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
         user_id: old.and_then(|old| old.user_id.clone()),
@@ -281,6 +284,47 @@ async fn insert(
     .execute(conn)
     .await?;
     Ok(Ok((done.rows_affected() == 1).then_some(row)))
+}
+
+/// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
+/// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
+async fn carry_on(
+    conn: &mut PgConnection,
+    old: &SubscriptionRow,
+    new: &SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH ahead AS MATERIALIZED (
+           SELECT message, tier, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
+         later AS (
+           UPDATE subscriptions SET since = greatest(since, (
+             SELECT max(accepted_at) + interval '1 microsecond' FROM messages
+             WHERE id IN (SELECT message FROM cursors WHERE lane = $7)))
+           WHERE shard = $5 AND id = $6),
+         meant AS (
+           SELECT a.message, a.tier FROM ahead a JOIN messages m ON m.id = a.message
+           WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
+             SELECT 1 FROM topic_members t
+             WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))),
+         queued AS (
+           INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at)
+           SELECT $5, $6, message, $7, tier, $8, $8 FROM meant ON CONFLICT DO NOTHING RETURNING message)
+         INSERT INTO message_counts AS c (message, lane, targeted)
+         SELECT message, $7, 1 FROM queued ORDER BY message
+         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + 1",
+        old.lane,
+        old.id,
+        old.since,
+        old.typed_id().shard(),
+        new.typed_id().shard(),
+        new.id,
+        new.lane,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Hands on what an old subscription had: its topics, and whatever waits for it. What a worker is just sending to the

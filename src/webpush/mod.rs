@@ -3,10 +3,9 @@
 //!
 //! [`payload`] writes the plaintext, [`shrink`] makes it smaller where a gateway insists, [`seal`] encrypts it for one
 //! browser (RFC 8291 over RFC 8188), [`vapid`] says who sends it (RFC 8292), [`keys`] reads and writes the key pairs
-//! that say so. [`open`] is the browser's side, for the simulator.
+//! that say so. The browser's side is the simulator's own, which shares no code with this.
 
 pub mod keys;
-pub mod open;
 pub mod payload;
 pub mod seal;
 pub mod shrink;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::dispatch::Settings;
 use bellwire::lane::Gateway;
 use bellwire::simulator::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::support::TestApp;
+use crate::support::{Setup, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_campaign_reaches_every_subscriber_of_every_gateway_once() {
@@ -120,6 +121,29 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
     let raw = app.call(Method::POST, "/v1/apps/shop/messages", raw).await.ok(202);
     app.run_until_idle().await;
     assert_eq!(app.counts(raw["id"].as_str().unwrap()).await, counts(&[("targeted", 1), ("dead", 1)]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it_once() {
+    // One POST at a time, which is held: the fan-out stands behind its first page of 50.
+    let dispatch = Settings { lane_limit_max: 1, page_min: 50, page_max: 50, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    let old = app.subscribe("fcm", 0..150).await;
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(hold, 1).await;
+    let mut new = Vec::new();
+    for (place, index) in [(10, 200), (120, 201)] {
+        let replaces = json!({"replaces": {"id": old[place].id}});
+        new.extend(app.subscribe_with("fcm", index..index + 1, replaces).await);
+    }
+    app.simulator.remove_rule(hold);
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 150), ("accepted", 150), ("awaiting_ack", 150)]));
+    let times = |endpoint: &str| app.simulator.received(endpoint).unwrap().len();
+    assert_eq!((times(&old[10].endpoint), times(&new[0].endpoint)), (1, 0), "its page was cut before");
+    assert_eq!((times(&old[120].endpoint), times(&new[1].endpoint)), (0, 1), "the fan-out had not come to it");
     app.finish().await;
 }
 
