@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
@@ -26,21 +28,56 @@ use crate::webpush::shrink::shrink;
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Deliveries that a sealer takes before it lets the connections write: more of them share a system call.
+/// Deliveries that a sealer seals before it lets their POSTs begin: those of one connection share a system call.
 const BURST: usize = 4;
 
-/// Takes turns for ever. The task ends with the runtime, or when it is aborted between turns.
-pub async fn sealer(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
-    let mut burst = 0;
-    loop {
-        match dispatcher.fair.next(only_transactional, || dispatcher.clock.now()).await {
-            Next::Turn(turn) => dispatcher.take_turn(turn),
-            Next::PutOff(jobs, until) => dispatcher.put_off(jobs, until),
+/// Seals in a thread of its own for as long as the task that is answered lives, which ends only if the thread fails.
+///
+/// Sealing is three quarters of a delivery's work. Were it done by tokio's threads, everything else would queue behind
+/// it at each of its steps, and a one-time code takes ten of them; the system's scheduler lets whoever slept run first.
+pub fn sealer(dispatcher: Arc<Dispatcher>, only_transactional: bool) -> impl Future<Output = ()> {
+    let runtime = tokio::runtime::Handle::current();
+    let (wanted, unwanted) = oneshot::channel::<()>();
+    let (working, ended) = oneshot::channel::<()>();
+    let work = move || {
+        let _working = working; // dropped when this thread ends, a panic included
+        runtime.block_on(async {
+            tokio::select! {
+                () = seal_bursts(dispatcher, only_transactional) => {}
+                _ = unwanted => {}
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("sealer".to_owned()).spawn(work);
+    async move {
+        let _wanted = wanted;
+        match thread {
+            Ok(_) => drop(ended.await),
+            Err(error) => error!(%error, "a thread that seals cannot be started"),
         }
-        burst += 1;
-        if burst == BURST {
-            burst = 0;
-            tokio::task::yield_now().await;
+    }
+}
+
+/// Takes turns for ever.
+async fn seal_bursts(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
+    let fair = &dispatcher.fair;
+    let burst = if only_transactional { 1 } else { BURST };
+    let mut sealed = Vec::with_capacity(burst);
+    loop {
+        let next = fair.next(only_transactional, || dispatcher.clock.now());
+        let next = if sealed.is_empty() { Some(next.await) } else { next.now_or_never() };
+        let more = next.is_some();
+        match next {
+            Some(Next::Turn(turn)) => sealed.extend(dispatcher.take_turn(turn)),
+            Some(Next::PutOff(jobs, until)) => dispatcher.put_off(jobs, until),
+            None => {}
+        }
+        if sealed.len() >= burst || !more {
+            for (turn, post) in sealed.drain(..) {
+                let dispatcher = dispatcher.clone();
+                tokio::spawn(async move { dispatcher.deliver(turn, post).await });
+            }
+            tokio::task::yield_now().await; // to notice when it is not wanted any more
         }
     }
 }
@@ -56,16 +93,12 @@ enum Admission {
 }
 
 impl Dispatcher {
-    /// One turn: everything up to the POST here, the rest in a task of its own.
-    fn take_turn(self: &Arc<Self>, turn: Turn) {
+    /// One turn: everything up to the POST, if there is to be one.
+    fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
         let Turn { slot, mut job, probe } = turn;
         match self.admit(&job) {
             Admission::Post { ttl_s } => match self.seal(&job, ttl_s) {
-                Ok(post) => {
-                    let dispatcher = self.clone();
-                    tokio::spawn(async move { dispatcher.deliver(Turn { slot, job, probe }, post).await });
-                    return;
-                }
+                Ok(post) => return Some((Turn { slot, job, probe }, post)),
                 Err(reason) => {
                     let (attempt, fate) = self.dead_unsent(&job, reason);
                     self.settle(&mut job, Some(attempt), fate);
@@ -75,6 +108,7 @@ impl Dispatcher {
             Admission::Void => self.finished(1),
         }
         self.fair.release(slot, &job, probe, self.clock.now());
+        None
     }
 
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited

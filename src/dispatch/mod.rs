@@ -61,7 +61,7 @@ pub use line::ATTEMPT_DEADLINE;
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Tasks that seal. Each keeps a core busy while there is work.
+    /// Threads that seal. Each keeps a core busy while there is work.
     pub sealers: usize,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
@@ -76,7 +76,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: 2 * cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
+        Self { sealers: cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
