@@ -213,6 +213,7 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
             .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_LOG", "warn")
+            .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
             .stdout(Stdio::null()); // warnings come on standard error
     });
     let address = format!("http://{free}");
