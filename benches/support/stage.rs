@@ -2,6 +2,7 @@
 //! vanishes. Fields end in the order in which they stand.
 
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -212,7 +213,8 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
             .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_LOG", "warn")
-            .stdout(std::io::stderr());
+            .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
+            .stdout(Stdio::null()); // warnings come on standard error
     });
     let address = format!("http://{free}");
     let (client, began) = (Client::new(&address), Instant::now());

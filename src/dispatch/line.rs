@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-use super::fair::{Next, Slot, Turn};
+use super::fair::{Slot, Turn};
 use super::job::{Job, Ticket};
 use super::lane::Answered;
 use super::page::Recorded;
@@ -26,17 +26,6 @@ use crate::webpush::shrink::shrink;
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Takes turns for ever; can be ended between two of them.
-pub async fn seal_on(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
-    loop {
-        match dispatcher.fair.next(only_transactional, || dispatcher.clock.now()).await {
-            Next::Turn(turn) => dispatcher.take_turn(turn),
-            Next::PutOff(jobs, until) => dispatcher.put_off(jobs, until),
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
 /// What admitting a delivery came to.
 enum Admission {
     /// Its POST may start, with so many seconds to live.
@@ -48,16 +37,12 @@ enum Admission {
 }
 
 impl Dispatcher {
-    /// One turn: everything up to the POST here, the rest in a task of its own.
-    fn take_turn(self: &Arc<Self>, turn: Turn) {
+    /// One turn: everything up to the POST, if there is to be one.
+    pub(super) fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
         let Turn { slot, mut job, probe } = turn;
         match self.admit(&job) {
             Admission::Post { ttl_s } => match self.seal(&job, ttl_s) {
-                Ok(post) => {
-                    let dispatcher = self.clone();
-                    tokio::spawn(async move { dispatcher.deliver(Turn { slot, job, probe }, post).await });
-                    return;
-                }
+                Ok(post) => return Some((Turn { slot, job, probe }, post)),
                 Err(reason) => {
                     let (attempt, fate) = self.dead_unsent(&job, reason);
                     self.settle(&mut job, Some(attempt), fate);
@@ -67,6 +52,7 @@ impl Dispatcher {
             Admission::Void => self.finished(1),
         }
         self.fair.release(slot, &job, probe, self.clock.now());
+        None
     }
 
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
@@ -146,7 +132,7 @@ impl Dispatcher {
     }
 
     /// The POST and everything after it.
-    async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
+    pub(super) async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
         let Turn { slot, mut job, probe } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
         let reply = tokio::select! {

@@ -5,15 +5,18 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::Dispatcher;
-use super::line::seal_on;
+use super::fair::Next;
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 10;
+/// Deliveries that a sealer seals before it lets their POSTs begin: those of one connection share a system call.
+const BURST: usize = 4;
 
 /// Starts `n` sealers, and one more, of ordinary priority, for transactional deliveries alone. They end with `tasks`; a
 /// task of `tasks` ends when one of them dies.
@@ -30,7 +33,7 @@ pub fn start(dispatcher: &Arc<Dispatcher>, n: usize, tasks: &mut JoinSet<()>) {
             }
             runtime.block_on(async {
                 tokio::select! {
-                    () = seal_on(dispatcher, only_transactional) => {}
+                    () = seal_bursts(dispatcher, only_transactional) => {}
                     _ = wanted.changed() => {} // its sender is gone: the engine was ended
                 }
             });
@@ -46,6 +49,28 @@ pub fn start(dispatcher: &Arc<Dispatcher>, n: usize, tasks: &mut JoinSet<()>) {
         let _alive = alive;
         std::future::pending::<()>().await;
     });
+}
+
+/// Takes turns for ever; can be ended between two bursts.
+async fn seal_bursts(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
+    let burst = if only_transactional { 1 } else { BURST };
+    let mut sealed = Vec::with_capacity(burst);
+    loop {
+        let next = dispatcher.fair.next(only_transactional, || dispatcher.clock.now());
+        let next = if sealed.is_empty() { Some(next.await) } else { next.now_or_never() };
+        let more = next.is_some();
+        match next {
+            Some(Next::Turn(turn)) => sealed.extend(dispatcher.take_turn(turn)),
+            Some(Next::PutOff(jobs, until)) => dispatcher.put_off(jobs, until),
+            None => {}
+        }
+        if sealed.len() >= burst || !more {
+            for (turn, post) in sealed.drain(..) {
+                tokio::spawn(dispatcher.clone().deliver(turn, post));
+            }
+            tokio::task::yield_now().await; // to notice when it is not wanted any more
+        }
+    }
 }
 
 /// Lowers this thread's priority. Elsewhere than on Linux it would be the whole process's, which helps nobody.
