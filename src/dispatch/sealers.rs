@@ -14,9 +14,9 @@ use super::Dispatcher;
 use super::fair::Next;
 
 /// How much nicer than the others the sealers are (nice(2)).
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 19;
 /// Deliveries that a sealer seals before it lets their POSTs begin: those of one connection share a system call.
-const BURST: usize = 4;
+const BURST: usize = 8;
 
 /// Starts `n` sealers, and one more, of ordinary priority, for transactional deliveries alone. They end with `tasks`; a
 /// task of `tasks` ends when one of them dies.
