@@ -223,8 +223,8 @@ fn program() -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // Sealing keeps workers busy for tens of microseconds at a time; at tokio's usual 61 polls between looks at the sockets
-    // a one-time code would wait for milliseconds at each of its round trips.
+    // A campaign keeps hundreds of short tasks ready; at tokio's usual 61 polls between looks at the sockets a one-time code
+    // would wait for many of them at each of its round trips.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .event_interval(EVENT_INTERVAL)

@@ -275,8 +275,15 @@ impl Dispatcher {
     /// Hands a fate to whoever writes it: the page, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
         let fate = match fate {
-            // A delivery deferred after a resend has attempts to its name all the same.
-            Fate::Deferred(Due::At(due)) if !job.attempts.is_empty() => Fate::Retry { retries: job.retries, due },
+            // A delivery deferred after a resend has attempts to its name all the same. If its message is paused, whoever
+            // claims it next parks it.
+            Fate::Deferred(due) if !job.attempts.is_empty() => {
+                let due = match due {
+                    Due::At(due) => due,
+                    Due::Parked => self.clock.now(),
+                };
+                Fate::Retry { retries: job.retries, due }
+            }
             fate => fate,
         };
         let settlement = job.settle(last, fate);

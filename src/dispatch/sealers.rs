@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::Dispatcher;
 use super::fair::Next;
+use crate::delivery::Tier;
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 19;
@@ -58,13 +59,16 @@ async fn seal_bursts(dispatcher: Arc<Dispatcher>, only_transactional: bool) {
     loop {
         let next = dispatcher.fair.next(only_transactional, || dispatcher.clock.now());
         let next = if sealed.is_empty() { Some(next.await) } else { next.now_or_never() };
-        let more = next.is_some();
+        let (more, mut urgent) = (next.is_some(), false);
         match next {
-            Some(Next::Turn(turn)) => sealed.extend(dispatcher.take_turn(turn)),
+            Some(Next::Turn(turn)) => {
+                urgent = turn.job.message.tier == Tier::Transactional;
+                sealed.extend(dispatcher.take_turn(turn));
+            }
             Some(Next::PutOff(jobs, until)) => dispatcher.put_off(jobs, until),
             None => {}
         }
-        if sealed.len() >= burst || !more {
+        if sealed.len() >= burst || !more || urgent {
             for (turn, post) in sealed.drain(..) {
                 tokio::spawn(dispatcher.clone().deliver(turn, post));
             }
