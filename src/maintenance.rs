@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{partitions, steering, sweeps};
+use crate::store::{partitions, refusals, steering, sweeps, throttles};
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
@@ -43,6 +43,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     }
     while sweeps::expire_parked(pool, now).await? > 0 {}
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
+    while refusals::suspend(pool, now).await? > 0 {}
     Ok(())
 }
 
@@ -53,5 +54,6 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, retention: Duration) -> s
     if dropped > 0 {
         info!(dropped, "dropped partitions of history that is past its retention");
     }
+    throttles::clear(pool, now).await?;
     sweeps::clear(pool, now).await
 }

@@ -107,6 +107,34 @@ struct RequestLabels {
     status: u16,
 }
 
+/// What can be wrong with a retry token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// It does not fit its row: somebody changed it by hand. The delivery is dead.
+    Tampered,
+    /// Its attempt was made already: somebody put the row back. It is dead.
+    Replayed,
+    /// It is right, but past its time. The row's state was read again.
+    Late,
+}
+
+impl TokenFault {
+    const ALL: [TokenFault; 3] = [TokenFault::Tampered, TokenFault::Replayed, TokenFault::Late];
+
+    fn name(self) -> &'static str {
+        match self {
+            TokenFault::Tampered => "tampered",
+            TokenFault::Replayed => "replayed",
+            TokenFault::Late => "late",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FaultLabel {
+    fault: Name,
+}
+
 /// All series of a process. Share it as an `Arc`.
 #[derive(Debug)]
 pub struct Metrics {
@@ -116,6 +144,9 @@ pub struct Metrics {
     attempt_seconds: [Histogram; Gateway::ALL.len()],
     lag_seconds: [Histogram; Tier::ALL.len()],
     requests: Family<RequestLabels, Counter>,
+    token_faults: [Counter; TokenFault::ALL.len()],
+    /// Deliveries that wait for their turn at a subscription's `maxReceivesPerSecond`, counted when they begin to.
+    pub throttled: Counter,
     /// Messages that the API took.
     pub messages_accepted: Counter,
     /// Pages that were cut off a cursor.
@@ -153,6 +184,7 @@ impl Metrics {
         let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
         let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
         let requests = Family::default();
+        let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
         Arc::new(Self {
             attempts: Gateway::ALL.map(|gateway| {
@@ -175,6 +207,9 @@ impl Metrics {
                 .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
             lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
             requests,
+            token_faults: TokenFault::ALL
+                .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
+            throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
             messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
             pages_cut: counter(r, "pages_cut", "Pages cut off cursors"),
             pages_open: gauge(r, "pages_open", "Pages that this process holds open"),
@@ -204,6 +239,11 @@ impl Metrics {
     /// Counts deliveries that ended, or attempts that a retry follows.
     pub fn ended(&self, ending: Ending, tier: Tier, n: u64) {
         self.endings[place(ending.code())][place(tier.code())].inc_by(n);
+    }
+
+    /// Counts queue rows whose retry token had a fault.
+    pub fn token_fault(&self, fault: TokenFault, n: u64) {
+        self.token_faults[fault as usize].inc_by(n);
     }
 
     /// Records how much later than scheduled a POST began.

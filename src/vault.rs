@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hmac, rand};
+use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 const NUMBER_LEN: usize = 2;
@@ -47,18 +48,39 @@ pub enum Purpose {
     Receipt = 3,
     /// An API key, hashed at rest.
     ApiKey = 4,
-    /// A retry row's state.
-    RetryToken = 5,
     /// What a log line shows instead of a subscription's id.
-    LogLabel = 6,
+    LogLabel = 5,
 }
 
-const PURPOSES: usize = 7;
+const PURPOSES: usize = 6;
+/// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
+pub const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
+const SIGNATURE_MAC_LEN: usize = 16;
 
 struct Keys {
-    /// Seal keys by number; the last one seals, all of them open.
-    seal: BTreeMap<u16, LessSafeKey>,
+    /// Seal keys by number; the last one seals and signs, all of them open and check.
+    seal: BTreeMap<u16, SealKey>,
     lookup: [hmac::Key; PURPOSES],
+}
+
+struct SealKey {
+    aead: LessSafeKey,
+    /// Derived from the same octets, for signatures.
+    signing: hmac::Key,
+}
+
+impl SealKey {
+    fn new(octets: &[u8; 32]) -> Self {
+        let aead = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, octets).expect("32 octets"));
+        let root = hmac::Key::new(hmac::HMAC_SHA256, octets);
+        let signing = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, b"signatures").as_ref());
+        Self { aead, signing }
+    }
+
+    fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_MAC_LEN] {
+        let tag = hmac::sign(&self.signing, state);
+        *tag.as_ref().first_chunk().expect("SHA-256 has 32 octets")
+    }
 }
 
 /// The unlocked data keys. Cheap to clone; `Debug` shows no key.
@@ -77,10 +99,7 @@ impl Vault {
     /// # Panics
     /// Without a seal key: the caller creates one before it gets here.
     pub fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, lookup: &[u8; 32]) -> Self {
-        let seal: BTreeMap<_, _> = seal
-            .into_iter()
-            .map(|(number, key)| (number, LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("32 octets"))))
-            .collect();
+        let seal: BTreeMap<_, _> = seal.into_iter().map(|(number, key)| (number, SealKey::new(&key))).collect();
         assert!(!seal.is_empty(), "a vault needs a seal key");
         let root = hmac::Key::new(hmac::HMAC_SHA256, lookup);
         let lookup = std::array::from_fn(|purpose| {
@@ -99,6 +118,7 @@ impl Vault {
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
         let tag = key
+            .aead
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(associated_data(place, row).as_slice()),
@@ -117,6 +137,7 @@ impl Vault {
         let key = self.0.seal.get(&u16::from_be_bytes(*number)).ok_or(unopenable.clone())?;
         let mut plain = rest.to_vec();
         let length = key
+            .aead
             .open_in_place(
                 Nonce::assume_unique_for_key(*nonce),
                 Aad::from(associated_data(place, row).as_slice()),
@@ -126,6 +147,23 @@ impl Vault {
             .len();
         plain.truncate(length);
         Ok(plain)
+    }
+
+    /// Signs a state that waits in the database, under the newest key. Whoever signs says what kind of state it is within it.
+    pub fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_LEN] {
+        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
+        let mut signature = [0; SIGNATURE_LEN];
+        let (stated, mac) = signature.split_at_mut(NUMBER_LEN);
+        stated.copy_from_slice(&number.to_be_bytes());
+        mac.copy_from_slice(&key.sign(state));
+        signature
+    }
+
+    /// Whether one of the keys signed exactly this state. Takes as long for a signature that is nearly right.
+    pub fn has_signed(&self, state: &[u8], signature: &[u8]) -> bool {
+        let Some((number, mac)) = signature.split_first_chunk::<NUMBER_LEN>() else { return false };
+        let Some(key) = self.0.seal.get(&u16::from_be_bytes(*number)) else { return false };
+        key.sign(state).ct_eq(mac).into()
     }
 
     /// HMAC-SHA-256 over the parts, each behind its length, so that no two lists of parts collide.
@@ -175,6 +213,21 @@ mod tests {
         let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
         assert_eq!(rotated.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
         assert!(vault().open(CONTENT, row, &rotated.seal(CONTENT, row, b"secret")).is_err());
+    }
+
+    #[test]
+    fn a_signature_holds_for_its_state_alone_and_outlives_a_rotation() {
+        let signature = vault().sign(b"state");
+        let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
+        assert!(vault().has_signed(b"state", &signature) && rotated.has_signed(b"state", &signature));
+        assert!(!vault().has_signed(b"stats", &signature) && !vault().has_signed(b"state", &[]));
+        assert!(!vault().has_signed(b"state", &rotated.sign(b"state")), "a key that this server does not have");
+        for at in 0..SIGNATURE_LEN {
+            let mut changed = signature;
+            changed[at] ^= 1;
+            assert!(!rotated.has_signed(b"state", &changed), "octet {at}");
+            assert!(!rotated.has_signed(b"state", &signature[..at]), "cut at {at}");
+        }
     }
 
     #[test]

@@ -332,7 +332,7 @@ async fn store(
 ) -> Result<(Accepted, Work), Problem> {
     let single = matches!(&composed.audience, Audience::Subscriptions(ids) if ids.len() == 1);
     let lease = if single { (state.engine.lease)() } else { None };
-    let mut sent = sending::send(conn, &composed.message, &composed.audience, lease).await?;
+    let mut sent = sending::send(conn, &state.vault, &composed.message, &composed.audience, lease).await?;
     composed.refuse_unknown(&sent)?;
     let work = match lease {
         Some(lease) if !sent.born.is_empty() => Work::Born(lease, std::mem::take(&mut sent.born)),

@@ -9,19 +9,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
-use uuid::Uuid;
 
 use super::Dispatcher;
-use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
-use super::line::unsent_attempt;
-use super::page::{OpenPage, Recorded};
-use crate::classify::DeadReason;
+use super::job::{Job, LaneInfo, Message};
 use crate::clock::Timestamp;
-use crate::delivery::{Ending, Tier};
+use crate::delivery::Tier;
 use crate::id::LaneId;
 use crate::store;
-use crate::store::claims::{ClaimedRow, Cut, DueLane, LEASE, Page, Recipient, Source, Standing};
-use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::store::claims::{Cut, DueLane, LEASE, Source};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
@@ -31,8 +26,6 @@ const ROWS_MAX: usize = 500;
 const DRAW_MAX: usize = 1_000;
 /// A page leased so often is split into rows without sending.
 const PAGE_LEASES_MAX: i16 = 3;
-/// A row leased so often ends as dead.
-const ROW_LEASES_MAX: i16 = 5;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
@@ -121,18 +114,12 @@ impl Dispatcher {
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
         let rows = store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
         let n = rows.len();
-        self.started(n);
         self.metrics.claims.inc_by(n as u64);
-        let mut jobs = Vec::with_capacity(n);
-        for row in rows {
+        for row in &rows {
             self.metrics.lag(due.tier, (now - row.scheduled_at).to_std().unwrap_or_default());
-            let Some((message, lane)) = self.context(due.lane, row.message).await else {
-                self.finished(1); // its lease runs out; the poison rules bound how often
-                continue;
-            };
-            jobs.extend(self.job_of_row(row, message, lane, lease, claimed_at));
         }
-        self.admit_jobs(jobs);
+        let rows = rows.into_iter().map(|row| (due.lane, row)).collect();
+        self.let_rows_in(rows, lease, claimed_at).await;
         Ok(n)
     }
 
@@ -148,70 +135,6 @@ impl Dispatcher {
                 None
             }
         }
-    }
-
-    /// A job of a claimed row; none if the row has its fate already.
-    pub(super) fn job_of_row(
-        &self,
-        row: ClaimedRow,
-        message: Arc<Message>,
-        lane: Arc<LaneInfo>,
-        lease: Uuid,
-        claimed_at: Instant,
-    ) -> Option<Box<Job>> {
-        let now = self.clock.now();
-        let subscription = row.recipient.subscription;
-        let fate = match row.recipient.standing {
-            _ if row.leases >= ROW_LEASES_MAX => {
-                Some(dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now))
-            }
-            Standing::Sendable => None,
-            standing => Some(standing_fate(standing, row.retries, now)),
-        };
-        let fate = match fate {
-            Some(fate) => fate,
-            None => {
-                let (retries, ticket) = (row.retries, Ticket::Row(lease));
-                match self.job(&row.recipient, retries, message.clone(), lane.clone(), claimed_at, ticket) {
-                    Ok(job) => return Some(job),
-                    Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
-                }
-            }
-        };
-        let settlement = settlement(&message, lane.id, subscription, fate.0.into_iter().collect(), fate.1);
-        self.settler.row(RowSettlement { lease, settlement });
-        self.finished(1);
-        None
-    }
-
-    fn job(
-        &self,
-        recipient: &Recipient,
-        retries: u32,
-        message: Arc<Message>,
-        lane: Arc<LaneInfo>,
-        claimed_at: Instant,
-        ticket: Ticket,
-    ) -> Result<Box<Job>, DeadReason> {
-        let (keys, endpoint) =
-            open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
-                error!(error = %why, "a stored subscription cannot be used");
-                DeadReason::Unsealable
-            })?;
-        Ok(Box::new(Job {
-            message,
-            lane,
-            subscription: recipient.subscription,
-            origin_id: recipient.origin_id,
-            endpoint,
-            keys,
-            retries,
-            start_before: claimed_at + START_WITHIN,
-            attempts: Vec::new(),
-            shrunk: None,
-            limit: None,
-            ticket,
-        }))
     }
 
     async fn draw_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
@@ -233,7 +156,7 @@ impl Dispatcher {
         let Some(page) = leased else { return Ok(0) };
         warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
         if page.leases >= PAGE_LEASES_MAX {
-            store::claims::split_page(&self.pool, &page, now).await?;
+            store::claims::split_page(&self.pool, &self.vault, &page, now).await?;
             return Ok(page.recipients.len());
         }
         Ok(self.open_page(page, now + LEASE, leased_at).await)
@@ -242,38 +165,6 @@ impl Dispatcher {
     /// About two seconds of what the lane got through lately.
     fn page_size(&self, lane: LaneId) -> usize {
         (self.rates.per_second(lane) * 2).clamp(self.settings.page_min, self.settings.page_max)
-    }
-
-    /// Lets a page's deliveries in.
-    async fn open_page(self: &Arc<Self>, page: Page, lease_until: Timestamp, claimed_at: Instant) -> usize {
-        let n = page.recipients.len();
-        let Some((message, lane)) = self.context(page.lane, page.message).await else { return 0 };
-        let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
-        self.pages.lock().insert(open.id, open.clone());
-        self.metrics.pages_open.inc();
-        self.started(n);
-        let now = self.clock.now();
-        let mut jobs = Vec::with_capacity(n);
-        for (place, recipient) in page.recipients.iter().enumerate() {
-            let ticket = Ticket::Page(open.clone(), place);
-            let (attempt, fate) = match recipient.standing {
-                Standing::Sendable => match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
-                    Ok(job) => {
-                        jobs.push(job);
-                        continue;
-                    }
-                    Err(reason) => dead(self.clock.uuid(), &message, reason, 0, now),
-                },
-                standing => standing_fate(standing, 0, now),
-            };
-            let settled = settlement(&message, lane.id, recipient.subscription, attempt.into_iter().collect(), fate);
-            if matches!(open.record(place, settled), Recorded::Last) {
-                self.close_page(&open);
-            }
-            self.finished(1);
-        }
-        self.admit_jobs(jobs);
-        n
     }
 
     pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
@@ -285,20 +176,4 @@ impl Dispatcher {
             self.put_back(self.fair.drain(), self.clock.now());
         }
     }
-}
-
-/// The fate of a delivery that must not be sent, as the database stood when it was claimed.
-fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
-    let ended = |ending, why| (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None));
-    match standing {
-        Standing::Sendable => (None, Fate::Deferred(Due::At(now))),
-        Standing::Paused => (None, Fate::Deferred(Due::Parked)),
-        Standing::Cancelled => ended(Ending::Cancelled, "stopped"),
-        Standing::Gone => ended(Ending::Gone, "subscription gone"),
-    }
-}
-
-fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> (Option<Attempt>, Fate) {
-    let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
-    (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

@@ -29,7 +29,7 @@ pub struct Message {
     pub ttl_s: u32,
     pub urgency: Urgency,
     pub topic: Option<http::HeaderValue>,
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
 }
@@ -43,6 +43,11 @@ pub struct Unusable {
 }
 
 impl Message {
+    /// The policy in force for a subscription that sets one itself, or none.
+    pub fn policy_for(&self, _subscription: Option<&serde_json::Value>) -> Arc<Policy> {
+        self.policy.clone()
+    }
+
     /// Opens a stored message.
     pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
@@ -59,7 +64,7 @@ impl Message {
             ttl_s: row.ttl_s,
             urgency: row.urgency,
             topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
-            policy: policy(row, server).map_err(unusable)?,
+            policy: Arc::new(policy(row, server).map_err(unusable)?),
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
         })
@@ -91,8 +96,12 @@ pub struct Job {
     pub origin_id: Uuid,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
+    /// The policy in force.
+    pub policy: Arc<Policy>,
     /// Attempts that a retry followed.
     pub retries: u32,
+    /// Non-retryable refusals in a row that its subscription had before.
+    pub refusals: u16,
     /// No POST starts after this, since the lease may be taken over some time later.
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
@@ -117,7 +126,10 @@ impl Job {
     pub fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
         let mut attempts = std::mem::take(&mut self.attempts);
         attempts.extend(last);
-        settlement(&self.message, self.lane.id, self.subscription, attempts, fate)
+        Settlement {
+            refusals: self.refusals,
+            ..settlement(&self.message, self.lane.id, self.subscription, attempts, fate)
+        }
     }
 }
 
@@ -129,7 +141,16 @@ pub fn settlement(
     attempts: Vec<Attempt>,
     fate: Fate,
 ) -> Settlement {
-    Settlement { subscription, message: message.id, app: message.app, lane, tier: message.tier, attempts, fate }
+    Settlement {
+        subscription,
+        message: message.id,
+        app: message.app,
+        lane,
+        tier: message.tier,
+        refusals: 0,
+        attempts,
+        fate,
+    }
 }
 
 /// Opens a subscription's sealed address: `p256dh (65) | auth (16) | endpoint`.

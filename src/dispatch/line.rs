@@ -153,7 +153,7 @@ impl Dispatcher {
             Err(failure) => Answer::Failure(*failure),
         };
         let outcome = classify(job.lane.gateway, &answer, now);
-        let settings = &job.message.policy.settings;
+        let settings = &job.policy.settings;
         let transactional = job.message.tier == Tier::Transactional;
         let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, settings };
         if let Some(change) = self.fair.answered(slot, &answered) {
@@ -171,7 +171,7 @@ impl Dispatcher {
             expires_at: job.message.expires_at,
             can_shrink,
         };
-        let verdict = decide(&outcome, &job.message.policy, &attempt, self.clock.randomness());
+        let verdict = decide(&outcome, &job.policy, &attempt, self.clock.randomness());
         if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
             self.admit_jobs(vec![job]);
         }
@@ -240,12 +240,7 @@ impl Dispatcher {
 
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
-        Box::new(Death {
-            id: self.clock.uuid(),
-            reason: reason.name(),
-            detail,
-            policy: Some(job.message.policy.to_json()),
-        })
+        Box::new(Death { id: self.clock.uuid(), reason: reason.name(), detail, policy: Some(job.policy.to_json()) })
     }
 
     /// A death without a POST.
@@ -279,7 +274,7 @@ impl Dispatcher {
             // claims it next parks it.
             Fate::Deferred(due) if !job.attempts.is_empty() => {
                 let due = match due {
-                    Due::At(due) => due,
+                    Due::At(due) | Due::Turn(due) => due,
                     Due::Parked => self.clock.now(),
                 };
                 Fate::Retry { retries: job.retries, due }

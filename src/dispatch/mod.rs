@@ -12,6 +12,7 @@
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
 mod catalog;
+mod entry;
 mod fair;
 mod feeder;
 mod job;
@@ -133,7 +134,7 @@ impl Dispatcher {
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
-            settler: Settler::start(pool.clone(), clock.clone(), metrics.clone()),
+            settler: Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone()),
             id: clock.uuid(),
             started_at: clock.now(),
             pool,
@@ -175,16 +176,11 @@ impl Dispatcher {
     /// process does not manage to send comes back when the lease runs out.
     pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid) {
         let (dispatcher, claimed_at) = (self.clone(), Instant::now());
-        self.started(rows.len());
+        // Counted from now on, so that the engine does not count as idle before the task has begun.
+        self.started(1);
         tokio::spawn(async move {
-            for (lane, row) in rows {
-                let Some((message, lane)) = dispatcher.context(lane, row.message).await else {
-                    dispatcher.finished(1);
-                    continue;
-                };
-                let job = dispatcher.job_of_row(row, message, lane, lease, claimed_at);
-                dispatcher.admit_jobs(job.into_iter().collect());
-            }
+            dispatcher.let_rows_in(rows, lease, claimed_at).await;
+            dispatcher.finished(1);
         });
     }
 

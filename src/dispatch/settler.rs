@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store;
 use crate::store::settle::{Fenced, RowSettlement};
+use crate::vault::Vault;
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
@@ -29,6 +30,7 @@ const RETRY_LAST: Duration = Duration::from_secs(1);
 /// Takes settlements in; never blocks the caller.
 pub struct Settler {
     pool: PgPool,
+    vault: Vault,
     clock: Clock,
     rows: mpsc::UnboundedSender<RowSettlement>,
     pages: Semaphore,
@@ -42,10 +44,11 @@ pub struct Settler {
 
 impl Settler {
     /// Starts the task that settles rows; it ends when the settler is dropped.
-    pub fn start(pool: PgPool, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub fn start(pool: PgPool, vault: Vault, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
             pool,
+            vault,
             clock,
             rows,
             pages: Semaphore::new(PAGES_AT_ONCE),
@@ -90,7 +93,9 @@ impl Settler {
             let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();
-                match store::settle::settle_page(&settler.pool, page.id, page.lease, &settlements, now).await {
+                match store::settle::settle_page(&settler.pool, &settler.vault, page.id, page.lease, &settlements, now)
+                    .await
+                {
                     Ok(fenced) => break Some(fenced),
                     Err(error) if patience.lasts(&error).await => {}
                     Err(_) => break None,
@@ -122,7 +127,7 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
         while let Some(rows) = parts.pop() {
             let mut patience = Patience::new(&settler);
             loop {
-                match store::settle::settle_rows(&settler.pool, rows, settler.clock.now()).await {
+                match store::settle::settle_rows(&settler.pool, &settler.vault, rows, settler.clock.now()).await {
                     Ok(fenced) => {
                         settler.metrics.settle_fenced.inc_by(fenced as u64);
                         break;

@@ -35,7 +35,7 @@ fn message(tier: Tier) -> Arc<Message> {
         ttl_s: 60,
         urgency: Urgency::Normal,
         topic: None,
-        policy: Policy::tier_default(tier),
+        policy: Arc::new(Policy::tier_default(tier)),
         accepted_at: NOW,
         expires_at: NOW,
     })
@@ -56,7 +56,9 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             origin_id: Uuid::now_v7(),
             endpoint: Endpoint::parse("https://push.example.com/x").unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
+            policy: message.policy.clone(),
             retries: 0,
+            refusals: 0,
             start_before: Instant::now(),
             attempts: Vec::new(),
             shrunk: None,
@@ -155,6 +157,9 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
         origin_id: Uuid::now_v7(),
         address: Vec::new(),
         standing: Standing::Sendable,
+        policy: None,
+        timezone: None,
+        refusals: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let page =

@@ -6,10 +6,12 @@
 //! against an outcome and the time that is left.
 
 pub mod breaker;
+pub mod calendar;
 pub mod expression;
 pub mod hold;
 pub mod preview;
 pub mod retry_after;
+pub mod token;
 
 mod decide;
 mod fields;

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -13,6 +14,8 @@ use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
+use crate::policy::token::Queued;
+use crate::vault::Vault;
 
 /// How long a claim is its worker's. A worker that dies loses its claims after this.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -119,6 +122,12 @@ pub struct Recipient {
     pub address: Vec<u8>,
     /// Whether it may be sent.
     pub standing: Standing,
+    /// Its subscription's own delivery policy.
+    pub policy: Option<Value>,
+    /// Its time zone (IANA), if its browser told.
+    pub timezone: Option<String>,
+    /// Non-retryable refusals in a row so far.
+    pub refusals: u16,
 }
 
 /// A queue row under our lease.
@@ -134,6 +143,16 @@ pub struct ClaimedRow {
     pub scheduled_at: Timestamp,
     /// How often it was claimed, this time included.
     pub leases: i16,
+    /// Signs it: see [`crate::policy::token`].
+    pub token: Vec<u8>,
+    /// When the attempt before failed.
+    pub failed_at: Option<Timestamp>,
+    /// Whether its subscription's throttle has let it through already.
+    pub has_turn: bool,
+    /// Whether the attempt that it asks for was made already.
+    pub is_recorded: bool,
+    /// Whether it waits in its subscription's lane and at its message's tier.
+    pub is_in_place: bool,
 }
 
 /// Claims up to `limit` due rows of a lane and tier under `lease` until `until`.
@@ -153,11 +172,14 @@ pub async fn claim_rows(
             WHERE ctid = ANY (ARRAY(
                 SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at <= $4
                 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-            RETURNING shard, subscription, message, retries, scheduled_at, leases
+            RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn
         )
-        SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases,
-               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?",
-               m.state AS message_state
+        SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn,
+               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
+               s.refusals AS "refusals?", m.state AS message_state,
+               coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",
+               EXISTS (SELECT FROM attempts a WHERE a.message = c.message AND a.subscription = c.subscription
+                       AND a.attempt = c.retries AND a.shard = c.shard) AS "is_recorded!"
         FROM claimed c
         JOIN messages m ON m.id = c.message
         LEFT JOIN subscriptions s ON s.shard = c.shard AND s.id = c.subscription
@@ -179,11 +201,19 @@ pub async fn claim_rows(
                 origin_id: row.origin_id.unwrap_or_default(),
                 address: row.address.unwrap_or_default(),
                 standing: standing(row.subscription_state.as_deref(), &row.message_state),
+                policy: row.policy,
+                timezone: row.timezone,
+                refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
             },
             message: MessageId(row.message),
             retries: u32::try_from(row.retries).unwrap_or(0),
             scheduled_at: row.scheduled_at,
             leases: row.leases,
+            token: row.token,
+            failed_at: row.failed_at,
+            has_turn: row.has_turn,
+            is_recorded: row.is_recorded,
+            is_in_place: row.is_in_place,
         })
         .collect())
 }
@@ -298,16 +328,11 @@ async fn read_recipients(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
-    let sendable = |id, origin_id, address| Recipient {
-        subscription: SubscriptionId(id),
-        origin_id,
-        address,
-        standing: Standing::Sendable,
-    };
     let Some(topic) = topic else {
-        return sqlx::query!(
+        return sqlx::query_as!(
+            Sendable,
             r#"
-            SELECT id, origin_id, address FROM subscriptions
+            SELECT id, origin_id, address, policy, timezone, refusals FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
@@ -317,13 +342,14 @@ async fn read_recipients(
             now,
             size
         )
-        .map(|row| sendable(row.id, row.origin_id, row.address))
+        .map(Recipient::from)
         .fetch_all(connection)
         .await;
     };
-    sqlx::query!(
+    sqlx::query_as!(
+        Sendable,
         r#"
-        SELECT s.id, s.origin_id, s.address
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.refusals
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -336,9 +362,33 @@ async fn read_recipients(
         now,
         size
     )
-    .map(|row| sendable(row.id, row.origin_id, row.address))
+    .map(Recipient::from)
     .fetch_all(connection)
     .await
+}
+
+/// A row of an active subscription.
+struct Sendable {
+    id: Uuid,
+    origin_id: Uuid,
+    address: Vec<u8>,
+    policy: Option<Value>,
+    timezone: Option<String>,
+    refusals: i16,
+}
+
+impl From<Sendable> for Recipient {
+    fn from(row: Sendable) -> Self {
+        Self {
+            subscription: SubscriptionId(row.id),
+            origin_id: row.origin_id,
+            address: row.address,
+            standing: Standing::Sendable,
+            policy: row.policy,
+            timezone: row.timezone,
+            refusals: u16::try_from(row.refusals).unwrap_or(0),
+        }
+    }
 }
 
 /// Leases one page whose lease ran out: its worker died, or lost the database for longer than that.
@@ -374,7 +424,8 @@ pub async fn lease_lost_page(
     };
     let found = sqlx::query!(
         r#"
-        SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?"
+        SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
+               s.refusals AS "refusals?"
         FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
         LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
         ORDER BY r.place
@@ -390,28 +441,71 @@ pub async fn lease_lost_page(
             origin_id: row.origin_id.unwrap_or_default(),
             address: row.address.unwrap_or_default(),
             standing: standing(row.state.as_deref(), &page.state),
+            policy: row.policy,
+            timezone: row.timezone,
+            refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
         })
         .collect();
     Ok(Some(Page { id: page.id, lease, message: MessageId(page.message), lane, tier, leases: page.leases, recipients }))
 }
 
 /// Turns a page that killed its workers into queue rows, so that the recipient that does it ends up alone.
-pub async fn split_page(pool: &PgPool, page: &Page, now: Timestamp) -> sqlx::Result<()> {
+pub async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
+    let (ids, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = page
+        .recipients
+        .iter()
+        .map(|&Recipient { subscription, .. }| {
+            let queued = Queued { message: page.message, subscription, retries: 0, scheduled_at: now };
+            (subscription.0, queued.sign(vault).to_vec())
+        })
+        .unzip();
     sqlx::query!(
         r#"
-        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier, recipients)
-        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases)
-        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1
-        FROM fence f, unnest(f.recipients) AS r (id)
+        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
+        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token)
+        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token
+        FROM fence f, unnest($4::uuid[], $5::bytea[]) AS r (id, token)
         ON CONFLICT DO NOTHING
         "#,
         page.id,
         page.lease,
-        now
+        now,
+        &ids,
+        &tokens
     )
     .execute(pool)
     .await
     .map(drop)
+}
+
+/// Reads the state of rows again whose tokens are late, and signs them anew. Answers which (subscription, message) are
+/// still ours to send: neither stopped nor taken over meanwhile.
+pub async fn sign_again(
+    pool: &PgPool,
+    vault: &Vault,
+    lease: Uuid,
+    late: &[Queued],
+) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
+    let column = |value: fn(&Queued) -> Uuid| late.iter().map(value).collect::<Vec<_>>();
+    let signed = sqlx::query!(
+        r#"
+        UPDATE queue q SET token = l.token
+        FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::bytea[]) AS l (shard, subscription, message, token)
+        JOIN messages m ON m.id = l.message
+        JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription
+        WHERE q.shard = l.shard AND q.subscription = l.subscription AND q.message = l.message AND q.lease = $5
+          AND m.state = 'sending' AND s.state = 'active'
+        RETURNING q.subscription, q.message
+        "#,
+        &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
+        &column(|queued| queued.subscription.0),
+        &column(|queued| queued.message.0),
+        &late.iter().map(|queued| queued.sign(vault).to_vec()).collect::<Vec<_>>(),
+        lease
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(signed.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
 }
 
 /// What dispatch needs of a message. The content is still sealed.
@@ -432,7 +526,7 @@ pub struct MessageRow {
     /// The `Topic` header, 32 characters.
     pub topic_header: Option<String>,
     /// Its own delivery policy.
-    pub policy: Option<serde_json::Value>,
+    pub policy: Option<Value>,
     /// When its time to live began.
     pub accepted_at: Timestamp,
     /// When it ends.

@@ -10,8 +10,9 @@ use super::unsent::{Waiting, settle_unsent};
 use super::{lanes, topics};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
-use crate::id::SubscriptionId;
+use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
+use crate::policy::token::Queued;
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
@@ -138,9 +139,9 @@ async fn register_within(
     };
     if let Some(old) = &old {
         if new {
-            carry_on(conn, old, &row, now).await?;
+            carry_on(conn, vault, old, &row, now).await?;
         }
-        take_over(conn, old, &row, now).await?;
+        take_over(conn, vault, old, &row, now).await?;
     }
     if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
         return Ok(Registered::TooManyTopics);
@@ -290,47 +291,68 @@ async fn insert(
 /// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
 async fn carry_on(
     conn: &mut PgConnection,
+    vault: &Vault,
     old: &SubscriptionRow,
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let meant = sqlx::query_scalar!(
         "WITH ahead AS MATERIALIZED (
-           SELECT message, tier, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
+           SELECT message, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
          later AS (
            UPDATE subscriptions SET since = greatest(since, (
              SELECT max(accepted_at) + interval '1 microsecond' FROM messages
              WHERE id IN (SELECT message FROM cursors WHERE lane = $7)))
-           WHERE shard = $5 AND id = $6),
-         meant AS (
-           SELECT a.message, a.tier FROM ahead a JOIN messages m ON m.id = a.message
-           WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
-             SELECT 1 FROM topic_members t
-             WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))),
-         queued AS (
-           INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at)
-           SELECT $5, $6, message, $7, tier, $8, $8 FROM meant ON CONFLICT DO NOTHING RETURNING message)
-         INSERT INTO message_counts AS c (message, lane, targeted)
-         SELECT message, $7, 1 FROM queued ORDER BY message
-         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + 1",
+           WHERE shard = $5 AND id = $6)
+         SELECT a.message FROM ahead a JOIN messages m ON m.id = a.message
+         WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
+           SELECT 1 FROM topic_members t
+           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
         old.lane,
         old.id,
         old.since,
         old.typed_id().shard(),
         new.typed_id().shard(),
         new.id,
+        new.lane
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if meant.is_empty() {
+        return Ok(());
+    }
+    let token = |message: &Uuid| first(MessageId(*message), new.typed_id(), now).sign(vault).to_vec();
+    sqlx::query!(
+        "WITH queued AS (
+           INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+           SELECT $1, $2, t.message, $3, m.tier, $4, $4, t.token
+           FROM unnest($5::uuid[], $6::bytea[]) AS t (message, token) JOIN messages m ON m.id = t.message
+           ON CONFLICT DO NOTHING RETURNING message)
+         INSERT INTO message_counts AS c (message, lane, targeted)
+         SELECT message, $3, 1 FROM queued ORDER BY message
+         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + 1",
+        new.typed_id().shard(),
+        new.id,
         new.lane,
-        now
+        now,
+        &meant,
+        &meant.iter().map(token).collect::<Vec<_>>()
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
+/// A delivery that waits for its first attempt.
+fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timestamp) -> Queued {
+    Queued { message, subscription, retries: 0, scheduled_at }
+}
+
 /// Hands on what an old subscription had: its topics, and whatever waits for it. What a worker is just sending to the
 /// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
 async fn take_over(
     conn: &mut PgConnection,
+    vault: &Vault,
     old: &SubscriptionRow,
     new: &SubscriptionRow,
     now: Timestamp,
@@ -345,13 +367,33 @@ async fn take_over(
     .execute(&mut *conn)
     .await?;
     topics::inherit(conn, (old_shard, old.id), (shard, new.id, new.lane)).await?;
+    let waiting = sqlx::query!(
+        "SELECT message, retries, scheduled_at, token FROM queue WHERE shard = $1 AND subscription = $2 FOR UPDATE",
+        old_shard,
+        old.id
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    // Signed for the new subscription, unless somebody has changed the row by hand: then no token fits, as before.
+    let (messages, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = waiting
+        .iter()
+        .map(|row| {
+            let retries = u32::try_from(row.retries).unwrap_or(0);
+            let (message, scheduled_at) = (MessageId(row.message), row.scheduled_at);
+            let old = Queued { message, subscription: old.typed_id(), retries, scheduled_at };
+            let new = Queued { subscription: new.typed_id(), ..old };
+            (row.message, if old.fits(&row.token, vault) { new.sign(vault).to_vec() } else { Vec::new() })
+        })
+        .unzip();
     let doubled = sqlx::query_as!(
         Waiting,
         r#"WITH taken AS (DELETE FROM queue WHERE shard = $1 AND subscription = $2 RETURNING *),
            moved AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases)
-             SELECT $3, $4, message, $5, tier, retries, CASE WHEN lease IS NULL THEN due_at ELSE $6 END, scheduled_at, leases
-             FROM taken ON CONFLICT DO NOTHING RETURNING message)
+             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases, token, failed_at)
+             SELECT $3, $4, q.message, $5, tier, retries, CASE WHEN lease IS NULL THEN due_at ELSE $6 END, scheduled_at, leases,
+                    coalesce(t.token, ''), failed_at
+             FROM taken q LEFT JOIN unnest($7::uuid[], $8::bytea[]) AS t (message, token) ON t.message = q.message
+             ON CONFLICT DO NOTHING RETURNING message)
          SELECT shard, subscription, message, lane, tier, retries FROM taken
          WHERE message NOT IN (SELECT message FROM moved)"#,
         old_shard,
@@ -359,7 +401,9 @@ async fn take_over(
         shard,
         new.id,
         new.lane,
-        now
+        now,
+        &messages,
+        &tokens
     )
     .fetch_all(&mut *conn)
     .await?;

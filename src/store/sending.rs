@@ -11,6 +11,8 @@ use super::claims::{ClaimedRow, LEASE, Recipient, Standing};
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::policy::token::Queued;
+use crate::vault::Vault;
 
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
@@ -101,6 +103,7 @@ pub struct Sent {
 /// comes back in [`Sent::born`] once the transaction is committed; without one they are due at once.
 pub async fn send(
     conn: &mut PgConnection,
+    vault: &Vault,
     message: &NewMessage,
     audience: &Audience,
     lease: Option<Uuid>,
@@ -108,7 +111,7 @@ pub async fn send(
     let (reach, unreachable) = resolve(conn, message.app, audience).await?;
     match reach {
         Reach::Rows(ids) => {
-            let sent = send_to(conn, message, &ids, lease).await?;
+            let sent = send_to(conn, vault, message, &ids, lease).await?;
             Ok(Sent { unreachable: sent.unreachable + unreachable, ..sent })
         }
         Reach::Lanes { topic, lanes, total } => {
@@ -236,16 +239,18 @@ async fn small_or_lanes(
 /// the way of the one-time code. If any id is unknown, nothing is stored.
 async fn send_to(
     conn: &mut PgConnection,
+    vault: &Vault,
     message: &NewMessage,
     ids: &[SubscriptionId],
     lease: Option<Uuid>,
 ) -> Result<Sent, sqlx::Error> {
     let now = message.accepted_at;
+    let queued = |subscription| Queued { message: message.id, subscription, retries: 0, scheduled_at: now };
     let rows = sqlx::query!(
         r#"WITH named AS (
-             SELECT s.shard, s.id, s.lane, s.origin_id, s.address,
+             SELECT s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone, s.refusals, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13) AS live
-             FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+             FROM unnest($1::smallint[], $2::uuid[], $16::bytea[]) AS t (shard, id, token)
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
            message AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
@@ -256,10 +261,10 @@ async fn send_to(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message.id, lane, count(*) FROM named, message WHERE live GROUP BY message.id, lane ORDER BY lane),
            queued AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases)
-             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END
+             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token)
+             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END, token
              FROM named, message WHERE live)
-         SELECT id, lane, origin_id, live AS "live!",
+         SELECT id, lane, origin_id, policy, timezone, refusals, live AS "live!",
            CASE WHEN live AND $15::uuid IS NOT NULL THEN address ELSE '' END AS "address!" FROM named"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
@@ -275,7 +280,8 @@ async fn send_to(
         message.expires_at(),
         now,
         lease.map_or(now, |_| now + LEASE),
-        lease
+        lease,
+        &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>()
     )
     .fetch_all(conn)
     .await?;
@@ -293,11 +299,19 @@ async fn send_to(
                 origin_id: row.origin_id,
                 address: row.address,
                 standing: Standing::Sendable,
+                policy: row.policy,
+                timezone: row.timezone,
+                refusals: u16::try_from(row.refusals).unwrap_or(0),
             },
             message: message.id,
             retries: 0,
             scheduled_at: now,
             leases: 1,
+            token: queued(SubscriptionId(row.id)).sign(vault).to_vec(),
+            failed_at: None,
+            has_turn: false,
+            is_recorded: false,
+            is_in_place: true,
         },
     });
     Ok(Sent { unknown, estimate: count(live), unreachable, born: born.collect() })

@@ -11,10 +11,12 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::copy::Rows;
-use super::endings;
+use super::{endings, refusals};
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::policy::token::Queued;
+use crate::vault::Vault;
 
 /// One POST and its outcome, or an ending without a POST.
 #[derive(Debug, Clone)]
@@ -38,8 +40,24 @@ pub struct Attempt {
 pub enum Due {
     /// At this time.
     At(Timestamp),
+    /// At this time, which its subscription's throttle has given it as its turn.
+    Turn(Timestamp),
     /// When its message is resumed.
     Parked,
+}
+
+impl Due {
+    /// The column `due_at`, but for what is parked, which is due at infinity.
+    fn time(self, now: Timestamp) -> Timestamp {
+        match self {
+            Due::At(at) | Due::Turn(at) => at,
+            Due::Parked => now,
+        }
+    }
+
+    fn is_turn(self) -> bool {
+        matches!(self, Due::Turn(_))
+    }
 }
 
 /// Where a delivery stands after its turn.
@@ -91,10 +109,27 @@ pub struct Settlement {
     pub lane: LaneId,
     /// Its tier.
     pub tier: Tier,
+    /// Non-retryable refusals in a row that its subscription had before.
+    pub refusals: u16,
     /// What was tried, in order; empty for a delivery without a turn.
     pub attempts: Vec<Attempt>,
     /// Where it stands.
     pub fate: Fate,
+}
+
+impl Settlement {
+    /// What the token of its queue row signs.
+    fn queued(&self, retries: u32, scheduled_at: Timestamp) -> Queued {
+        Queued { message: self.message, subscription: self.subscription, retries, scheduled_at }
+    }
+
+    /// When the attempt that a retry follows failed.
+    fn failed_at(&self) -> Option<Timestamp> {
+        match self.fate {
+            Fate::Retry { .. } => self.attempts.last().map(|attempt| attempt.at),
+            _ => None,
+        }
+    }
 }
 
 /// A settled queue row, with the lease it was claimed under.
@@ -118,6 +153,7 @@ pub enum Fenced {
 /// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows.
 pub async fn settle_page(
     pool: &PgPool,
+    vault: &Vault,
     page: Uuid,
     lease: Uuid,
     settlements: &[Settlement],
@@ -163,8 +199,9 @@ pub async fn settle_page(
         return Ok(Fenced::Out);
     }
     log_attempts(&mut tx, settlements).await?;
-    queue_rest(&mut tx, first, lease, settlements, now).await?;
+    queue_rest(&mut tx, vault, first, lease, settlements, now).await?;
     endings::write(&mut tx, settlements.iter(), now).await?;
+    refusals::count(&mut tx, settlements.iter()).await?;
     tx.commit().await?;
     Ok(Fenced::Written)
 }
@@ -221,6 +258,7 @@ fn stored_status(status: u16) -> i16 {
 /// Inserts a queue row for every delivery of a page that is not over.
 async fn queue_rest(
     connection: &mut PgConnection,
+    vault: &Vault,
     page: &Settlement,
     lease: Uuid,
     settlements: &[Settlement],
@@ -228,47 +266,41 @@ async fn queue_rest(
 ) -> sqlx::Result<()> {
     let mut rest = Rest::default();
     for settlement in settlements {
-        let (retries, due, parked, leased) = match settlement.fate {
-            Fate::Ended(..) => continue,
-            Fate::Retry { retries, due } => (retries, due, false, None),
-            Fate::Deferred(Due::At(due)) => (0, due, false, None),
-            Fate::Deferred(Due::Parked) => (0, now, true, None),
-            Fate::InFlight { retries, lease_until } => (retries, lease_until, false, Some(lease)),
-        };
-        rest.subscriptions.push(settlement.subscription.0);
-        rest.shards.push(settlement.subscription.shard());
-        rest.retries.push(stored(retries));
-        rest.dues.push(due);
-        rest.parked.push(parked);
-        rest.leases.push(leased);
+        rest.push(vault, settlement, lease, now);
     }
     if rest.subscriptions.is_empty() {
         return Ok(());
     }
     sqlx::query!(
         r#"
-        INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases)
+        INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases, token,
+                           failed_at, has_turn)
         SELECT r.shard, r.subscription, $1, $2, $3, r.retries, CASE WHEN r.parked THEN 'infinity' ELSE r.due END,
-               CASE WHEN r.lease IS NULL THEN r.due ELSE $4 END, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END
-        FROM unnest($5::smallint[], $6::uuid[], $7::integer[], $8::timestamptz[], $9::boolean[], $10::uuid[])
-            AS r (shard, subscription, retries, due, parked, lease)
+               r.scheduled, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END, r.token, r.failed_at, r.has_turn
+        FROM unnest($4::smallint[], $5::uuid[], $6::integer[], $7::timestamptz[], $8::boolean[], $9::timestamptz[],
+                    $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[])
+            AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn)
         "#,
         page.message.0,
         page.lane.0,
         page.tier.code(),
-        now,
         &rest.shards,
         &rest.subscriptions,
         &rest.retries,
         &rest.dues,
         &rest.parked,
+        &rest.scheduled,
         &rest.leases as &[Option<Uuid>],
+        &rest.tokens,
+        &rest.failed_at as &[Option<Timestamp>],
+        &rest.has_turn,
     )
     .execute(connection)
     .await
     .map(drop)
 }
 
+/// The arrays of [`queue_rest`]: a row an element.
 #[derive(Default)]
 struct Rest {
     shards: Vec<i16>,
@@ -276,23 +308,50 @@ struct Rest {
     retries: Vec<i32>,
     dues: Vec<Timestamp>,
     parked: Vec<bool>,
+    scheduled: Vec<Timestamp>,
     leases: Vec<Option<Uuid>>,
+    tokens: Vec<Vec<u8>>,
+    failed_at: Vec<Option<Timestamp>>,
+    has_turn: Vec<bool>,
+}
+
+impl Rest {
+    fn push(&mut self, vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) {
+        let (retries, due, scheduled, leased) = match settlement.fate {
+            Fate::Ended(..) => return,
+            Fate::Retry { retries, due } => (retries, Due::At(due), due, None),
+            Fate::Deferred(due) => (0, due, due.time(now), None),
+            Fate::InFlight { retries, lease_until } => (retries, Due::At(lease_until), now, Some(lease)),
+        };
+        self.shards.push(settlement.subscription.shard());
+        self.subscriptions.push(settlement.subscription.0);
+        self.retries.push(stored(retries));
+        self.dues.push(due.time(now));
+        self.parked.push(due == Due::Parked);
+        self.scheduled.push(scheduled);
+        self.leases.push(leased);
+        self.tokens.push(settlement.queued(retries, scheduled).sign(vault).to_vec());
+        self.failed_at.push(settlement.failed_at());
+        self.has_turn.push(due.is_turn());
+    }
 }
 
 /// Settles queue rows, of any messages, in one transaction. Answers how many were fenced out.
-pub async fn settle_rows(pool: &PgPool, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
+pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
     ordered.sort_unstable_by_key(|row| {
         (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
     });
-    let special = rows.iter().any(|row| endings::is_special(&row.settlement.fate));
+    let special =
+        rows.iter().any(|row| endings::is_special(&row.settlement.fate) || refusals::concerns(&row.settlement));
     if !special {
-        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, &ordered, now).await?.len());
+        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, now).await?.len());
     }
     let mut tx = pool.begin().await?;
-    let written = write_rows(&mut tx, &ordered, now).await?;
+    let written = write_rows(&mut tx, vault, &ordered, now).await?;
     let ours = ordered.iter().map(|row| &row.settlement).filter(|s| written.contains(&(s.subscription.0, s.message.0)));
-    endings::write(&mut tx, ours, now).await?;
+    endings::write(&mut tx, ours.clone(), now).await?;
+    refusals::count(&mut tx, ours).await?;
     tx.commit().await?;
     Ok(rows.len() - written.len())
 }
@@ -300,19 +359,20 @@ pub async fn settle_rows(pool: &PgPool, rows: &[RowSettlement], now: Timestamp) 
 /// Fence, log, counts and rollups of queue rows in one statement. Answers which (subscription, message) were ours.
 async fn write_rows(
     connection: &mut PgConnection,
+    vault: &Vault,
     rows: &[&RowSettlement],
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
     let mut given = Given::default();
     for row in rows {
-        given.push(row, now);
+        given.push(vault, row, now);
     }
     let written = sqlx::query!(
         r#"
         WITH given AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
-                                 $7::timestamptz[], $8::boolean[])
-                AS g (shard, subscription, message, lease, ending, retries, due, parked)
+                                 $7::timestamptz[], $8::boolean[], $19::bytea[], $20::timestamptz[], $21::boolean[])
+                AS g (shard, subscription, message, lease, ending, retries, due, parked, token, failed_at, has_turn)
         ),
         ended AS (
             DELETE FROM queue q USING given g
@@ -322,7 +382,8 @@ async fn write_rows(
         ),
         kept AS (
             UPDATE queue q
-            SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries),
+            SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries), token = coalesce(g.token, q.token),
+                failed_at = coalesce(g.failed_at, q.failed_at), has_turn = g.has_turn,
                 due_at = CASE WHEN g.parked THEN 'infinity' ELSE g.due END,
                 scheduled_at = CASE WHEN g.retries IS NULL THEN q.scheduled_at ELSE g.due END
             FROM given g
@@ -382,6 +443,9 @@ async fn write_rows(
         &given.log.took_ms as &[Option<i32>],
         &given.log.reasons as &[Option<&str>],
         minute(now),
+        &given.tokens as &[Option<Vec<u8>>],
+        &given.failed_at as &[Option<Timestamp>],
+        &given.has_turn,
     )
     .fetch_all(connection)
     .await?;
@@ -399,6 +463,10 @@ struct Given<'a> {
     retries: Vec<Option<i32>>,
     dues: Vec<Timestamp>,
     parked: Vec<bool>,
+    /// None: the row keeps its own, since nothing that it signs changes.
+    tokens: Vec<Option<Vec<u8>>>,
+    failed_at: Vec<Option<Timestamp>>,
+    has_turn: Vec<bool>,
     log: Log<'a>,
 }
 
@@ -416,24 +484,27 @@ struct Log<'a> {
 }
 
 impl<'a> Given<'a> {
-    fn push(&mut self, row: &'a RowSettlement, now: Timestamp) {
+    fn push(&mut self, vault: &Vault, row: &'a RowSettlement, now: Timestamp) {
         let settlement = &row.settlement;
-        let (ending, retries, due, parked) = match settlement.fate {
-            Fate::Ended(ending, _) => (Some(ending.code()), None, now, false),
-            Fate::Retry { retries, due } => (None, Some(stored(retries)), due, false),
-            Fate::Deferred(Due::At(due)) => (None, None, due, false),
+        let (ending, retries, due) = match settlement.fate {
+            Fate::Ended(ending, _) => (Some(ending.code()), None, Due::At(now)),
+            Fate::Retry { retries, due } => (None, Some(retries), Due::At(due)),
+            Fate::Deferred(due) => (None, None, due),
             // A row in flight is not settled; should one get here, it is simply due again.
-            Fate::Deferred(Due::Parked) => (None, None, now, true),
-            Fate::InFlight { lease_until, .. } => (None, None, lease_until, false),
+            Fate::InFlight { lease_until, .. } => (None, None, Due::At(lease_until)),
         };
+        let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault).to_vec());
         self.shards.push(settlement.subscription.shard());
         self.subscriptions.push(settlement.subscription.0);
         self.messages.push(settlement.message.0);
         self.leases.push(row.lease);
         self.endings.push(ending);
-        self.retries.push(retries);
-        self.dues.push(due);
-        self.parked.push(parked);
+        self.retries.push(retries.map(stored));
+        self.dues.push(due.time(now));
+        self.parked.push(due == Due::Parked);
+        self.tokens.push(token);
+        self.failed_at.push(settlement.failed_at());
+        self.has_turn.push(due.is_turn());
         for attempt in &settlement.attempts {
             self.log.messages.push(settlement.message.0);
             self.log.subscriptions.push(settlement.subscription.0);

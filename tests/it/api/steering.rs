@@ -124,8 +124,8 @@ async fn what_is_done_cannot_be_steered_and_what_is_not_there_is_not_found() {
 async fn a_long_queue_is_turned_in_chunks() {
     let api = TestApi::start().await;
     let message = sent(&api, 1).await;
-    let insert = "INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at)
-        SELECT get_byte(uuid_send(id), 15) & 63, id, $1, 1, 2, $2, $2 FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 24999)) s";
+    let insert = "INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+        SELECT get_byte(uuid_send(id), 15) & 63, id, $1, 1, 2, $2, $2, '' FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, 24999)) s";
     sqlx::query(insert).bind(uuid(&message)).bind(api.clock.now()).execute(&api.pool).await.unwrap();
     let raise = "UPDATE message_counts SET targeted = 25000";
     sqlx::query(raise).execute(&api.pool).await.unwrap();

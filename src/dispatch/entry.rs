@@ -1,0 +1,299 @@
+//! What a claimed delivery has to pass before it waits for its turn: its token, its standing, its subscription's throttle.
+//! Queue rows and pages come in by the same checks; whatever does not pass is settled here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{error, warn};
+use uuid::Uuid;
+
+use super::feeder::START_WITHIN;
+use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
+use super::line::unsent_attempt;
+use super::page::{OpenPage, Recorded};
+use super::{Dispatcher, label};
+use crate::classify::DeadReason;
+use crate::clock::Timestamp;
+use crate::delivery::Ending;
+use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::metrics::TokenFault;
+use crate::policy::Throttle;
+use crate::policy::token::Queued;
+use crate::store;
+use crate::store::claims::{ClaimedRow, Page, Recipient, Standing};
+use crate::store::forged::Forged;
+use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::store::throttles::Wanted;
+
+/// A row leased so often ends as dead.
+const ROW_LEASES_MAX: i16 = 5;
+
+/// What became of a delivery without a turn.
+type Settled = (Option<Attempt>, Fate);
+
+/// A claimed row with what it belongs to.
+struct Entry {
+    row: ClaimedRow,
+    message: Arc<Message>,
+    lane: Arc<LaneInfo>,
+}
+
+impl Entry {
+    fn queued(&self) -> Queued {
+        let ClaimedRow { message, retries, scheduled_at, .. } = self.row;
+        Queued { message, subscription: self.row.recipient.subscription, retries, scheduled_at }
+    }
+
+    fn key(&self) -> (SubscriptionId, MessageId) {
+        (self.row.recipient.subscription, self.row.message)
+    }
+}
+
+impl Dispatcher {
+    /// Lets rows in that were claimed, or born, under `lease`. Those that cannot be let in now come back when their lease
+    /// runs out; the poison rules bound how often.
+    pub(super) async fn let_rows_in(
+        self: &Arc<Self>,
+        rows: Vec<(LaneId, ClaimedRow)>,
+        lease: Uuid,
+        claimed_at: Instant,
+    ) {
+        self.started(rows.len());
+        let mut entries = Vec::with_capacity(rows.len());
+        for (lane, row) in rows {
+            match self.context(lane, row.message).await {
+                Some((message, lane)) => entries.push(Entry { row, message, lane }),
+                None => self.finished(1),
+            }
+        }
+        let entries = self.without_forged(entries, lease).await;
+        let entries = self.without_late(entries, lease).await;
+        let (free, throttled) = entries
+            .into_iter()
+            .filter_map(|entry| {
+                let has_turn = entry.row.has_turn;
+                Some((self.job_of_row(entry, lease, claimed_at)?, has_turn))
+            })
+            .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
+        let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
+        self.admit_jobs(only_jobs(free));
+        self.admit_throttled(only_jobs(throttled)).await;
+    }
+
+    /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
+    async fn without_forged(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
+        let mut genuine = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let (fault, reason) = if !entry.queued().fits(&entry.row.token, &self.vault) || !entry.row.is_in_place {
+                (TokenFault::Tampered, DeadReason::Tampered)
+            } else if entry.row.is_recorded {
+                (TokenFault::Replayed, DeadReason::Replayed)
+            } else {
+                genuine.push(entry);
+                continue;
+            };
+            self.metrics.token_fault(fault, 1);
+            self.end_forged(&entry, lease, reason).await;
+            self.finished(1);
+        }
+        genuine
+    }
+
+    async fn end_forged(&self, entry: &Entry, lease: Uuid, reason: DeadReason) {
+        let subscription = entry.row.recipient.subscription;
+        error!(
+            subscription = label(&self.vault, subscription),
+            reason = reason.name(),
+            "a queue row was changed by hand"
+        );
+        let forged = Forged {
+            lease,
+            subscription,
+            message: entry.message.id,
+            app: entry.message.app,
+            lane: entry.lane.id,
+            tier: entry.message.tier,
+            reason,
+            letter: self.clock.uuid(),
+        };
+        match store::forged::end(&self.pool, &forged, self.clock.now()).await {
+            Ok(_) => self.metrics.ended(Ending::Dead, entry.message.tier, 1),
+            // Its lease runs out, and it is found again.
+            Err(failed) => warn!(error = %failed, "a queue row that was changed by hand could not be ended"),
+        }
+    }
+
+    /// Reads again and signs anew what waited for longer than its token is good for: the server was down, or a gateway.
+    async fn without_late(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
+        let now = self.clock.now();
+        let is_late = |entry: &Entry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);
+        let late: Vec<_> = entries.iter().filter(|entry| is_late(entry)).map(Entry::queued).collect();
+        if late.is_empty() {
+            return entries;
+        }
+        self.metrics.token_fault(TokenFault::Late, late.len() as u64);
+        let standing = match store::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
+            Ok(standing) => standing,
+            Err(failed) => {
+                warn!(error = %failed, "late retries could not be signed again");
+                Vec::new()
+            }
+        };
+        // What must not be sent is settled by its standing at the claim; what changed since comes back with its lease.
+        let stays = |entry: &Entry| {
+            entry.row.recipient.standing != Standing::Sendable || !is_late(entry) || standing.contains(&entry.key())
+        };
+        let (stay, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(stays);
+        self.finished(gone.len());
+        stay
+    }
+
+    /// A job of a claimed row; none if the row has its fate already.
+    fn job_of_row(&self, entry: Entry, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
+        let (now, Entry { row, message, lane }) = (self.clock.now(), entry);
+        let ticket = Ticket::Row(lease);
+        let settled = match row.recipient.standing {
+            _ if row.leases >= ROW_LEASES_MAX => {
+                dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)
+            }
+            Standing::Sendable => {
+                match self.job(&row.recipient, row.retries, message.clone(), lane.clone(), claimed_at, ticket) {
+                    Ok(job) => return Some(job),
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
+                }
+            }
+            standing => standing_fate(standing, row.retries, now),
+        };
+        let subscription = row.recipient.subscription;
+        let settlement = settlement(&message, lane.id, subscription, settled.0.into_iter().collect(), settled.1);
+        self.settler.row(RowSettlement { lease, settlement });
+        self.finished(1);
+        None
+    }
+
+    /// Lets a page's deliveries in. Answers how many they are.
+    pub(super) async fn open_page(self: &Arc<Self>, page: Page, lease_until: Timestamp, claimed_at: Instant) -> usize {
+        let n = page.recipients.len();
+        let Some((message, lane)) = self.context(page.lane, page.message).await else { return 0 };
+        let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
+        self.pages.lock().insert(open.id, open.clone());
+        self.metrics.pages_open.inc();
+        self.started(n);
+        let now = self.clock.now();
+        let mut jobs = Vec::with_capacity(n);
+        for (place, recipient) in page.recipients.iter().enumerate() {
+            let ticket = Ticket::Page(open.clone(), place);
+            let (attempt, fate) = match recipient.standing {
+                Standing::Sendable => match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
+                    Ok(job) => {
+                        jobs.push(job);
+                        continue;
+                    }
+                    Err(reason) => dead(self.clock.uuid(), &message, reason, 0, now),
+                },
+                standing => standing_fate(standing, 0, now),
+            };
+            let settled = settlement(&message, lane.id, recipient.subscription, attempt.into_iter().collect(), fate);
+            if matches!(open.record(place, settled), Recorded::Last) {
+                self.close_page(&open);
+            }
+            self.finished(1);
+        }
+        let (throttled, free) = jobs.into_iter().partition(|job: &Box<Job>| job.policy.throttle.is_some());
+        self.admit_jobs(free);
+        self.admit_throttled(throttled).await;
+        n
+    }
+
+    fn job(
+        &self,
+        recipient: &Recipient,
+        retries: u32,
+        message: Arc<Message>,
+        lane: Arc<LaneInfo>,
+        claimed_at: Instant,
+        ticket: Ticket,
+    ) -> Result<Box<Job>, DeadReason> {
+        let (keys, endpoint) =
+            open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
+                error!(error = %why, "a stored subscription cannot be used");
+                DeadReason::Unsealable
+            })?;
+        Ok(Box::new(Job {
+            policy: message.policy_for(recipient.policy.as_ref()),
+            message,
+            lane,
+            subscription: recipient.subscription,
+            origin_id: recipient.origin_id,
+            endpoint,
+            keys,
+            retries,
+            refusals: recipient.refusals,
+            start_before: claimed_at + START_WITHIN,
+            attempts: Vec::new(),
+            shrunk: None,
+            limit: None,
+            ticket,
+        }))
+    }
+
+    /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
+    /// for it in the database, and those that would expire first are over.
+    async fn admit_throttled(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let wanted: Vec<_> = jobs.iter().map(|job| wanted(job)).collect();
+        let turns = match store::throttles::take_turns(&self.pool, &wanted, now).await {
+            Ok(turns) => turns,
+            Err(failed) => {
+                warn!(error = %failed, "throttles could not be asked; these deliveries are put back");
+                return self.put_back(jobs, now);
+            }
+        };
+        let mut go = Vec::new();
+        for (mut job, turn) in jobs.into_iter().zip(turns) {
+            match turn {
+                Some(at) if at <= now => go.push(job),
+                Some(at) => {
+                    self.metrics.throttled.inc();
+                    self.settle(&mut job, None, Fate::Deferred(Due::Turn(at)));
+                }
+                None => {
+                    let attempt =
+                        unsent_attempt(job.retries, Ending::Expired, "throttled beyond its time to live", now);
+                    self.settle(&mut job, Some(attempt), Fate::Ended(Ending::Expired, None));
+                }
+            }
+        }
+        self.admit_jobs(go);
+    }
+}
+
+fn wanted(job: &Job) -> Wanted {
+    let per_second = job.policy.throttle.map_or(1, |Throttle { max_receives_per_second }| max_receives_per_second);
+    let message = &job.message;
+    Wanted {
+        subscription: job.subscription,
+        interval: Duration::from_secs(1) / per_second.max(1),
+        expires_at: (message.ttl_s > 0).then_some(message.expires_at),
+    }
+}
+
+/// The fate of a delivery that must not be sent, as the database stood when it was claimed.
+fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Settled {
+    let ended = |ending, why| (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None));
+    match standing {
+        Standing::Sendable => (None, Fate::Deferred(Due::At(now))),
+        Standing::Paused => (None, Fate::Deferred(Due::Parked)),
+        Standing::Cancelled => ended(Ending::Cancelled, "stopped"),
+        Standing::Gone => ended(Ending::Gone, "subscription gone"),
+    }
+}
+
+fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Settled {
+    let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
+    (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
+}

@@ -1,0 +1,90 @@
+//! Rows of `queue` that no worker of ours can have written: changed by hand, or put back after they were settled. They
+//! are never sent. Each ends in the archive, and somebody has to look at it.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::settle::Fenced;
+use crate::classify::DeadReason;
+use crate::clock::Timestamp;
+use crate::delivery::{Ending, Tier};
+use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+
+/// A row that is not what it should be.
+#[derive(Debug, Clone, Copy)]
+pub struct Forged {
+    /// The claim it was found under.
+    pub lease: Uuid,
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// What.
+    pub message: MessageId,
+    /// Whose.
+    pub app: AppId,
+    /// Where it was found.
+    pub lane: LaneId,
+    /// At which tier.
+    pub tier: Tier,
+    /// [`DeadReason::Tampered`] or [`DeadReason::Replayed`].
+    pub reason: DeadReason,
+    /// The dead letter's id.
+    pub letter: Uuid,
+}
+
+/// Ends it as dead. It counts as its delivery's ending, and stands among its attempts, only if that has not ended
+/// before: a row put back by hand must not end a delivery twice.
+pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
+    let mut tx = pool.begin().await?;
+    let shard = row.subscription.shard();
+    let deleted = sqlx::query!(
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND lease = $4",
+        shard,
+        row.subscription.0,
+        row.message.0,
+        row.lease
+    )
+    .execute(&mut *tx)
+    .await?;
+    if deleted.rows_affected() == 0 {
+        return Ok(Fenced::Out);
+    }
+    let before = sqlx::query!(
+        r#"SELECT coalesce(max(attempt) + 1, 0) AS "next!", coalesce(bool_or(ending <> 2), false) AS "ended!"
+           FROM attempts WHERE message = $1 AND subscription = $2 AND shard = $3"#,
+        row.message.0,
+        row.subscription.0,
+        shard
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    sqlx::query!(
+        r#"
+        WITH logged AS (
+            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
+            SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT $9
+        ),
+        counted AS (
+            INSERT INTO message_counts AS c (message, lane, dead) SELECT $1, $8, 1 WHERE NOT $9
+            ON CONFLICT (message, lane) DO UPDATE SET dead = c.dead + 1
+        )
+        INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
+        VALUES ($4, $10, $11, $1, $2, $8, $12, $7, $3, $5)
+        "#,
+        row.message.0,
+        row.subscription.0,
+        before.next,
+        shard,
+        now,
+        Ending::Dead.code(),
+        row.reason.name(),
+        row.lane.0,
+        before.ended,
+        row.letter,
+        row.app.0,
+        row.tier.code()
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(Fenced::Written)
+}

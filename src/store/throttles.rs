@@ -1,0 +1,104 @@
+//! `maxReceivesPerSecond`: turns that deliveries to one subscription take, shared by all replicas.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::id::SubscriptionId;
+
+/// How long a throttle that nobody asks for is remembered.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// A delivery that needs a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// To whom it goes.
+    pub subscription: SubscriptionId,
+    /// The time between two turns.
+    pub interval: Duration,
+    /// A turn at this time or later is of no use to it. None: any turn is.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Gives each delivery the next turn of its subscription, in the order of the slice: now or later, or none if it would
+/// expire first, which uses up no turn. The bucket has a depth of one: unused turns are not saved up.
+pub async fn take_turns(pool: &PgPool, wanted: &[Wanted], now: Timestamp) -> sqlx::Result<Vec<Option<Timestamp>>> {
+    let ids: BTreeMap<(i16, Uuid), ()> =
+        wanted.iter().map(|wanted| ((wanted.subscription.shard(), wanted.subscription.0), ())).collect();
+    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.into_keys().unzip();
+    let mut tx = pool.begin().await?;
+    sqlx::query!(
+        "INSERT INTO throttles (shard, subscription, next_at)
+         SELECT shard, subscription, $3 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, subscription)
+         ON CONFLICT DO NOTHING",
+        &shards,
+        &ids,
+        now
+    )
+    .execute(&mut *tx)
+    .await?;
+    let rows = sqlx::query!(
+        "SELECT t.subscription, t.next_at FROM throttles t
+         JOIN unnest($1::smallint[], $2::uuid[]) AS w (shard, subscription)
+           ON w.shard = t.shard AND w.subscription = t.subscription
+         ORDER BY t.shard, t.subscription FOR UPDATE OF t",
+        &shards,
+        &ids
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let mut next: BTreeMap<Uuid, Timestamp> = rows.into_iter().map(|row| (row.subscription, row.next_at)).collect();
+    let turns = wanted
+        .iter()
+        .map(|wanted| turn(next.entry(wanted.subscription.0).or_insert(now), wanted, now))
+        .collect::<Vec<_>>();
+    sqlx::query!(
+        "UPDATE throttles t SET next_at = n.next_at
+         FROM unnest($1::smallint[], $2::uuid[], $3::timestamptz[]) AS n (shard, subscription, next_at)
+         WHERE t.shard = n.shard AND t.subscription = n.subscription",
+        &shards,
+        &ids,
+        &ids.iter().map(|id| next[id]).collect::<Vec<_>>()
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(turns)
+}
+
+fn turn(next_at: &mut Timestamp, wanted: &Wanted, now: Timestamp) -> Option<Timestamp> {
+    let at = now.max(*next_at);
+    if wanted.expires_at.is_some_and(|expires_at| at >= expires_at) {
+        return None;
+    }
+    *next_at = at + wanted.interval;
+    Some(at)
+}
+
+/// Forgets throttles whose next turn came long ago.
+pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM throttles WHERE next_at < $1", now - KEPT).execute(pool).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    #[test]
+    fn turns_follow_each_other_until_they_come_too_late() {
+        let now: Timestamp = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let second = Duration::from_secs(1);
+        let subscription = SubscriptionId(Uuid::nil());
+        let patient = Wanted { subscription, interval: second, expires_at: None };
+        let brief = Wanted { expires_at: Some(now + second * 2), ..patient };
+        let mut next_at = now - TimeDelta::hours(1); // what was not used is not saved up
+        let turns = [patient, brief, brief, patient].map(|wanted| turn(&mut next_at, &wanted, now));
+        assert_eq!(turns, [Some(now), Some(now + second), None, Some(now + second * 2)]);
+        assert_eq!(next_at, now + second * 3);
+    }
+}

@@ -1,0 +1,101 @@
+//! `maxReceivesPerSecond`: one subscription gets so many deliveries a second, and what exceeds it waits.
+
+use std::time::Duration;
+
+use bellwire::clock::Clock;
+use serde_json::{Value, json};
+
+use crate::delivery::counts;
+use crate::support::START;
+use crate::support::app::{TestApp, scalar};
+
+/// A policy that limits to so many a second.
+fn throttled(per_second: u32) -> Value {
+    json!({"tier": "transactional", "ttl": 3600, "policy": {"throttlePolicy": {"maxReceivesPerSecond": per_second}}})
+}
+
+fn posts(app: &TestApp) -> u64 {
+    app.simulator.report().requests
+}
+
+#[tokio::test]
+async fn what_exceeds_the_rate_waits_for_its_turn() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    let mut messages = Vec::new();
+    for _ in 0..20 {
+        messages.push(app.send(to.clone(), throttled(2)).await);
+    }
+    app.run_until_idle().await;
+    assert_eq!(posts(&app), 1);
+    // A turn each half second, however often somebody looks.
+    for turn in 2..=20 {
+        app.advance(Duration::from_millis(499)).await;
+        assert_eq!(posts(&app), turn - 1, "before turn {turn}");
+        app.advance(Duration::from_millis(1)).await;
+        assert_eq!(posts(&app), turn);
+    }
+    for message in &messages {
+        assert_eq!(app.counts(message).await.get("accepted"), Some(&1));
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn replicas_share_the_rate_over_a_long_run() {
+    let app = TestApp::start().await;
+    let other_clock = Clock::stub(START);
+    let other = app.worker(other_clock.clone()).await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    for _ in 0..300 {
+        app.send(to.clone(), throttled(3)).await;
+    }
+    app.run_until_idle().await;
+    let step = Duration::from_millis(200);
+    for _ in 0..300 {
+        app.clock.advance(step);
+        other_clock.advance(step);
+        other.run_until_idle().await;
+        app.run_until_idle().await;
+    }
+    let (got, planned) = (posts(&app) as f64, 3.0 * 60.0);
+    assert!((got - planned).abs() <= planned * 0.05, "{got} in a minute, planned {planned}");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue").await, 300 - got as i64, "nothing is lost");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn what_would_expire_before_its_turn_expires_and_takes_none() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    let brief = json!({"ttl": 2, "policy": {"throttlePolicy": {"maxReceivesPerSecond": 1}}});
+    let mut ended = Vec::new();
+    for _ in 0..3 {
+        ended.push(app.send(to.clone(), brief.clone()).await);
+        app.run_until_idle().await;
+    }
+    let last = app.send(to, throttled(1)).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&ended[2]).await, counts(&[("targeted", 1), ("expired", 1)]));
+    app.advance(Duration::from_secs(1)).await;
+    assert_eq!(app.counts(&ended[1]).await.get("accepted"), Some(&1));
+    app.advance(Duration::from_secs(1)).await;
+    assert_eq!(app.counts(&last).await.get("accepted"), Some(&1), "the turn that nobody took is its");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_large_audience_waits_by_subscription() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..120).await;
+    let first = app.send(json!({"all": true}), throttled(1)).await;
+    let second = app.send(json!({"all": true}), throttled(1)).await;
+    app.run_until_idle().await;
+    assert_eq!(posts(&app), 120);
+    app.advance(Duration::from_secs(1)).await;
+    assert_eq!(posts(&app), 240);
+    for message in [first, second] {
+        assert_eq!(app.counts(&message).await.get("accepted"), Some(&120));
+    }
+    app.finish().await;
+}
