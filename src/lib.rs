@@ -26,6 +26,7 @@ pub mod config;
 pub mod delivery;
 pub mod demo;
 pub mod dispatch;
+pub mod figures;
 pub mod foundation;
 pub mod gateway;
 pub mod id;

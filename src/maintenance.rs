@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{partitions, refusals, steering, sweeps, throttles};
+use crate::store::{figures, partitions, refusals, steering, sweeps, throttles};
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
@@ -55,5 +55,6 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, retention: Duration) -> s
         info!(dropped, "dropped partitions of history that is past its retention");
     }
     throttles::clear(pool, now).await?;
+    figures::clear(pool, now).await?;
     sweeps::clear(pool, now).await
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::delivery::{Ending, Tier};
+use crate::figures::{self, Figure, LaneSums, Reading};
 use crate::lane::Gateway;
 
 /// What a gateway answered, as far as a dashboard needs it.
@@ -135,6 +137,14 @@ struct FaultLabel {
     fault: Name,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FigureLabels {
+    figure: Name,
+    lane: i32,
+    gateway: String,
+    tier: Name,
+}
+
 /// All series of a process. Share it as an `Arc`.
 #[derive(Debug)]
 pub struct Metrics {
@@ -144,6 +154,8 @@ pub struct Metrics {
     attempt_seconds: [Histogram; Gateway::ALL.len()],
     lag_seconds: [Histogram; Tier::ALL.len()],
     requests: Family<RequestLabels, Counter>,
+    figures: Family<FigureLabels, Gauge<f64, AtomicU64>>,
+    figure_states: Family<FigureLabels, Gauge>,
     token_faults: [Counter; TokenFault::ALL.len()],
     /// Deliveries that wait for their turn at a subscription's `maxReceivesPerSecond`, counted when they begin to.
     pub throttled: Counter,
@@ -184,6 +196,9 @@ impl Metrics {
         let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
         let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
         let requests = Family::default();
+        let (figures, figure_states) = (Family::default(), Family::default());
+        r.register("figure", "Figures of retries over the last hour, by lane and tier", figures.clone());
+        r.register("figure_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", figure_states.clone());
         let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
         Arc::new(Self {
@@ -207,6 +222,8 @@ impl Metrics {
                 .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
             lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
             requests,
+            figures,
+            figure_states,
             token_faults: TokenFault::ALL
                 .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
             throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
@@ -256,6 +273,34 @@ impl Metrics {
     pub fn request(&self, method: &str, route: &str, status: u16) {
         let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Shows these figures of the last hour instead of those before.
+    pub fn show_figures(&self, lanes: &[LaneSums]) {
+        self.figures.clear();
+        self.figure_states.clear();
+        for lane in lanes {
+            for (tier, sums) in &lane.tiers {
+                for reading in figures::read(sums, 1) {
+                    self.show_figure(lane, *tier, reading);
+                }
+            }
+        }
+    }
+
+    fn show_figure(&self, lane: &LaneSums, tier: Option<Tier>, reading: Reading) {
+        // What is of the lane has no tier, and what is of a tier is not the lane's.
+        let (Some(value), true) = (reading.value, tier.is_none() == (reading.figure == Figure::BreakerTrips)) else {
+            return;
+        };
+        let labels = FigureLabels {
+            figure: Name(reading.figure.name()),
+            lane: lane.lane.0,
+            gateway: lane.gateway.clone(),
+            tier: Name(tier.map_or("", Tier::name)),
+        };
+        self.figures.get_or_create(&labels).set(value);
+        self.figure_states.get_or_create(&labels).set(reading.state as i64);
     }
 
     /// Everything in the text format that Prometheus reads (OpenMetrics).

@@ -12,17 +12,19 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::api::limits::Rate;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
+use crate::figures;
 use crate::foundation::Foundation;
 use crate::gateway::{self, Gateways};
 use crate::maintenance;
 use crate::metrics::Metrics;
 use crate::policy;
+use crate::store::{self, figures::Wanted};
 
 /// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
 /// `config.shutdown_deadline`. Fails if anything that must run ends by itself.
@@ -102,7 +104,13 @@ fn routes(
 ) -> Router {
     let state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
     let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
+    let (pool, clock) = (foundation.pool.clone(), foundation.clock.clone());
     let figures = move || async move {
+        let now = clock.now();
+        match store::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
+            Ok(lanes) => metrics.show_figures(&lanes),
+            Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
+        }
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
     };
     router.route("/metrics", get(figures))

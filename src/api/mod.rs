@@ -16,6 +16,7 @@ pub mod gateways;
 pub mod health;
 pub mod limits;
 pub mod messages;
+pub mod metrics;
 pub mod openapi;
 pub mod paging;
 pub mod problem;
@@ -172,6 +173,8 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
         .routes(routes!(gateways::list))
+        .routes(routes!(metrics::show_all))
+        .routes(routes!(metrics::show))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
     let (public, mut description) = public.split_for_parts();

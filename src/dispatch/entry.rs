@@ -16,6 +16,7 @@ use super::{Dispatcher, label};
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::figures::Count;
 use crate::id::{LaneId, MessageId, SubscriptionId};
 use crate::metrics::TokenFault;
 use crate::policy::Throttle;
@@ -94,6 +95,7 @@ impl Dispatcher {
                 continue;
             };
             self.metrics.token_fault(fault, 1);
+            self.figures.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
             self.end_forged(&entry, lease, reason).await;
             self.finished(1);
         }
@@ -133,6 +135,9 @@ impl Dispatcher {
             return entries;
         }
         self.metrics.token_fault(TokenFault::Late, late.len() as u64);
+        for entry in entries.iter().filter(|entry| is_late(entry)) {
+            self.figures.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
+        }
         let standing = match store::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
             Ok(standing) => standing,
             Err(failed) => {
@@ -159,7 +164,10 @@ impl Dispatcher {
             }
             Standing::Sendable => {
                 match self.job(&row.recipient, row.retries, message.clone(), lane.clone(), claimed_at, ticket) {
-                    Ok(job) => return Some(job),
+                    Ok(mut job) => {
+                        job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
+                        return Some(job);
+                    }
                     Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
                 }
             }
@@ -229,6 +237,7 @@ impl Dispatcher {
             endpoint,
             keys,
             retries,
+            planned: None,
             refusals: recipient.refusals,
             start_before: claimed_at + START_WITHIN,
             attempts: Vec::new(),

@@ -115,9 +115,9 @@ impl Dispatcher {
         let rows = store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
         let n = rows.len();
         self.metrics.claims.inc_by(n as u64);
-        for row in &rows {
-            self.metrics.lag(due.tier, (now - row.scheduled_at).to_std().unwrap_or_default());
-        }
+        let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());
+        lags().for_each(|lag| self.metrics.lag(due.tier, lag));
+        self.figures.lagged(due.lane, due.tier, lags());
         let rows = rows.into_iter().map(|row| (due.lane, row)).collect();
         self.let_rows_in(rows, lease, claimed_at).await;
         Ok(n)

@@ -100,6 +100,8 @@ pub struct Job {
     pub policy: Arc<Policy>,
     /// Attempts that a retry followed.
     pub retries: u32,
+    /// When the attempt before failed, and when the policy wanted this one.
+    pub planned: Option<(Timestamp, Timestamp)>,
     /// Non-retryable refusals in a row that its subscription had before.
     pub refusals: u16,
     /// No POST starts after this, since the lease may be taken over some time later.

@@ -16,10 +16,11 @@ use super::{Dispatcher, label};
 use crate::classify::{Answer, DeadReason, Failure, Kind, Outcome, classify};
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
+use crate::figures::{Accepted, Count};
 use crate::gateway::{Post, Reply};
 use crate::message::PLAINTEXT_MAX;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
-use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::{padded_len, seal};
 use crate::webpush::shrink::shrink;
@@ -267,6 +268,29 @@ impl Dispatcher {
         }
     }
 
+    /// Counts what a turn came to, for the figures.
+    fn tally(&self, job: &Job, settlement: &Settlement) {
+        let (lane, tier) = (settlement.lane, settlement.tier);
+        for retry in settlement.attempts.iter().filter(|attempt| attempt.number > 0 && attempt.took_ms.is_some()) {
+            self.figures.retried(lane, tier, retry.number);
+        }
+        let Fate::Ended(ending, _) = settlement.fate else { return };
+        let Some(last) = settlement.attempts.last() else { return };
+        let since = |from: Timestamp, to: Timestamp| (to - from).to_std().unwrap_or_default();
+        match ending {
+            Ending::Accepted => {
+                let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
+                let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
+                let delay = since(job.message.accepted_at, last.at);
+                self.figures.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
+            }
+            Ending::Expired if last.number > 0 || last.took_ms.is_some() => {
+                self.figures.count(lane, Some(tier), Count::RetriesExpired, 1)
+            }
+            _ => {}
+        }
+    }
+
     /// Hands a fate to whoever writes it: the page, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
         let fate = match fate {
@@ -282,6 +306,7 @@ impl Dispatcher {
             fate => fate,
         };
         let settlement = job.settle(last, fate);
+        self.tally(job, &settlement);
         for attempt in &settlement.attempts {
             self.metrics.ended(attempt.ending, settlement.tier, 1);
         }

@@ -41,6 +41,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::clock::{Clock, Timestamp};
+use crate::figures::Tally;
 use crate::gateway::Gateways;
 use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
@@ -94,6 +95,7 @@ pub struct Dispatcher {
     catalog: Catalog,
     fair: FairQueue,
     stops: StopSet,
+    figures: Tally,
     settler: Arc<Settler>,
     rates: Rates,
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
@@ -145,6 +147,7 @@ impl Dispatcher {
             settings,
             tokens: TokenCache::default(),
             stops: StopSet::default(),
+            figures: Tally::default(),
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
@@ -248,6 +251,9 @@ impl Dispatcher {
         }
         // Whatever is settled from here on waits for Postgres alone; the lease bounds how long that makes sense.
         let _ = tokio::time::timeout(LEASE, self.wait_until_idle()).await;
+        if let Err(error) = self.tell_figures(self.clock.now()).await {
+            tracing::debug!(%error, "the last figures are lost");
+        }
         if let Err(error) = crate::store::workers::leave(&self.pool, self.id).await {
             tracing::debug!(%error, "could not take this worker off the list; it will be taken for dead");
         }

@@ -83,7 +83,19 @@ impl Dispatcher {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes();
-        Ok(())
+        self.tell_figures(now).await
+    }
+
+    /// Adds what was counted to the database; what could not be told is told the next time.
+    pub(super) async fn tell_figures(&self, now: Timestamp) -> sqlx::Result<()> {
+        let counted = self.figures.take();
+        let rows =
+            counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(figure, n)| (*lane, *tier, figure, n)));
+        let told = store::figures::add(&self.pool, rows, now).await;
+        if told.is_err() {
+            self.figures.put_back(counted);
+        }
+        told
     }
 
     fn adopt(&self, state: &store::workers::LaneState) {

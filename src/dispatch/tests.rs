@@ -58,6 +58,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
             retries: 0,
+            planned: None,
             refusals: 0,
             start_before: Instant::now(),
             attempts: Vec::new(),

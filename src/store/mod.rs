@@ -9,6 +9,7 @@ pub mod copy;
 pub mod data_keys;
 pub mod deliveries;
 pub mod endings;
+pub mod figures;
 pub mod forged;
 pub mod idempotency;
 pub mod lanes;

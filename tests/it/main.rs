@@ -6,6 +6,7 @@ mod crash;
 mod delivery;
 mod demo;
 mod fencing;
+mod figures;
 mod gateways;
 mod outcomes;
 mod postgres;

@@ -1,0 +1,160 @@
+//! `/v1/metrics`: how well retries do, over the last hour, by tier and lane. Prometheus reads the same at `/metrics`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayRead, Operator, Server};
+use super::extract::Query;
+use super::problem::Problem;
+use crate::delivery::Tier;
+use crate::figures::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
+use crate::id::AppId;
+use crate::store::figures::{Wanted, read};
+
+/// Lanes shown at most: those in the worst state come first.
+const LANES_MAX: usize = 100;
+
+/// What to show.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MetricsQuery {
+    /// Only this lane.
+    lane: Option<i32>,
+}
+
+/// One class of a histogram.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Class {
+    /// Its upper end, included; null: no end.
+    up_to: Option<f64>,
+    /// How many fell into it.
+    n: u64,
+}
+
+/// The figures of some lanes and tiers.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FiguresView {
+    /// The five figures with target and state.
+    figures: Vec<Reading>,
+    /// Accepted deliveries by how many POSTs it took.
+    attempts_to_success: Vec<Class>,
+    /// Accepted deliveries by how many seconds after their message was accepted.
+    delay_seconds: Vec<Class>,
+    /// Queue rows by how many seconds later than scheduled they were claimed.
+    schedule_lag_seconds: Vec<Class>,
+    /// Queue rows that somebody changed or put back by hand: never sent.
+    retry_token_failures: u64,
+    /// Retries that came so late that their state was read again.
+    retry_tokens_late: u64,
+    /// Acceptances later than the tier's `sla_seconds`.
+    sla_missed: u64,
+}
+
+impl FiguresView {
+    fn new(sums: &Sums, lanes: usize) -> Self {
+        let classes = |ns: &[u64], ends: &mut dyn Iterator<Item = f64>| -> Vec<Class> {
+            ns.iter().map(|n| Class { up_to: ends.next(), n: *n }).collect()
+        };
+        let attempts = sums.attempts_to_success();
+        let last = attempts.len() - 1;
+        Self {
+            figures: figures::read(sums, lanes).into(),
+            attempts_to_success: classes(attempts, &mut (1..=last).map(|n| n as f64)),
+            delay_seconds: classes(sums.delay(), &mut DELAYS_S.into_iter()),
+            schedule_lag_seconds: classes(sums.lag(), &mut DELAYS_S.into_iter()),
+            retry_token_failures: sums.of(Count::TokenFailures),
+            retry_tokens_late: sums.of(Count::TokensLate),
+            sla_missed: sums.of(Count::SlaMissed),
+        }
+    }
+}
+
+/// The figures of one lane.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LaneFigures {
+    /// Its number.
+    lane: i32,
+    /// Whose it is.
+    #[schema(value_type = String)]
+    app: AppId,
+    /// The push service it leads to.
+    gateway: String,
+    /// The five figures with target and state.
+    figures: Vec<Reading>,
+}
+
+/// The figures of the last hour.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MetricsView {
+    /// From when on.
+    from: DateTime<Utc>,
+    /// Until when.
+    until: DateTime<Utc>,
+    /// All of it together.
+    all: FiguresView,
+    /// By tier.
+    tiers: BTreeMap<&'static str, FiguresView>,
+    /// By lane: those in the worst state first, a hundred at most.
+    lanes: Vec<LaneFigures>,
+}
+
+impl MetricsView {
+    fn new(lanes: &[LaneSums], from: DateTime<Utc>, until: DateTime<Utc>) -> Self {
+        let (mut all, mut tiers) = (Sums::default(), BTreeMap::<Tier, Sums>::new());
+        let mut shown = Vec::new();
+        for lane in lanes {
+            let mut of_lane = Sums::default();
+            for (tier, sums) in &lane.tiers {
+                of_lane.merge(sums);
+                tier.iter().for_each(|tier| tiers.entry(*tier).or_default().merge(sums));
+            }
+            all.merge(&of_lane);
+            let figures = figures::read(&of_lane, 1).to_vec();
+            shown.push(LaneFigures { lane: lane.lane.0, app: AppId(lane.app), gateway: lane.gateway.clone(), figures });
+        }
+        shown.sort_by_key(|lane| std::cmp::Reverse(lane.figures.iter().map(|reading| reading.state).max()));
+        shown.truncate(LANES_MAX);
+        let tiers = Tier::ALL.into_iter().map(|tier| {
+            let sums = tiers.remove(&tier).unwrap_or_default();
+            (tier.name(), FiguresView::new(&sums, lanes.len()))
+        });
+        Self { from, until, all: FiguresView::new(&all, lanes.len()), tiers: tiers.collect(), lanes: shown }
+    }
+}
+
+async fn last_hour(state: &ApiState, wanted: Wanted) -> Result<Json<MetricsView>, Problem> {
+    let until = state.clock.now();
+    let from = until - figures::WINDOW;
+    let lanes = read(&state.pool, wanted, from, until).await?;
+    Ok(Json(MetricsView::new(&lanes, from, until)))
+}
+
+/// The figures of all apps over the last hour.
+#[utoipa::path(get, path = "/v1/metrics", tag = "Operations", params(MetricsQuery),
+    security(("api_key" = ["operator"])), responses((status = 200, body = MetricsView)))]
+pub async fn show_all(
+    _: Operator,
+    State(state): State<ApiState>,
+    Query(query): Query<MetricsQuery>,
+) -> Result<Json<MetricsView>, Problem> {
+    last_hour(&state, Wanted { app: None, lane: query.lane }).await
+}
+
+/// The figures of one app over the last hour.
+#[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
+    params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
+pub async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(query): Query<MetricsQuery>,
+) -> Result<Json<MetricsView>, Problem> {
+    last_hour(&state, Wanted { app: Some(server.app.id), lane: query.lane }).await
+}

@@ -1,0 +1,80 @@
+//! What operators watch: figures of retries that say what happened.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::simulator::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::support::app::TestApp;
+
+fn failing(status: u16, attempts: [u32; 2]) -> Rule {
+    let headers = [("retry-after".to_owned(), "1".to_owned())].into();
+    let action = Action::Answer { status, headers, body: String::new() };
+    Rule { attempts: Some(attempts), ..Rule::always(action) }
+}
+
+fn figure<'a>(view: &'a Value, name: &str) -> &'a Value {
+    let figures = view["figures"].as_array().unwrap_or_else(|| panic!("no figures in {view}"));
+    figures.iter().find(|reading| reading["figure"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
+}
+
+/// Figures reach the database with the heartbeat, which goes by the real clock; a stop tells the rest at once.
+async fn metrics(app: &TestApp) -> Value {
+    app.dispatcher.stop(Duration::from_secs(10)).await;
+    app.get("/v1/apps/shop/metrics").await
+}
+
+#[tokio::test]
+async fn retries_show_in_the_figures_of_their_lane_and_tier() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..110).await;
+    app.simulator.add_rule(failing(429, [1, 1])).unwrap();
+    app.simulator.add_rule(Rule { endpoints: Some((0..10).collect()), ..failing(429, [1, 1]) }).unwrap();
+    // Each throttling answer holds the lane for a while; in the end everybody has had a retry.
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    for _ in 0..240 {
+        app.advance(Duration::from_secs(5)).await;
+    }
+    assert_eq!(app.counts(&message).await.get("accepted"), Some(&110));
+    let view = metrics(&app).await;
+    let promotional = &view["tiers"]["promotional"];
+    let first = figure(promotional, "first_retry_success");
+    assert_eq!((&first["samples"], &first["target"], &first["alert"]), (&json!(110), &json!(0.85), &json!(0.6)));
+    assert_eq!(first["value"], json!(100.0 / 110.0));
+    assert_eq!(first["state"], "ok");
+    let second = figure(promotional, "second_retry_success");
+    assert_eq!((&second["samples"], &second["value"], &second["state"]), (&json!(10), &json!(1.0), &json!("unknown")));
+    assert!(figure(promotional, "backoff_stretch")["value"].as_f64().unwrap() >= 1.0, "{view}");
+    assert_eq!(figure(promotional, "ttl_expired_purges")["value"], json!(0.0));
+    let by_attempts = |n: usize| promotional["attempts_to_success"][n]["n"].as_u64().unwrap();
+    assert_eq!([by_attempts(0), by_attempts(1), by_attempts(2)], [0, 100, 10]);
+    assert_eq!(view["lanes"][0]["gateway"], "fcm");
+    let transactional = figure(&view["tiers"]["transactional"], "first_retry_success");
+    assert_eq!((&transactional["samples"], &transactional["value"]), (&json!(0), &Value::Null));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn deliveries_that_expire_before_their_retry_are_purges() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    app.simulator.add_rule(failing(503, [1, 100])).unwrap();
+    let message = app.send(to, json!({"ttl": 3})).await;
+    app.run_until_idle().await;
+    app.advance(Duration::from_secs(60)).await;
+    assert_eq!(app.counts(&message).await.get("expired"), Some(&1));
+    let view = metrics(&app).await;
+    let purges = figure(&view["all"], "ttl_expired_purges");
+    assert_eq!((purges["value"].as_f64().unwrap() > 0.0, &purges["state"]), (true, &json!("unknown")));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn all_apps_figures_are_for_operators() {
+    let app = TestApp::start().await;
+    assert_eq!(app.call(Method::GET, "/v1/metrics", Value::Null).await.status, 403);
+    assert_eq!(app.call(Method::GET, "/v1/apps/shop/metrics?lane=x", Value::Null).await.status, 400);
+    app.finish().await;
+}
