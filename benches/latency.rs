@@ -1,7 +1,7 @@
-//! How long a one-time code takes while a campaign runs: from the request to the REST API until its POST has arrived at
+//! How long a one-time code takes while campaigns of both other tiers run: from the request to the REST API until its POST has arrived at
 //! the gateway. `cargo bench --bench latency`
 //!
-//! `N` subscribers of the campaign (100,000), sent to again and again; `SECONDS` (20) of single sends at 200/s, to
+//! `N` subscribers of the campaigns (100,000), sent to again and again; `SECONDS` (20) of single sends at 200/s, to
 //! subscribers of the same lanes. Ends with an error if one of them does not arrive exactly once.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 
@@ -50,20 +50,26 @@ async fn latency() {
     // The campaigns never end by themselves.
     let (sent, received) = tokio::select! {
         measured = single_sends => measured,
-        () = campaigns(&stage, app) => unreachable!("campaigns go on for ever"),
+        () = campaigns(&stage, app, "promotional") => unreachable!("campaigns go on for ever"),
+        () = campaigns(&stage, app, "engagement") => unreachable!("campaigns go on for ever"),
     };
     let mut answered: Vec<f64> = sent.iter().map(|sent| sent.answered_ms - sent.asked_ms).collect();
     let mut arrived = arrivals(&stage, &sent).await;
     let beside = number(f64::from(u32::try_from(received).expect("fewer")) / f64::from(seconds));
-    heading(&format!("{} single sends at {PER_SECOND}/s, beside a campaign: {beside} deliveries/s in all", sent.len()));
+    heading(&format!(
+        "{} single sends at {PER_SECOND}/s, beside two campaigns: {beside} deliveries/s in all",
+        sent.len()
+    ));
     report("Request to POST at the gateway", &mut arrived, [Bar::AtMost(5.0), Bar::AtMost(50.0)]);
     report("Request to the API's answer", &mut answered, [Bar::None; 2]);
 }
 
 /// Sends to everybody, and again as soon as the last page is cut.
-async fn campaigns(stage: &Stage, app: AppId) {
+async fn campaigns(stage: &Stage, app: AppId, tier: &str) {
+    let mut body = notice();
+    body["tier"] = json!(tier);
     loop {
-        let message = stage.send(app, &notice()).await;
+        let message = stage.send(app, &body).await;
         while stage.is_expanding(message).await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

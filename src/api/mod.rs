@@ -6,6 +6,7 @@
 pub mod api_keys;
 pub mod apps;
 pub mod auth;
+pub mod calendar;
 pub mod compose;
 pub mod config;
 pub mod cors;
@@ -173,6 +174,7 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
         .routes(routes!(gateways::list))
+        .routes(routes!(calendar::show, calendar::change))
         .routes(routes!(metrics::show_all))
         .routes(routes!(metrics::show))
         .routes(routes!(health::alive))

@@ -116,14 +116,40 @@ impl Day {
 }
 
 /// Hours on some days of the week. What passes midnight belongs to the day on which it begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
 pub struct Window {
+    days: Vec<Day>,
+    hours: Hours,
+}
+
+/// How a [`Window`] is written.
+#[derive(Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenWindow {
     /// On which days; all of them if there are none.
-    #[serde(default)]
-    pub days: Vec<Day>,
-    /// From when to when.
-    pub hours: Hours,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    days: Vec<Day>,
+    /// When it opens.
+    #[schema(value_type = String, example = "10:00")]
+    from: TimeOfDay,
+    /// When it closes.
+    #[schema(value_type = String, example = "16:00")]
+    to: TimeOfDay,
+}
+
+impl TryFrom<WrittenWindow> for Window {
+    type Error = &'static str;
+
+    fn try_from(WrittenWindow { days, from, to }: WrittenWindow) -> Result<Self, Self::Error> {
+        Ok(Self { days, hours: Ends { from, to }.try_into()? })
+    }
+}
+
+impl From<Window> for WrittenWindow {
+    fn from(Window { days, hours: Hours { from, to } }: Window) -> Self {
+        Self { days, from, to }
+    }
 }
 
 impl Window {

@@ -4,6 +4,7 @@
 
 pub mod api_keys;
 pub mod apps;
+pub mod calendars;
 pub mod claims;
 pub mod copy;
 pub mod data_keys;

@@ -1,0 +1,79 @@
+//! How the tiers share a server that cannot keep up: three campaigns to the same browsers, one of each tier, until the
+//! first ends. While all three have work, deliveries go 8 : 3 : 1. `cargo bench --bench tiers`
+//!
+//! `N` subscriptions (60,000). What it costs a one-time code to pass two campaigns is measured by `latency`.
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+mod support;
+
+use std::time::Duration;
+
+use bellwire::id::MessageId;
+use serde_json::json;
+use support::stage::{Stage, notice};
+use support::table::{Bar, figure, heading, number};
+use support::{seed, setting};
+
+/// Shares of the tiers, in the order of their numbers.
+const WEIGHTS: [f64; 3] = [8.0, 3.0, 1.0];
+const TIERS: [&str; 3] = ["transactional", "promotional", "engagement"];
+
+fn main() {
+    support::run(tiers());
+}
+
+async fn tiers() {
+    let n = setting("N", 60_000);
+    let stage = Stage::open().await;
+    let app = stage.app("tiers").await;
+    seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
+    let mut messages = Vec::new();
+    // The one with the greatest weight last, so that the others are under way when it begins.
+    for tier in TIERS.into_iter().rev() {
+        let mut body = notice();
+        body["tier"] = json!(tier);
+        messages.insert(0, stage.send(app, &body).await);
+    }
+    while stage.is_expanding(messages[0]).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for message in &messages {
+        stage.wait_for(*message).await;
+    }
+    let counts = counts(&stage, &messages).await;
+    let all: f64 = counts.iter().sum();
+    heading(&format!(
+        "Three campaigns to {} at once: {} deliveries while all of them had work",
+        number(n.into()),
+        number(all)
+    ));
+    for ((tier, weight), count) in TIERS.into_iter().zip(WEIGHTS).zip(counts) {
+        let wanted = weight / WEIGHTS.iter().sum::<f64>();
+        let off = ((count / all / wanted) - 1.0).abs() * 100.0;
+        figure(
+            &format!("{tier}: {:.2} % of them, {:.2} % by weight; off by", count / all * 100.0, wanted * 100.0),
+            off,
+            "%",
+            Bar::AtMost(5.0),
+        );
+    }
+}
+
+/// What was accepted of each message in the middle of the time in which the first of them was under way: its first and
+/// last tenth are left out, when not all of them may have had work.
+async fn counts(stage: &Stage, messages: &[MessageId]) -> Vec<f64> {
+    let ids: Vec<_> = messages.iter().map(|message| message.0).collect();
+    let counts: Vec<i64> = sqlx::query_scalar(
+        "WITH span AS (
+             SELECT percentile_disc(0.1) WITHIN GROUP (ORDER BY at) AS a, percentile_disc(0.9) WITHIN GROUP (ORDER BY at) AS b
+             FROM attempts WHERE message = $1)
+         SELECT (SELECT count(*) FROM attempts, span WHERE message = m.id AND at BETWEEN span.a AND span.b)
+         FROM unnest($2::uuid[]) WITH ORDINALITY AS m (id, place) ORDER BY m.place",
+    )
+    .bind(ids[0])
+    .bind(&ids)
+    .fetch_all(&stage.pool)
+    .await
+    .expect("the log of attempts");
+    counts.into_iter().map(|n| n as f64).collect()
+}

@@ -1,0 +1,66 @@
+//! `/v1/apps/{app}/calendar`: when promotional and engagement deliveries may be sent.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayManage, MayRead, Server};
+use super::extract::Json;
+use super::problem::Problem;
+use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use crate::store::calendars;
+
+/// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
+/// time to live lasts that long.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalendarView {
+    /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
+    #[schema(example = "Europe/Berlin")]
+    timezone: String,
+    /// When promotional and engagement deliveries wait, in the recipient's zone. Null: never.
+    #[serde(default)]
+    quiet_hours: Option<Hours>,
+    /// When engagement deliveries may be sent, in the app's zone; at most 50 windows. Empty: at any time.
+    #[serde(default)]
+    #[schema(value_type = Vec<WrittenWindow>)]
+    off_peak: Vec<Window>,
+}
+
+impl From<Calendar> for CalendarView {
+    fn from(Calendar { zone, quiet_hours, off_peak }: Calendar) -> Self {
+        Self { timezone: zone.name().to_owned(), quiet_hours, off_peak }
+    }
+}
+
+/// Shows the app's calendar.
+#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = CalendarView)))]
+pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<CalendarView>, Problem> {
+    Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
+}
+
+/// Replaces the app's calendar. It holds within a minute, also for what is under way.
+#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")), request_body = CalendarView,
+    security(("api_key" = ["manage"])), responses((status = 200, body = CalendarView)))]
+pub async fn change(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<CalendarView>,
+) -> Result<axum::Json<CalendarView>, Problem> {
+    let Some(zone) = zone(&body.timezone) else {
+        return Err(Problem::invalid_member(
+            "/timezone",
+            "must be the IANA name of a time zone, such as Europe/Berlin",
+        ));
+    };
+    if body.off_peak.len() > WINDOWS_MAX {
+        return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
+    }
+    let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
+    calendars::write(&state.pool, server.app.id, &calendar, state.clock.now()).await?;
+    Ok(axum::Json(calendar.into()))
+}

@@ -1,0 +1,49 @@
+//! When an app's promotional and engagement deliveries may be sent.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::delivery::Tier;
+use crate::policy::calendar::{Calendar, Hours, Window, zone};
+
+/// An app's calendar. What does not parse, which nobody but a hand has written, counts as not set.
+pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Calendar> {
+    let row = sqlx::query!(
+        "SELECT a.timezone, a.quiet_hours, t.off_peak FROM apps a
+         LEFT JOIN tier_settings t ON t.app = a.id AND t.tier = $2 WHERE a.id = $1",
+        app,
+        Tier::Engagement.code()
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(Calendar {
+        zone: zone(&row.timezone).unwrap_or_default(),
+        quiet_hours: row.quiet_hours.and_then(|hours| serde_json::from_value::<Hours>(hours).ok()),
+        off_peak: row
+            .off_peak
+            .and_then(|windows| serde_json::from_value::<Vec<Window>>(windows).ok())
+            .unwrap_or_default(),
+    })
+}
+
+/// Replaces it.
+pub async fn write(pool: &PgPool, app: Uuid, calendar: &Calendar, now: Timestamp) -> sqlx::Result<()> {
+    let json = |value: serde_json::Result<serde_json::Value>| value.expect("words and times of day");
+    let quiet_hours = calendar.quiet_hours.map(|hours| json(serde_json::to_value(hours)));
+    let off_peak = (!calendar.off_peak.is_empty()).then(|| json(serde_json::to_value(&calendar.off_peak)));
+    sqlx::query!(
+        "WITH app AS (UPDATE apps SET timezone = $2, quiet_hours = $3 WHERE id = $1)
+         INSERT INTO tier_settings (app, tier, off_peak, changed_at) VALUES ($1, $4, $5, $6)
+         ON CONFLICT (app, tier) DO UPDATE SET off_peak = excluded.off_peak, changed_at = excluded.changed_at",
+        app,
+        calendar.zone.name(),
+        quiet_hours,
+        Tier::Engagement.code(),
+        off_peak,
+        now
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
