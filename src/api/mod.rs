@@ -18,7 +18,10 @@ pub mod limits;
 pub mod messages;
 pub mod openapi;
 pub mod paging;
+pub mod policies;
+pub mod preview;
 pub mod problem;
+pub mod retry_headers;
 pub mod subscriptions;
 pub mod topics;
 pub mod users;
@@ -42,6 +45,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::gateway::Gateways;
+use crate::policy;
 use crate::store::sending::Born;
 use crate::store::stops::Stop;
 use crate::vault::Vault;
@@ -106,6 +110,8 @@ pub struct Settings {
     pub per_app: Rate,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
     pub trusted_proxies: usize,
+    /// The figures that dispatch takes where a tier sets none.
+    pub policy: policy::Settings,
 }
 
 impl Default for Settings {
@@ -115,6 +121,7 @@ impl Default for Settings {
             per_client: Rate { burst: 60, per_minute: 120 },
             per_app: Rate { burst: 5_000, per_minute: 60_000 },
             trusted_proxies: 0,
+            policy: policy::Settings::DEFAULT,
         }
     }
 }
@@ -162,6 +169,12 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
         .routes(routes!(topics::join, topics::leave))
+        .routes(routes!(policies::list))
+        .routes(routes!(policies::show_tier, policies::set_tier, policies::unset_tier))
+        .routes(routes!(policies::show_topic, policies::set_topic, policies::unset_topic))
+        .routes(routes!(policies::show_subscription, policies::set_subscription, policies::unset_subscription))
+        .routes(routes!(preview::presets))
+        .routes(routes!(preview::preview))
         .routes(routes!(messages::list, messages::send))
         .routes(routes!(messages::show))
         .routes(routes!(messages::pause))

@@ -107,6 +107,7 @@ impl Dispatcher {
             id: delivery_id(&self.vault, message.id, job.origin_id),
             receipt: receipt_token(&self.vault, message.id, job.subscription),
             retried: job.retries,
+            content_type: message.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
         let template = job.shrunk.as_deref().unwrap_or(&message.template);
         let mut plaintext = Vec::new();

@@ -19,6 +19,7 @@ mod lane;
 mod limit;
 mod line;
 mod page;
+mod policies;
 mod pulse;
 mod rate;
 mod sealers;
@@ -129,7 +130,7 @@ impl Dispatcher {
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
         let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
+            catalog: Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),

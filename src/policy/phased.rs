@@ -14,6 +14,8 @@ use super::{Phase, PolicyError, Step};
 /// The names of this form's members at the top; see also [`RETRY_MEMBERS`].
 pub(super) const MEMBERS: [&str; 6] =
     ["healthyRetryPolicy", "throttlePolicy", "requestPolicy", "preset", "sicklyRetryPolicy", "guaranteed"];
+/// Members that Amazon deprecated: accepted with a warning, and ignored whatever they say.
+pub const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
 /// The names of `healthyRetryPolicy`'s members.
 const RETRY_MEMBERS: [&str; 7] = [
     "minDelayTarget",
@@ -143,7 +145,7 @@ impl Phased {
 
     /// Reads `preset` or `healthyRetryPolicy`, whichever is given. None if neither is, or a mistake was noted.
     pub(super) fn read(fields: &mut Fields<'_>, warnings: &mut Vec<PolicyError>) -> Option<Self> {
-        for name in ["sicklyRetryPolicy", "guaranteed"].into_iter().filter(|name| fields.has(name)) {
+        for name in DEPRECATED.into_iter().filter(|name| fields.has(name)) {
             let detail = "deprecated by Amazon SNS; accepted and ignored".into();
             warnings.push(PolicyError { pointer: format!("/{name}"), detail });
         }

@@ -14,7 +14,7 @@ pub(super) const MEMBERS: [&str; 2] = ["retries", "retryDelay"];
 /// No delay is longer: one day.
 const DELAY_MAX_S: f64 = 86_400.0;
 /// The most retries that any app may allow; bounds the table of delays.
-const RETRIES_MAX: u32 = 1_000;
+pub const RETRIES_MAX: u32 = 1_000;
 
 /// Delays worked out when the policy was submitted, one for each retry. No jitter.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,14 +25,16 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Reads and checks the members of this form. None if a mistake was noted.
-    pub(super) fn read(fields: &mut Fields<'_>, max_retries: u32) -> Option<Self> {
+    /// Reads and checks the members of this form. None if a mistake was noted. More retries than the maximum are a
+    /// mistake, unless they were `stored` when it was higher: then the maximum takes their place.
+    pub(super) fn read(fields: &mut Fields<'_>, max_retries: u32, stored: bool) -> Option<Self> {
         let mistakes = fields.mistakes();
         let most = max_retries.min(RETRIES_MAX);
-        let retries = fields.integer("retries", most).value;
-        if retries > most {
-            fields.refuse("retries", format!("{retries} is more than the app's maximum, {most}"));
+        let given = fields.integer("retries", most).value;
+        if given > most && !stored {
+            fields.refuse("retries", format!("{given} is more than the app's maximum, {most}"));
         }
+        let retries = given.min(most);
         let source = match fields.raw("retryDelay") {
             Some(Value::String(text)) => Some(text.as_str()),
             Some(_) => {

@@ -260,9 +260,9 @@ async fn insert(
     }
     let done = sqlx::query!(
         "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at)
+           attributes, locale, timezone, expires_at, last_seen, created_at, policy)
          VALUES ($1, $2, $3, $4, 'active', coalesce((SELECT origin_id FROM subscriptions WHERE shard = $5 AND id = $6), $2),
-           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
+           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, (SELECT policy FROM subscriptions WHERE shard = $5 AND id = $6))
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
         id.shard(),
         id.0,
