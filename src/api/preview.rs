@@ -45,6 +45,7 @@ pub struct PreviewBody {
 pub struct PreviewQuery {
     /// `json`, or `text` for a table to read.
     #[serde(default)]
+    #[param(inline)]
     format: Format,
 }
 

@@ -14,6 +14,8 @@ pub mod retry_after;
 mod decide;
 mod fields;
 mod guide;
+#[cfg(test)]
+mod laws;
 mod layer;
 mod phased;
 mod qstash;

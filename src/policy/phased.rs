@@ -53,9 +53,10 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    const ALL: [Backoff; 4] = [Backoff::Linear, Backoff::Arithmetic, Backoff::Geometric, Backoff::Exponential];
+    pub(super) const ALL: [Backoff; 4] =
+        [Backoff::Linear, Backoff::Arithmetic, Backoff::Geometric, Backoff::Exponential];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Backoff::Linear => "linear",
             Backoff::Arithmetic => "arithmetic",
@@ -66,7 +67,7 @@ impl Backoff {
 
     /// The delay, in seconds, of retry `i` of `k` in the backoff phase, 0 ≤ i < k: `min_s` first, `max_s` last, and
     /// `min_s` if there is only one. Rises with i.
-    fn delay_s(self, i: u32, k: u32, min_s: f64, max_s: f64) -> f64 {
+    pub(super) fn delay_s(self, i: u32, k: u32, min_s: f64, max_s: f64) -> f64 {
         if i == 0 || k <= 1 {
             return min_s;
         }

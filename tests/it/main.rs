@@ -8,6 +8,7 @@ mod demo;
 mod fencing;
 mod gateways;
 mod outcomes;
+mod policies;
 mod postgres;
 mod replicas;
 mod shutdown;
