@@ -246,22 +246,32 @@ fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
     })
 }
 
-/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets.
+/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets. Quoted words without escapes.
 fn is_media_type(text: &str) -> bool {
+    const BLANK: [char; 2] = [' ', '\t'];
     let token = |word: &str| {
         let special = |b| b"!#$%&'*+-.^_`|~".contains(&b);
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || special(b))
     };
-    let quoted = |word: &str| {
-        let inner = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
-        inner.is_some_and(|inner| inner.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\'))
-    };
-    let mut parts = text.split(';').map(|part| part.trim_matches([' ', '\t']));
-    let essence = parts.next().and_then(|essence| essence.split_once('/'));
-    text.len() <= 255
-        && essence.is_some_and(|(kind, subtype)| token(kind) && token(subtype))
-        && parts
-            .all(|part| part.split_once('=').is_some_and(|(name, word)| token(name) && (token(word) || quoted(word))))
+    let quotable = |word: &str| word.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\');
+    let (essence, mut parameters) = text.split_at(text.find(';').unwrap_or(text.len()));
+    while let Some(parameter) = parameters.strip_prefix(';') {
+        let Some((name, word)) = parameter.trim_start_matches(BLANK).split_once('=') else { return false };
+        let (fits, rest) = match word.strip_prefix('"').map(|word| word.split_once('"')) {
+            Some(Some((word, rest))) => (quotable(word), rest),
+            Some(None) => return false,
+            None => {
+                let (word, rest) = word.split_at(word.find([';', ' ', '\t']).unwrap_or(word.len()));
+                (token(word), rest)
+            }
+        };
+        if !token(name) || !fits {
+            return false;
+        }
+        parameters = rest.trim_start_matches(BLANK);
+    }
+    let essence = essence.trim_end_matches(BLANK).split_once('/');
+    text.len() <= 255 && parameters.is_empty() && essence.is_some_and(|(kind, kin)| token(kind) && token(kin))
 }
 
 fn disables(fields: &mut Fields<'_>) -> bool {

@@ -119,9 +119,22 @@ mod tests {
     fn omitted_retries_are_the_apps_maximum_and_none_are_none() {
         assert_eq!(delays_s(json!({"retryDelay": "1000"}), 5).unwrap(), [1.0; 5]);
         assert_eq!(delays_s(json!({"retryDelay": "1000"}), 7).unwrap(), [1.0; 7]);
+        assert_eq!(delays_s(json!({"retryDelay": "1000"}), 5_000).unwrap(), [1.0; 1_000]);
         assert_eq!(delays_s(json!({"retries": 0}), 5).unwrap(), [0.0; 0]);
         assert_eq!(delays_s(json!({"retries": 0, "retryDelay": "-1"}), 5).unwrap(), [0.0; 0]);
         assert_eq!(delays_s(json!({"retries": 3, "retryDelay": "retried * 0.5"}), 5).unwrap(), [0.0, 0.0005, 0.001]);
+    }
+
+    #[test]
+    fn the_published_expressions_are_policies() {
+        for (expression, delays) in [
+            ("1000", [1.0, 1.0, 1.0, 1.0, 1.0]),
+            ("1000 * (1 + retried)", [1.0, 2.0, 3.0, 4.0, 5.0]),
+            ("pow(2, retried) * 1000", [1.0, 2.0, 4.0, 8.0, 16.0]),
+            ("max(1000, pow(2, retried) * 100)", [1.0, 1.0, 1.0, 1.0, 1.6]),
+        ] {
+            assert_eq!(delays_s(json!({"retries": 5, "retryDelay": expression}), 5).unwrap(), delays, "{expression}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use bellwire::clock::Timestamp;
 use bellwire::simulator::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::support::{Subscriber, TestApp};
+use crate::support::TestApp;
+use crate::support::app::Subscriber;
 
 async fn put(app: &TestApp, place: &str, policy: Value) {
     app.call(Method::PUT, &format!("/v1/apps/shop/policies/{place}"), policy).await.ok(200);
