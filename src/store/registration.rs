@@ -260,9 +260,9 @@ async fn insert(
     }
     let done = sqlx::query!(
         "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at, policy)
+           attributes, locale, timezone, expires_at, last_seen, created_at)
          VALUES ($1, $2, $3, $4, 'active', coalesce((SELECT origin_id FROM subscriptions WHERE shard = $5 AND id = $6), $2),
-           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, (SELECT policy FROM subscriptions WHERE shard = $5 AND id = $6))
+           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
         id.shard(),
         id.0,
@@ -327,7 +327,8 @@ async fn carry_on(
     Ok(())
 }
 
-/// Hands on what an old subscription had: its topics, and whatever waits for it. What a worker is just sending to the
+/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
+/// for it. What a worker is just sending to the
 /// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
 async fn take_over(
     conn: &mut PgConnection,
@@ -337,10 +338,16 @@ async fn take_over(
 ) -> Result<(), sqlx::Error> {
     let (old_shard, shard) = (old.typed_id().shard(), new.typed_id().shard());
     sqlx::query!(
-        "UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2",
+        "WITH old AS (
+           UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2
+           RETURNING policy)
+         UPDATE subscriptions AS new SET policy = old.policy FROM old
+         WHERE new.shard = $4 AND new.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL",
         old_shard,
         old.id,
-        now
+        now,
+        shard,
+        new.id
     )
     .execute(&mut *conn)
     .await?;

@@ -111,6 +111,15 @@ async fn a_topic_may_have_a_policy_before_anybody_joins_and_a_replaced_subscript
     assert_eq!(api.put(&at(&old), guide(3)).await.ok(200)["policy"], guide(3));
     let new = api.subscribe(&fcm("new"), json!({"replaces": {"id": old["id"]}})).await;
     assert_eq!(api.get(&format!("/policies/{}", at(&new))).await.ok(200)["policy"], guide(3));
+    // One that was known already takes the policy on, too, unless it has its own.
+    let known = api.subscribe(&fcm("known"), json!({})).await;
+    api.subscribe(&fcm("known"), json!({"replaces": {"id": new["id"]}})).await;
+    assert_eq!(api.get(&format!("/policies/{}", at(&known))).await.ok(200)["policy"], guide(3));
+    api.put(&at(&known), guide(4)).await.ok(200);
+    let other = api.subscribe(&fcm("other"), json!({})).await;
+    api.put(&at(&other), guide(5)).await.ok(200);
+    api.subscribe(&fcm("other"), json!({"replaces": {"id": known["id"]}})).await;
+    assert_eq!(api.get(&format!("/policies/{}", at(&other))).await.ok(200)["policy"], guide(5));
     api.delete(&at(&new)).await.ok(204);
     assert_eq!(api.get(&format!("/policies/{}", at(&new))).await.ok(200)["policy"], Value::Null);
     let (_, stranger) = api.make_app("other").await;
