@@ -43,7 +43,7 @@ pub async fn run(
             lane_limit_max: config.lane_concurrency_max,
             page_min: config.page_min as usize,
             page_max: config.page_max as usize,
-            policy: policy::Settings { circuit_open: config.circuit_open, ..policy::Settings::DEFAULT },
+            policy: policy_settings(config),
             ..dispatch::Settings::default()
         };
         let (started, tasks) = Dispatcher::start(
@@ -128,9 +128,14 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
         per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
         per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
         trusted_proxies: config.trusted_proxies as usize,
+        policy: policy_settings(config),
     };
     let Foundation { pool, vault, clock, .. } = foundation;
     ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
+}
+
+fn policy_settings(config: &Config) -> policy::Settings {
+    policy::Settings { circuit_open: config.circuit_open, ..policy::Settings::DEFAULT }
 }
 
 /// How the API talks to the dispatch of its own process.

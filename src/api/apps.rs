@@ -14,9 +14,12 @@ use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
+use crate::policy::RETRIES_MAX;
 use crate::store::apps::{self, App};
 use crate::webpush::keys::{SigningKey, check_subject};
 
+/// `max_retries` of a new app.
+const MAX_RETRIES_DEFAULT: i16 = 5;
 /// Most origins of one app.
 const ORIGINS_MAX: usize = 50;
 
@@ -34,6 +37,8 @@ pub struct AppView {
     origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: bool,
+    /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
+    max_retries: i16,
     /// When it was made.
     created_at: DateTime<Utc>,
 }
@@ -46,6 +51,7 @@ impl From<App> for AppView {
             name: app.name,
             origins: app.origins,
             allow_other_gateways: app.allow_other_gateways,
+            max_retries: app.max_retries,
             created_at: app.created_at,
         }
     }
@@ -88,6 +94,9 @@ pub struct AppChange {
     origins: Option<Vec<String>>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: Option<bool>,
+    /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
+    /// that ask for more are cut down to it.
+    max_retries: Option<i64>,
 }
 
 fn is_slug(text: &str) -> bool {
@@ -144,6 +153,7 @@ pub async fn create(
         name: body.name,
         origins: body.origins,
         allow_other_gateways: body.allow_other_gateways,
+        max_retries: MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
     let mut tx = state.pool.begin().await?;
@@ -193,6 +203,12 @@ pub async fn change(
     if let Some(origins) = body.origins {
         check_origins(&origins, &mut faults);
         app.origins = origins;
+    }
+    if let Some(n) = body.max_retries {
+        match i16::try_from(n).ok().filter(|_| (0..=i64::from(RETRIES_MAX)).contains(&n)) {
+            Some(n) => app.max_retries = n,
+            None => faults.refuse("/max_retries", format!("must be 0 to {RETRIES_MAX}")),
+        }
     }
     faults.finish()?;
     app.allow_other_gateways = body.allow_other_gateways.unwrap_or(app.allow_other_gateways);

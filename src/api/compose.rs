@@ -10,12 +10,14 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
+use super::retry_headers::RetryHeaders;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId, SubscriptionId};
 use crate::message::{COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
-use crate::policy::{Layer, Terms, TierDefaults};
+use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::apps::App;
 use crate::store::sending::{Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
@@ -96,7 +98,7 @@ pub struct Composed {
 
 impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content.
-    pub fn compose(self, state: &ApiState, app: &App) -> Result<Composed, Problem> {
+    pub fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
         for (pointer, reserved) in
             [("/template", &self.template), ("/send_at", &self.send_at), ("/timezone", &self.timezone)]
@@ -114,8 +116,12 @@ impl NewMessageBody {
             let detail = "must be 1 to 200 characters without control characters";
             faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
         }
-        let warnings = self.policy.as_ref().map(|policy| check_policy(policy, &mut faults)).unwrap_or_default();
+        let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
+        let warnings = policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
         let content = check_content(self.content, self.compact, self.payload, self.envelope, &mut faults);
+        if let Some((content, request)) = content.as_ref().zip(policy.layer.request.as_ref()) {
+            check_label(content, request, &mut faults);
+        }
         faults.finish()?;
         let (audience, content) = audience.zip(content).expect("whatever is missing was refused");
         let accepted_at = state.clock.now();
@@ -130,7 +136,7 @@ impl NewMessageBody {
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
             topic_header: self.collapse_key.map(|key| topic_header(AppId(app.id), &key)),
-            policy: self.policy,
+            policy: retries.over(self.policy).map(kept),
             accepted_at,
         };
         Ok(Composed { message, audience, warnings, named })
@@ -204,16 +210,26 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-fn check_policy(policy: &Value, faults: &mut Faults) -> Vec<FieldError> {
-    let at = |pointer: &str| format!("/policy{pointer}");
-    match Layer::parse(policy, &Terms::default()) {
-        Ok(parsed) => parsed.warnings.into_iter().map(|w| FieldError::member(at(&w.pointer), w.detail)).collect(),
-        Err(errors) => {
-            for error in errors {
-                faults.refuse(at(&error.pointer), error.detail);
-            }
-            Vec::new()
-        }
+/// Checks the message's own policy, and the headers that beat it. Answers what the body's policy says but for retries.
+fn check_policy(
+    policy: Option<&Value>,
+    retries: &RetryHeaders,
+    app: &App,
+    faults: &mut Faults,
+) -> Result<Parsed, Problem> {
+    let terms = Terms::of(app, Place::Message);
+    let checked = retries.check(policy, &terms, faults)?;
+    let parsed = policy.filter(|_| !checked).and_then(|policy| check(policy, &terms, "/policy", faults));
+    Ok(parsed.unwrap_or_default())
+}
+
+/// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places
+/// name theirs only where it fits.
+fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
+    let excess = Template::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
+    if excess > 0 {
+        let detail = format!("is {excess} octets too long to be sent with the policy's headerContentType");
+        faults.refuse("/payload", detail);
     }
 }
 

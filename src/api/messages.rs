@@ -15,6 +15,7 @@ use super::compose::{Composed, NewMessageBody};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{FieldError, Problem};
+use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
@@ -188,7 +189,7 @@ pub struct MessageView {
     urgency: Urgency,
     /// What stands in the `Topic` header: a hash of the collapse key.
     topic_header: Option<String>,
-    /// Its own delivery policy.
+    /// Its own delivery policy, as it stands with the retry headers of its request.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// When it was accepted.
@@ -246,7 +247,10 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 /// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), SendQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer"),
+        ("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
+        ("Bellwire-Retry-Delay" = Option<String>, Header,
+            description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
     request_body = NewMessageBody, security(("api_key" = ["send"])),
     responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
 pub async fn send(
@@ -257,7 +261,8 @@ pub async fn send(
     Json(body, octets): Json<NewMessageBody>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let composed = body.compose(&state, &server.app)?;
+    let retries = RetryHeaders::read(&headers)?;
+    let composed = body.compose(&state, &server.app, &retries)?;
     if query.dry_run {
         let mut conn = state.pool.acquire().await?;
         let now = composed.message.accepted_at;
@@ -277,7 +282,7 @@ pub async fn send(
         (state.engine.tell)(work);
         return Ok(answer(&accepted));
     };
-    send_once(&state, &server.app, composed, key, &octets).await
+    send_once(&state, &server.app, composed, key, retries.digest(&octets).as_ref()).await
 }
 
 /// Sends under an idempotency key: claim, work and answer in one transaction.
@@ -286,16 +291,15 @@ async fn send_once(
     app: &App,
     composed: Composed,
     key: &str,
-    octets: &[u8],
+    body_hash: &[u8],
 ) -> Result<Response, Problem> {
-    let body_hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, octets);
-    let key = idempotency::Key { app: app.id, route: SEND_ROUTE, key, body_hash: body_hash.as_ref() };
+    let key = idempotency::Key { app: app.id, route: SEND_ROUTE, key, body_hash };
     let mut tx = state.pool.begin().await?;
     match idempotency::claim(&mut tx, key, composed.message.accepted_at).await? {
         Claim::First => {}
         Claim::Answered { status, response } => return Ok(replay(status, response)),
         Claim::OtherBody => {
-            let detail = "This Idempotency-Key was used with another body.";
+            let detail = "This Idempotency-Key was used with another body, or other headers.";
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail));
         }
         Claim::InProgress => {

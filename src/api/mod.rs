@@ -20,7 +20,10 @@ pub mod messages;
 pub mod metrics;
 pub mod openapi;
 pub mod paging;
+pub mod policies;
+pub mod preview;
 pub mod problem;
+pub mod retry_headers;
 pub mod subscriptions;
 pub mod topics;
 pub mod users;
@@ -44,6 +47,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::gateway::Gateways;
+use crate::policy;
 use crate::store::sending::Born;
 use crate::store::stops::Stop;
 use crate::vault::Vault;
@@ -108,6 +112,8 @@ pub struct Settings {
     pub per_app: Rate,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
     pub trusted_proxies: usize,
+    /// The figures that dispatch takes where a tier sets none.
+    pub policy: policy::Settings,
 }
 
 impl Default for Settings {
@@ -117,6 +123,7 @@ impl Default for Settings {
             per_client: Rate { burst: 60, per_minute: 120 },
             per_app: Rate { burst: 5_000, per_minute: 60_000 },
             trusted_proxies: 0,
+            policy: policy::Settings::DEFAULT,
         }
     }
 }
@@ -164,6 +171,12 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
         .routes(routes!(topics::join, topics::leave))
+        .routes(routes!(policies::list))
+        .routes(routes!(policies::show_tier, policies::set_tier, policies::unset_tier))
+        .routes(routes!(policies::show_topic, policies::set_topic, policies::unset_topic))
+        .routes(routes!(policies::show_subscription, policies::set_subscription, policies::unset_subscription))
+        .routes(routes!(preview::presets))
+        .routes(routes!(preview::preview))
         .routes(routes!(messages::list, messages::send))
         .routes(routes!(messages::show))
         .routes(routes!(messages::pause))

@@ -3,18 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use parking_lot::Mutex;
 use sqlx::PgPool;
+use tracing::warn;
 
 use super::job::{LaneInfo, Message, Unusable};
+use crate::clock::{Clock, Timestamp};
 use crate::id::{LaneId, MessageId};
 use crate::policy::Settings;
-use crate::store::claims::{self, MessageRow};
+use crate::store::opening::{self, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 
 /// Messages kept open. One is about as large as its payload, 4 KiB at most.
 const MESSAGES_MAX: usize = 1024;
+/// A message is read anew for what is claimed this long after it was opened, so that a change of its topic's or tier's
+/// policy comes to count.
+const FRESH_FOR: TimeDelta = TimeDelta::seconds(60);
 
 /// Why something could not be taken from the catalog.
 #[derive(Debug, thiserror::Error)]
@@ -30,39 +36,54 @@ pub enum CatalogError {
     Missing(String),
 }
 
+struct Opened {
+    message: Arc<Message>,
+    at: Timestamp,
+}
+
 /// Opened messages and lanes.
 pub struct Catalog {
     pool: PgPool,
     vault: Vault,
+    clock: Clock,
     server: Settings,
-    messages: Mutex<HashMap<MessageId, Arc<Message>>>,
+    messages: Mutex<HashMap<MessageId, Opened>>,
     lanes: Mutex<HashMap<LaneId, Arc<LaneInfo>>>,
 }
 
 impl Catalog {
     /// An empty catalog. Policies take the `server`'s figures where they set none.
-    pub fn new(pool: PgPool, vault: Vault, server: Settings) -> Self {
-        Self { pool, vault, server, messages: Mutex::default(), lanes: Mutex::default() }
+    pub fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings) -> Self {
+        Self { pool, vault, clock, server, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
-    /// A message, from memory or the database.
+    /// A message, from memory or the database. One that cannot be read anew stays as it was opened.
     pub async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
-        if let Some(message) = self.messages.lock().get(&id) {
-            return Ok(message.clone());
-        }
-        let row = claims::load_message(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(id.to_string()))?;
-        self.open(&row)
+        let now = self.clock.now();
+        let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
+        let known = match known {
+            Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
+            known => known.map(|(message, _)| message),
+        };
+        let row = match (opening::load_message(&self.pool, id).await, known) {
+            (Ok(row), _) => row.ok_or_else(|| CatalogError::Missing(id.to_string()))?,
+            (Err(error), Some(message)) => {
+                warn!(%error, message = %id, "a message could not be read anew; its policy is taken to be as it was");
+                return Ok(message);
+            }
+            (Err(error), None) => return Err(error.into()),
+        };
+        self.open(&row, now)
     }
 
-    /// Opens a message whose row is at hand.
-    pub fn open(&self, row: &MessageRow) -> Result<Arc<Message>, CatalogError> {
+    fn open(&self, row: &MessageRow, now: Timestamp) -> Result<Arc<Message>, CatalogError> {
         let message = Arc::new(Message::open(row, &self.vault, &self.server)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.
-            messages.retain(|_, message| Arc::strong_count(message) > 1);
+            messages.retain(|_, opened| Arc::strong_count(&opened.message) > 1);
         }
-        messages.insert(row.id, message.clone());
+        messages.insert(row.id, Opened { message: message.clone(), at: now });
         Ok(message)
     }
 
@@ -73,7 +94,7 @@ impl Catalog {
             return Ok(lane.clone());
         }
         let row =
-            claims::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
+            opening::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
         let unusable = |why: String| Unusable { what: row.vapid_key.to_string(), why };
         let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key.0, &row.private_key);
         let private = private.map_err(|e| unusable(e.to_string()))?;

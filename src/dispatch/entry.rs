@@ -162,15 +162,13 @@ impl Dispatcher {
             _ if row.leases >= ROW_LEASES_MAX => {
                 dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
-            Standing::Sendable => {
-                match self.job(&row.recipient, row.retries, message.clone(), lane.clone(), claimed_at, ticket) {
-                    Ok(mut job) => {
-                        job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
-                        return Some(job);
-                    }
-                    Err(reason) => dead(self.clock.uuid(), &message, reason, row.retries, now),
+            Standing::Sendable => match self.job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket) {
+                Ok(mut job) => {
+                    job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
+                    return Some(job);
                 }
-            }
+                Err(settled) => settled,
+            },
             standing => standing_fate(standing, row.retries, now),
         };
         let subscription = row.recipient.subscription;
@@ -193,12 +191,12 @@ impl Dispatcher {
         for (place, recipient) in page.recipients.iter().enumerate() {
             let ticket = Ticket::Page(open.clone(), place);
             let (attempt, fate) = match recipient.standing {
-                Standing::Sendable => match self.job(recipient, 0, message.clone(), lane.clone(), claimed_at, ticket) {
+                Standing::Sendable => match self.job(recipient, 0, &message, &lane, claimed_at, ticket) {
                     Ok(job) => {
                         jobs.push(job);
                         continue;
                     }
-                    Err(reason) => dead(self.clock.uuid(), &message, reason, 0, now),
+                    Err(settled) => settled,
                 },
                 standing => standing_fate(standing, 0, now),
             };
@@ -214,24 +212,45 @@ impl Dispatcher {
         n
     }
 
+    /// What becomes of a delivery that may not be sent at this time of its day; none if it may.
+    fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Settled> {
+        if message.calendar.is_always_open() {
+            return None;
+        }
+        let now = self.clock.now();
+        let opens_at = message.calendar.opens_at(message.tier, recipient.timezone.as_deref(), now);
+        match opens_at {
+            _ if opens_at <= now => None,
+            _ if message.ttl_s > 0 && opens_at >= message.expires_at => {
+                let attempt = unsent_attempt(retries, Ending::Expired, "held beyond its time to live", now);
+                Some((Some(attempt), Fate::Ended(Ending::Expired, None)))
+            }
+            _ => Some((None, Fate::Deferred(Due::At(opens_at)))),
+        }
+    }
+
+    /// A delivery that may be sent now, or what becomes of it instead.
     fn job(
         &self,
         recipient: &Recipient,
         retries: u32,
-        message: Arc<Message>,
-        lane: Arc<LaneInfo>,
+        message: &Arc<Message>,
+        lane: &Arc<LaneInfo>,
         claimed_at: Instant,
         ticket: Ticket,
-    ) -> Result<Box<Job>, DeadReason> {
+    ) -> Result<Box<Job>, Settled> {
+        if let Some(held) = self.hold(message, recipient, retries) {
+            return Err(held);
+        }
         let (keys, endpoint) =
             open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
                 error!(error = %why, "a stored subscription cannot be used");
-                DeadReason::Unsealable
+                dead(self.clock.uuid(), message, DeadReason::Unsealable, retries, self.clock.now())
             })?;
         Ok(Box::new(Job {
             policy: message.policy_for(recipient.policy.as_ref()),
-            message,
-            lane,
+            message: message.clone(),
+            lane: lane.clone(),
             subscription: recipient.subscription,
             origin_id: recipient.origin_id,
             endpoint,

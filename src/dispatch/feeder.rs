@@ -138,6 +138,9 @@ impl Dispatcher {
     }
 
     async fn draw_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+        if due.tier == Tier::Engagement && self.postpone(due, now).await? {
+            return Ok(1); // another cursor may follow
+        }
         let (size, cut_at) = (self.page_size(due.lane), Instant::now());
         let page = self.clock.uuid();
         match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
@@ -147,6 +150,19 @@ impl Dispatcher {
                 self.metrics.pages_cut.inc();
                 Ok(self.open_page(page, now + LEASE, cut_at).await)
             }
+        }
+    }
+
+    /// Puts the next cursor off, as a whole, if its app's windows are closed. True if it was put off. What would expire
+    /// before they open is cut all the same, and ends as expired.
+    async fn postpone(&self, due: DueLane, now: Timestamp) -> sqlx::Result<bool> {
+        let Some(next) = store::claims::next_cursor(&self.pool, due.lane, due.tier, now).await? else {
+            return Ok(false);
+        };
+        let Some((message, _)) = self.context(due.lane, next).await else { return Ok(false) };
+        match message.calendar.window_from(due.tier, now).filter(|opens_at| *opens_at < message.expires_at) {
+            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, due.lane, now, opens_at).await,
+            None => Ok(false),
         }
     }
 

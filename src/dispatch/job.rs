@@ -1,18 +1,22 @@
 //! One delivery on its way, and what it belongs to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::page::OpenPage;
+use super::policies::Policies;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
 use crate::message::Content;
-use crate::policy::{Layer, Places, Policy, Settings, Terms};
-use crate::store::claims::MessageRow;
+use crate::policy::calendar::Calendar;
+use crate::policy::{Policy, Settings};
+use crate::store::opening::MessageRow;
 use crate::store::settle::{Attempt, Fate, Settlement};
 use crate::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use crate::vault::{self, Vault};
@@ -29,7 +33,12 @@ pub struct Message {
     pub ttl_s: u32,
     pub urgency: Urgency,
     pub topic: Option<http::HeaderValue>,
+    /// In force for recipients without a policy of their own.
     pub policy: Arc<Policy>,
+    pub policies: Policies,
+    pub calendar: Calendar,
+    /// From acceptance by the API to that by the gateway, its app wants it to take no longer.
+    pub sla: Option<Duration>,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
 }
@@ -43,17 +52,13 @@ pub struct Unusable {
 }
 
 impl Message {
-    /// The policy in force for a subscription that sets one itself, or none.
-    pub fn policy_for(&self, _subscription: Option<&serde_json::Value>) -> Arc<Policy> {
-        self.policy.clone()
-    }
-
     /// Opens a stored message.
     pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
         let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
+        let policies = Policies::new(row.id, row.tier, &row.policies, server);
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
@@ -64,19 +69,19 @@ impl Message {
             ttl_s: row.ttl_s,
             urgency: row.urgency,
             topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
-            policy: Arc::new(policy(row, server).map_err(unusable)?),
+            policy: policies.common().clone(),
+            policies,
+            calendar: row.calendar.clone(),
+            sla: row.sla_s.map(|seconds| Duration::from_secs(seconds.into())),
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
         })
     }
-}
 
-/// The policy in force for a message: its own, over its tier's default and the server's figures.
-fn policy(row: &MessageRow, server: &Settings) -> Result<Policy, String> {
-    let own = row.policy.as_ref().map(|own| Layer::parse(own, &Terms::default())).transpose();
-    let own = own.map_err(|errors| format!("policy: {}", errors[0]))?;
-    let places = Places { message: own.as_ref().map(|parsed| &parsed.layer), server: *server, ..Places::default() };
-    Ok(Policy::in_force(row.tier, &places))
+    /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
+    pub fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
+        self.policies.of(subscription)
+    }
 }
 
 /// What every delivery of one lane shares.

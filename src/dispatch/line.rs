@@ -108,6 +108,7 @@ impl Dispatcher {
             id: delivery_id(&self.vault, message.id, job.origin_id),
             receipt: receipt_token(&self.vault, message.id, job.subscription),
             retried: job.retries,
+            content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
         let template = job.shrunk.as_deref().unwrap_or(&message.template);
         let mut plaintext = Vec::new();
@@ -282,6 +283,9 @@ impl Dispatcher {
                 let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
                 let delay = since(job.message.accepted_at, last.at);
+                if job.message.sla.is_some_and(|sla| delay > sla) {
+                    self.figures.count(lane, Some(tier), Count::SlaMissed, 1);
+                }
                 self.figures.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
             Ending::Expired if last.number > 0 || last.took_ms.is_some() => {

@@ -20,6 +20,7 @@ mod lane;
 mod limit;
 mod line;
 mod page;
+mod policies;
 mod pulse;
 mod rate;
 mod sealers;
@@ -132,7 +133,7 @@ impl Dispatcher {
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
         let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
+            catalog: Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),

@@ -9,14 +9,16 @@ use super::fair::{FairQueue, Next};
 use super::job::{Job, LaneInfo, Message, Ticket, settlement};
 use super::lane::Answered;
 use super::page::{OpenPage, Recorded};
+use super::policies::Policies;
 use crate::classify::{Answer, classify};
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
 use crate::message::{Content, Payload};
-use crate::policy::{Policy, Settings};
+use crate::policy::Settings;
 use crate::store::claims::{Page, Recipient, Standing};
+use crate::store::opening::StoredPolicies;
 use crate::store::settle::{Due, Fate};
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::webpush::keys::SigningKey;
@@ -26,8 +28,10 @@ const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 
 fn message(tier: Tier) -> Arc<Message> {
     let content = Content::Raw { payload: Payload::Text("hello".into()), envelope: true };
+    let id = MessageId(Uuid::now_v7());
+    let policies = Policies::new(id, tier, &StoredPolicies::default(), &Settings::DEFAULT);
     Arc::new(Message {
-        id: MessageId(Uuid::now_v7()),
+        id,
         app: AppId(Uuid::now_v7()),
         tier,
         template: Template::new(&content).unwrap(),
@@ -35,7 +39,10 @@ fn message(tier: Tier) -> Arc<Message> {
         ttl_s: 60,
         urgency: Urgency::Normal,
         topic: None,
-        policy: Arc::new(Policy::tier_default(tier)),
+        policy: policies.common().clone(),
+        policies,
+        calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
+        sla: None,
         accepted_at: NOW,
         expires_at: NOW,
     })

@@ -9,6 +9,7 @@ use chrono::{
 };
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
@@ -200,6 +201,15 @@ pub fn zone(name: &str) -> Option<Tz> {
 }
 
 impl Calendar {
+    /// A calendar as it is stored. What does not parse, which only a hand can have written, counts as not set.
+    pub fn restore(timezone: &str, quiet_hours: Option<Value>, off_peak: Option<Value>) -> Self {
+        fn parsed<T: serde::de::DeserializeOwned>(stored: Option<Value>) -> Option<T> {
+            serde_json::from_value(stored?).ok()
+        }
+        let zone = zone(timezone).unwrap_or_default();
+        Self { zone, quiet_hours: parsed(quiet_hours), off_peak: parsed(off_peak).unwrap_or_default() }
+    }
+
     /// Whether every delivery may be sent at any time.
     pub fn is_always_open(&self) -> bool {
         self.quiet_hours.is_none() && self.off_peak.is_empty()

@@ -331,6 +331,15 @@ mod tests {
     }
 
     #[test]
+    fn the_guides_payload_past_its_window_is_not_dispatched() {
+        let (dispatched, ttl_s) = (start(), 3_600);
+        let expires = dispatched + secs(3_600);
+        assert_eq!(remaining_ttl_s(dispatched + secs(4_000), expires, ttl_s), None);
+        assert_eq!(promotional(&outcome(DOWN), &attempt(0, 4_000, 3_600)), Verdict::Expired);
+        assert_eq!(remaining_ttl_s(dispatched + secs(3_599), expires, ttl_s), Some(1));
+    }
+
+    #[test]
     fn the_remaining_ttl_is_rounded_up_and_never_zero_unless_asked() {
         let expires = start() + secs(60);
         let at = |ms: i64| expires - TimeDelta::milliseconds(ms);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fields::Fields;
@@ -19,7 +19,8 @@ pub struct PolicyError {
 }
 
 /// Where a policy is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
     /// On one message.
     Message,
@@ -29,6 +30,18 @@ pub enum Place {
     Topic,
     /// On a tier of an app.
     Tier,
+}
+
+impl Place {
+    /// The name used in JSON and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Message => "message",
+            Place::Subscription => "subscription",
+            Place::Topic => "topic",
+            Place::Tier => "tier",
+        }
+    }
 }
 
 /// What a policy is checked against.
@@ -93,7 +106,7 @@ impl SettingsLayer {
 }
 
 /// A policy that was accepted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
     /// What it sets.
     pub layer: Layer,
@@ -118,10 +131,37 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// The places in the order of their word; the first that sets a member wins.
-    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = Option<&'a Layer>> + use<'a> {
+    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (Place, &'a Layer)> + use<'a> {
         let overrides = !self.topic.is_some_and(|topic| topic.disable_subscription_overrides);
-        [self.message, self.subscription.filter(|_| overrides), self.topic, self.tier].into_iter()
+        let places = [
+            (Place::Message, self.message),
+            (Place::Subscription, self.subscription.filter(|_| overrides)),
+            (Place::Topic, self.topic),
+            (Place::Tier, self.tier),
+        ];
+        places.into_iter().filter_map(|(place, layer)| Some((place, layer?)))
     }
+
+    /// Whose word each member is.
+    pub fn set_by(&self) -> SetBy {
+        let first = |sets: fn(&Layer) -> bool| self.in_order().find(|(_, layer)| sets(layer)).map(|(place, _)| place);
+        SetBy {
+            retry: first(|layer| layer.retry.is_some()),
+            throttle: first(|layer| layer.throttle.is_some()),
+            request: first(|layer| layer.request.is_some()),
+        }
+    }
+}
+
+/// Which place set each member of a policy in force. None: no place did; the tier's built-in default holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetBy {
+    /// When to try again.
+    pub retry: Option<Place>,
+    /// How fast one subscription is sent to.
+    pub throttle: Option<Place>,
+    /// How raw payloads are labelled.
+    pub request: Option<Place>,
 }
 
 const SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
@@ -134,6 +174,17 @@ const FORMS: [(&str, &[&str]); 3] =
 impl Layer {
     /// Parses and checks one place's JSON, which is in one of the three forms, or empty. All mistakes are told at once.
     pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
+        Self::read(value, terms, false)
+    }
+
+    /// Parses JSON that was checked when it was stored. Since then the app's maximum of `retries` may have fallen: then
+    /// it holds instead of what was written. And request headers may have put QStash's members beside another form's
+    /// `throttlePolicy` and `requestPolicy`.
+    pub fn restore(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
+        Self::read(value, terms, true)
+    }
+
+    fn read(value: &Value, terms: &Terms, stored: bool) -> Result<Parsed, Vec<PolicyError>> {
         let mut allowed = FORMS.map(|(_, members)| members).concat();
         match terms.place {
             Place::Tier => allowed.extend(SETTINGS),
@@ -143,15 +194,19 @@ impl Layer {
         let (mut errors, mut warnings, mut layer) = (Vec::new(), Vec::new(), Layer::default());
         if let Some(mut fields) = Fields::of(value, "", &allowed, &mut errors) {
             let forms = FORMS.iter().filter(|(_, members)| members.iter().any(|name| fields.has(name)));
-            match forms.map(|(form, _)| *form).collect::<Vec<_>>()[..] {
-                [] => {}
-                ["SNS"] => {
-                    layer.retry = Phased::read(&mut fields, &mut warnings).map(Retry::Phased);
-                    layer.throttle = throttle(&mut fields);
-                    layer.request = request(&mut fields, terms.place);
-                }
-                ["QStash"] => layer.retry = Scripted::read(&mut fields, terms.max_retries).map(Retry::Scripted),
+            let forms: Vec<_> = forms.map(|(form, _)| *form).collect();
+            if forms.contains(&"SNS") {
+                layer.retry = Phased::read(&mut fields, &mut warnings).map(Retry::Phased);
+                layer.throttle = throttle(&mut fields);
+                layer.request = request(&mut fields, terms.place);
+            }
+            match forms[..] {
+                [] | ["SNS"] => {}
                 ["guide"] => layer.retry = Guide::read(&mut fields).map(Retry::Guide),
+                ["QStash"] => layer.retry = Scripted::read(&mut fields, terms.max_retries, stored).map(Retry::Scripted),
+                ["SNS", "QStash"] if stored && layer.retry.is_none() => {
+                    layer.retry = Scripted::read(&mut fields, terms.max_retries, stored).map(Retry::Scripted);
+                }
                 ref several => {
                     fields.refuse("", format!("mixes the forms {}; keep to one of them", several.join(" and ")));
                 }
@@ -191,22 +246,32 @@ fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
     })
 }
 
-/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets.
+/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets. Quoted words without escapes.
 fn is_media_type(text: &str) -> bool {
+    const BLANK: [char; 2] = [' ', '\t'];
     let token = |word: &str| {
         let special = |b| b"!#$%&'*+-.^_`|~".contains(&b);
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || special(b))
     };
-    let quoted = |word: &str| {
-        let inner = word.strip_prefix('"').and_then(|word| word.strip_suffix('"'));
-        inner.is_some_and(|inner| inner.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\'))
-    };
-    let mut parts = text.split(';').map(|part| part.trim_matches([' ', '\t']));
-    let essence = parts.next().and_then(|essence| essence.split_once('/'));
-    text.len() <= 255
-        && essence.is_some_and(|(kind, subtype)| token(kind) && token(subtype))
-        && parts
-            .all(|part| part.split_once('=').is_some_and(|(name, word)| token(name) && (token(word) || quoted(word))))
+    let quotable = |word: &str| word.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\');
+    let (essence, mut parameters) = text.split_at(text.find(';').unwrap_or(text.len()));
+    while let Some(parameter) = parameters.strip_prefix(';') {
+        let Some((name, word)) = parameter.trim_start_matches(BLANK).split_once('=') else { return false };
+        let (fits, rest) = match word.strip_prefix('"').map(|word| word.split_once('"')) {
+            Some(Some((word, rest))) => (quotable(word), rest),
+            Some(None) => return false,
+            None => {
+                let (word, rest) = word.split_at(word.find([';', ' ', '\t']).unwrap_or(word.len()));
+                (token(word), rest)
+            }
+        };
+        if !token(name) || !fits {
+            return false;
+        }
+        parameters = rest.trim_start_matches(BLANK);
+    }
+    let essence = essence.trim_end_matches(BLANK).split_once('/');
+    text.len() <= 255 && parameters.is_empty() && essence.is_some_and(|(kind, kin)| token(kind) && token(kin))
 }
 
 fn disables(fields: &mut Fields<'_>) -> bool {

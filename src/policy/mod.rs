@@ -16,6 +16,8 @@ pub mod token;
 mod decide;
 mod fields;
 mod guide;
+#[cfg(test)]
+mod laws;
 mod layer;
 mod phased;
 mod qstash;
@@ -29,9 +31,9 @@ use serde_json::{Map, Value, json};
 
 pub use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, Terms, Throttle};
-pub use phased::{Backoff, Phased, Preset};
-pub use qstash::Scripted;
+pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, SetBy, Terms, Throttle};
+pub use phased::{Backoff, DEPRECATED, Phased, Preset};
+pub use qstash::{RETRIES_MAX, Scripted};
 pub use tiers::{Settings, TierDefaults};
 
 use crate::delivery::Tier;
@@ -108,6 +110,14 @@ impl Retry {
         }
     }
 
+    /// The timetable after throttling answers, if it is another one.
+    pub fn when_throttled(&self) -> Option<Retry> {
+        match self {
+            Retry::Phased(phased) => Some(Retry::Phased(phased.when_throttled())).filter(|other| other != self),
+            Retry::Guide(_) | Retry::Scripted(_) => None,
+        }
+    }
+
     /// The delay before the next retry; none if there is none. `randomness` lies in [0, 1).
     pub fn delay(&self, retries_so_far: u32, randomness: f64) -> Option<Duration> {
         Some(self.step(retries_so_far)?.draw(randomness))
@@ -146,7 +156,7 @@ impl Policy {
     /// What holds for a delivery of `tier`: for each member the first place that sets it.
     pub fn in_force(tier: Tier, places: &Places<'_>) -> Self {
         let default = Self { settings: places.server, ..Self::tier_default(tier) };
-        places.in_order().rev().flatten().fold(default, Self::overridden)
+        places.in_order().rev().fold(default, |policy, (_, layer)| policy.overridden(layer))
     }
 
     fn overridden(self, layer: &Layer) -> Self {

@@ -14,6 +14,8 @@ use super::{Phase, PolicyError, Step};
 /// The names of this form's members at the top; see also [`RETRY_MEMBERS`].
 pub(super) const MEMBERS: [&str; 6] =
     ["healthyRetryPolicy", "throttlePolicy", "requestPolicy", "preset", "sicklyRetryPolicy", "guaranteed"];
+/// Members that Amazon deprecated: accepted with a warning, and ignored whatever they say.
+pub const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
 /// The names of `healthyRetryPolicy`'s members.
 const RETRY_MEMBERS: [&str; 7] = [
     "minDelayTarget",
@@ -51,9 +53,10 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    const ALL: [Backoff; 4] = [Backoff::Linear, Backoff::Arithmetic, Backoff::Geometric, Backoff::Exponential];
+    pub(super) const ALL: [Backoff; 4] =
+        [Backoff::Linear, Backoff::Arithmetic, Backoff::Geometric, Backoff::Exponential];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Backoff::Linear => "linear",
             Backoff::Arithmetic => "arithmetic",
@@ -64,7 +67,7 @@ impl Backoff {
 
     /// The delay, in seconds, of retry `i` of `k` in the backoff phase, 0 ≤ i < k: `min_s` first, `max_s` last, and
     /// `min_s` if there is only one. Rises with i.
-    fn delay_s(self, i: u32, k: u32, min_s: f64, max_s: f64) -> f64 {
+    pub(super) fn delay_s(self, i: u32, k: u32, min_s: f64, max_s: f64) -> f64 {
         if i == 0 || k <= 1 {
             return min_s;
         }
@@ -143,7 +146,7 @@ impl Phased {
 
     /// Reads `preset` or `healthyRetryPolicy`, whichever is given. None if neither is, or a mistake was noted.
     pub(super) fn read(fields: &mut Fields<'_>, warnings: &mut Vec<PolicyError>) -> Option<Self> {
-        for name in ["sicklyRetryPolicy", "guaranteed"].into_iter().filter(|name| fields.has(name)) {
+        for name in DEPRECATED.into_iter().filter(|name| fields.has(name)) {
             let detail = "deprecated by Amazon SNS; accepted and ignored".into();
             warnings.push(PolicyError { pointer: format!("/{name}"), detail });
         }

@@ -14,7 +14,7 @@ pub(super) const MEMBERS: [&str; 2] = ["retries", "retryDelay"];
 /// No delay is longer: one day.
 const DELAY_MAX_S: f64 = 86_400.0;
 /// The most retries that any app may allow; bounds the table of delays.
-const RETRIES_MAX: u32 = 1_000;
+pub const RETRIES_MAX: u32 = 1_000;
 
 /// Delays worked out when the policy was submitted, one for each retry. No jitter.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,14 +25,16 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Reads and checks the members of this form. None if a mistake was noted.
-    pub(super) fn read(fields: &mut Fields<'_>, max_retries: u32) -> Option<Self> {
+    /// Reads and checks the members of this form. None if a mistake was noted. More retries than the maximum are a
+    /// mistake, unless they were `stored` when it was higher: then the maximum takes their place.
+    pub(super) fn read(fields: &mut Fields<'_>, max_retries: u32, stored: bool) -> Option<Self> {
         let mistakes = fields.mistakes();
         let most = max_retries.min(RETRIES_MAX);
-        let retries = fields.integer("retries", most).value;
-        if retries > most {
-            fields.refuse("retries", format!("{retries} is more than the app's maximum, {most}"));
+        let given = fields.integer("retries", most).value;
+        if given > most && !stored {
+            fields.refuse("retries", format!("{given} is more than the app's maximum, {most}"));
         }
+        let retries = given.min(most);
         let source = match fields.raw("retryDelay") {
             Some(Value::String(text)) => Some(text.as_str()),
             Some(_) => {
@@ -117,9 +119,22 @@ mod tests {
     fn omitted_retries_are_the_apps_maximum_and_none_are_none() {
         assert_eq!(delays_s(json!({"retryDelay": "1000"}), 5).unwrap(), [1.0; 5]);
         assert_eq!(delays_s(json!({"retryDelay": "1000"}), 7).unwrap(), [1.0; 7]);
+        assert_eq!(delays_s(json!({"retryDelay": "1000"}), 5_000).unwrap(), [1.0; 1_000]);
         assert_eq!(delays_s(json!({"retries": 0}), 5).unwrap(), [0.0; 0]);
         assert_eq!(delays_s(json!({"retries": 0, "retryDelay": "-1"}), 5).unwrap(), [0.0; 0]);
         assert_eq!(delays_s(json!({"retries": 3, "retryDelay": "retried * 0.5"}), 5).unwrap(), [0.0, 0.0005, 0.001]);
+    }
+
+    #[test]
+    fn the_published_expressions_are_policies() {
+        for (expression, delays) in [
+            ("1000", [1.0, 1.0, 1.0, 1.0, 1.0]),
+            ("1000 * (1 + retried)", [1.0, 2.0, 3.0, 4.0, 5.0]),
+            ("pow(2, retried) * 1000", [1.0, 2.0, 4.0, 8.0, 16.0]),
+            ("max(1000, pow(2, retried) * 100)", [1.0, 1.0, 1.0, 1.0, 1.6]),
+        ] {
+            assert_eq!(delays_s(json!({"retries": 5, "retryDelay": expression}), 5).unwrap(), delays, "{expression}");
+        }
     }
 
     #[test]

@@ -53,6 +53,15 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The figures by their published names.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "circuitFailureThreshold": self.circuit_failure_threshold,
+            "circuitOpenMs": self.circuit_open.as_millis() as u64,
+            "retryTokenTtlSec": self.retry_token_ttl.as_secs(),
+        })
+    }
+
     /// The guide's figures.
     pub const DEFAULT: Settings = Settings {
         circuit_failure_threshold: 0.05,

@@ -135,7 +135,7 @@ pub async fn authenticate(
     let found = sqlx::query!(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
-             a.created_at AS "app_created_at?"
+             a.max_retries AS "max_retries?", a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
         secret_mac.as_slice(),
@@ -153,6 +153,7 @@ pub async fn authenticate(
                 name: row.app_name?,
                 origins: row.origins?,
                 allow_other_gateways: row.allow_other?,
+                max_retries: row.max_retries?,
                 created_at: row.app_created_at?,
             })
         })();

@@ -18,6 +18,8 @@ pub struct App {
     pub origins: Vec<String>,
     /// Whether endpoints on unrecognised hosts are let in.
     pub allow_other_gateways: bool,
+    /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
+    pub max_retries: i16,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -25,13 +27,14 @@ pub struct App {
 /// Adds an app. False: its slug is taken.
 pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!(
-        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (slug) DO NOTHING",
+        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, max_retries, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (slug) DO NOTHING",
         app.id,
         app.slug,
         app.name,
         &app.origins,
         app.allow_other_gateways,
+        app.max_retries,
         app.created_at
     )
     .execute(conn)
@@ -43,7 +46,8 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
 pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, created_at FROM apps WHERE id = $1 OR slug = $2",
+        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps
+         WHERE id = $1 OR slug = $2",
         id,
         slug
     )
@@ -55,7 +59,7 @@ pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, created_at FROM apps WHERE id < $1
+        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps WHERE id < $1
          ORDER BY id DESC LIMIT $2",
         before,
         limit
@@ -64,14 +68,15 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
     .await
 }
 
-/// Writes name, origins and the gateways' setting.
+/// Writes name, origins, the gateways' setting and the maximum of retries.
 pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4 WHERE id = $1",
+        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, max_retries = $5 WHERE id = $1",
         app.id,
         app.name,
         &app.origins,
-        app.allow_other_gateways
+        app.allow_other_gateways,
+        app.max_retries
     )
     .execute(pool)
     .await?;

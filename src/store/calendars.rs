@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::policy::calendar::{Calendar, Hours, Window, zone};
+use crate::policy::calendar::Calendar;
 
-/// An app's calendar. What does not parse, which nobody but a hand has written, counts as not set.
+/// An app's calendar.
 pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Calendar> {
     let row = sqlx::query!(
         "SELECT a.timezone, a.quiet_hours, t.off_peak FROM apps a
@@ -17,14 +17,7 @@ pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Calendar> {
     )
     .fetch_one(pool)
     .await?;
-    Ok(Calendar {
-        zone: zone(&row.timezone).unwrap_or_default(),
-        quiet_hours: row.quiet_hours.and_then(|hours| serde_json::from_value::<Hours>(hours).ok()),
-        off_peak: row
-            .off_peak
-            .and_then(|windows| serde_json::from_value::<Vec<Window>>(windows).ok())
-            .unwrap_or_default(),
-    })
+    Ok(Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak))
 }
 
 /// Replaces it.

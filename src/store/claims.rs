@@ -11,9 +11,8 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
-use crate::delivery::{Tier, Urgency};
-use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::lane::Gateway;
+use crate::delivery::Tier;
+use crate::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 
@@ -246,6 +245,35 @@ pub enum Cut {
     Ended,
     /// A page, leased to us.
     Page(Page),
+}
+
+/// The message of the cursor that would be cut next.
+pub async fn next_cursor(pool: &PgPool, lane: LaneId, tier: Tier, now: Timestamp) -> sqlx::Result<Option<MessageId>> {
+    let message = sqlx::query_scalar!(
+        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at <= $3 ORDER BY due_at LIMIT 1",
+        lane.0,
+        tier.code(),
+        now
+    );
+    Ok(message.fetch_optional(pool).await?.map(MessageId))
+}
+
+/// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
+pub async fn postpone_cursor(
+    pool: &PgPool,
+    message: MessageId,
+    lane: LaneId,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<bool> {
+    let postponed = sqlx::query!(
+        "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
+        message.0,
+        lane.0,
+        now,
+        until
+    );
+    Ok(postponed.execute(pool).await?.rows_affected() == 1)
 }
 
 /// Cuts the next page of up to `size` recipients off the least recently cut cursor of a lane and tier. `page` is a
@@ -506,86 +534,4 @@ pub async fn sign_again(
     .fetch_all(pool)
     .await?;
     Ok(signed.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
-}
-
-/// What dispatch needs of a message. The content is still sealed.
-#[derive(Debug)]
-pub struct MessageRow {
-    /// Its id.
-    pub id: MessageId,
-    /// Whose it is.
-    pub app: AppId,
-    /// Its tier.
-    pub tier: Tier,
-    /// Sealed JSON of the content.
-    pub content: Vec<u8>,
-    /// Time to live in seconds.
-    pub ttl_s: u32,
-    /// How urgently to wake the device.
-    pub urgency: Urgency,
-    /// The `Topic` header, 32 characters.
-    pub topic_header: Option<String>,
-    /// Its own delivery policy.
-    pub policy: Option<Value>,
-    /// When its time to live began.
-    pub accepted_at: Timestamp,
-    /// When it ends.
-    pub expires_at: Timestamp,
-}
-
-/// Reads one message for dispatch.
-pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<MessageRow>> {
-    let row = sqlx::query!(
-        "SELECT app, tier, content, ttl_s, urgency, topic_header, policy, accepted_at, expires_at FROM messages WHERE id = $1",
-        id.0
-    )
-    .fetch_optional(pool)
-    .await?;
-    Ok(row.map(|row| MessageRow {
-        id,
-        app: AppId(row.app),
-        tier: Tier::from_code(row.tier).expect("checked by the table"),
-        content: row.content,
-        ttl_s: u32::try_from(row.ttl_s).expect("checked by the table"),
-        urgency: Urgency::from_code(row.urgency).expect("checked by the table"),
-        topic_header: row.topic_header,
-        policy: row.policy,
-        accepted_at: row.accepted_at,
-        expires_at: row.expires_at,
-    }))
-}
-
-/// What dispatch needs of a lane. The private key is still sealed.
-#[derive(Debug)]
-pub struct LaneRow {
-    /// Which push service.
-    pub gateway: Gateway,
-    /// Whose lane it is.
-    pub app: AppId,
-    /// The key that signs for it.
-    pub vapid_key: VapidKeyId,
-    /// Sealed private key.
-    pub private_key: Vec<u8>,
-    /// The `sub` claim.
-    pub subject: String,
-}
-
-/// Reads one lane with its key.
-pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
-    let row = sqlx::query!(
-        r#"
-        SELECT l.gateway, l.app, v.id AS vapid_key, v.private_key, v.subject
-        FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
-        "#,
-        id.0
-    )
-    .fetch_optional(pool)
-    .await?;
-    Ok(row.map(|row| LaneRow {
-        gateway: Gateway::from_name(&row.gateway).expect("checked by the table"),
-        app: AppId(row.app),
-        vapid_key: VapidKeyId(row.vapid_key),
-        private_key: row.private_key,
-        subject: row.subject,
-    }))
 }

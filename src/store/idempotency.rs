@@ -32,7 +32,7 @@ pub struct Key<'a> {
     pub route: &'a str,
     /// The header's value.
     pub key: &'a str,
-    /// SHA-256 of the body.
+    /// SHA-256 of the body and of headers that count.
     pub body_hash: &'a [u8],
 }
 

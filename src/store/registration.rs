@@ -348,7 +348,8 @@ fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timesta
     Queued { message, subscription, retries: 0, scheduled_at }
 }
 
-/// Hands on what an old subscription had: its topics, and whatever waits for it. What a worker is just sending to the
+/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
+/// for it. What a worker is just sending to the
 /// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
 async fn take_over(
     conn: &mut PgConnection,
@@ -359,10 +360,16 @@ async fn take_over(
 ) -> Result<(), sqlx::Error> {
     let (old_shard, shard) = (old.typed_id().shard(), new.typed_id().shard());
     sqlx::query!(
-        "UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2",
+        "WITH old AS (
+           UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2
+           RETURNING policy)
+         UPDATE subscriptions AS new SET policy = old.policy FROM old
+         WHERE new.shard = $4 AND new.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL",
         old_shard,
         old.id,
-        now
+        now,
+        shard,
+        new.id
     )
     .execute(&mut *conn)
     .await?;

@@ -68,13 +68,26 @@ pub enum Reach {
     Rows(Vec<SubscriptionId>),
     /// By cursors.
     Lanes {
-        /// Members of this topic; none: everyone.
-        topic: Option<i32>,
         /// Where they are.
         lanes: Vec<i32>,
         /// How many there are.
         total: i64,
     },
+}
+
+/// An audience that was looked up.
+struct Resolved {
+    reach: Reach,
+    /// The topic that it is.
+    topic: Option<i32>,
+    /// Named users who cannot be reached.
+    unreachable: i64,
+}
+
+impl Resolved {
+    fn new(reach: Reach) -> Self {
+        Self { reach, topic: None, unreachable: 0 }
+    }
 }
 
 /// A delivery that was born leased to this process.
@@ -108,13 +121,13 @@ pub async fn send(
     audience: &Audience,
     lease: Option<Uuid>,
 ) -> Result<Sent, sqlx::Error> {
-    let (reach, unreachable) = resolve(conn, message.app, audience).await?;
+    let Resolved { reach, topic, unreachable } = resolve(conn, message.app, audience).await?;
     match reach {
         Reach::Rows(ids) => {
-            let sent = send_to(conn, vault, message, &ids, lease).await?;
+            let sent = send_to(conn, vault, message, topic, &ids, lease).await?;
             Ok(Sent { unreachable: sent.unreachable + unreachable, ..sent })
         }
-        Reach::Lanes { topic, lanes, total } => {
+        Reach::Lanes { lanes, total } => {
             fan_out(conn, message, topic, &lanes, total).await?;
             Ok(Sent { estimate: total, ..Sent::default() })
         }
@@ -128,7 +141,7 @@ pub async fn dry_run(
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let (reach, unreachable) = resolve(conn, app, audience).await?;
+    let Resolved { reach, unreachable, .. } = resolve(conn, app, audience).await?;
     let ids = match reach {
         Reach::Rows(ids) => ids,
         Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
@@ -162,10 +175,10 @@ fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Finds out what an audience comes to, and how many of the named users cannot be reached.
-async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Result<(Reach, i64), sqlx::Error> {
+/// Finds out what an audience comes to.
+async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Result<Resolved, sqlx::Error> {
     match audience {
-        Audience::Subscriptions(ids) => Ok((Reach::Rows(ids.clone()), 0)),
+        Audience::Subscriptions(ids) => Ok(Resolved::new(Reach::Rows(ids.clone()))),
         Audience::Users(users) => {
             let found = sqlx::query!(
                 r#"SELECT id, user_id AS "user_id!" FROM subscriptions
@@ -177,11 +190,12 @@ async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Res
             .await?;
             let reached: std::collections::HashSet<&str> = found.iter().map(|row| row.user_id.as_str()).collect();
             let unreachable = count(users.len() - reached.len());
-            Ok((Reach::Rows(found.iter().map(|row| SubscriptionId(row.id)).collect()), unreachable))
+            let ids = found.iter().map(|row| SubscriptionId(row.id)).collect();
+            Ok(Resolved { unreachable, ..Resolved::new(Reach::Rows(ids)) })
         }
         Audience::Topic(name) => {
             let Some(topic) = super::topics::find(conn, app, name).await? else {
-                return Ok((Reach::Rows(Vec::new()), 0));
+                return Ok(Resolved::new(Reach::Rows(Vec::new())));
             };
             let lanes = sqlx::query!(
                 r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
@@ -190,7 +204,8 @@ async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Res
             .map(|row| (row.lane, row.n))
             .fetch_all(&mut *conn)
             .await?;
-            Ok((small_or_lanes(conn, Some(topic), &lanes).await?, 0))
+            let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
+            Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
         }
         Audience::All => {
             let lanes = sqlx::query!(
@@ -201,7 +216,7 @@ async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Res
             .map(|row| (row.lane, row.n))
             .fetch_all(&mut *conn)
             .await?;
-            Ok((small_or_lanes(conn, None, &lanes).await?, 0))
+            Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
         }
     }
 }
@@ -214,7 +229,7 @@ async fn small_or_lanes(
     let total: i64 = counted.iter().map(|(_, n)| n).sum();
     let lanes: Vec<i32> = counted.iter().filter(|(_, n)| *n > 0).map(|(lane, _)| *lane).collect();
     if total > ROWS_MAX {
-        return Ok(Reach::Lanes { topic, lanes, total });
+        return Ok(Reach::Lanes { lanes, total });
     }
     let ids = match topic {
         Some(topic) => {
@@ -241,6 +256,7 @@ async fn send_to(
     conn: &mut PgConnection,
     vault: &Vault,
     message: &NewMessage,
+    topic: Option<i32>,
     ids: &[SubscriptionId],
     lease: Option<Uuid>,
 ) -> Result<Sent, sqlx::Error> {
@@ -254,8 +270,8 @@ async fn send_to(
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
            message AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               audience_estimate, accepted_at, expires_at)
-             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, count(*) FILTER (WHERE live), $13, $12
+               topic, audience_estimate, accepted_at, expires_at)
+             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, $17, count(*) FILTER (WHERE live), $13, $12
              FROM named HAVING count(*) = cardinality($2) RETURNING id),
            counted AS (
              INSERT INTO message_counts (message, lane, targeted)
@@ -281,7 +297,8 @@ async fn send_to(
         now,
         lease.map_or(now, |_| now + LEASE),
         lease,
-        &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>()
+        &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>(),
+        topic
     )
     .fetch_all(conn)
     .await?;
@@ -328,8 +345,8 @@ async fn fan_out(
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             audience_estimate, accepted_at, expires_at)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $10, $11, $12))
+             topic, audience_estimate, accepted_at, expires_at)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $10, $11, $12))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
         message.id.0,

@@ -12,6 +12,10 @@
 //! STAMP        {"id":"22 characters","receipt":"64 characters","retried":0}
 //! ```
 //!
+//! In a raw payload's envelope the stamp also carries `"content_type"`, if a delivery policy says what the payload is
+//! (SNS's `requestPolicy.headerContentType`; a worker takes it for `text/plain; charset=UTF-8` otherwise). Nothing is
+//! reserved for that: beside a payload so long that it does not fit, it is left out.
+//!
 //! A notification without `url` leads to `/`, since `navigate` is required. Firefox and our worker resolve a path
 //! against the site; Safari wants it absolute and otherwise wakes the worker, as for any push.
 
@@ -31,6 +35,7 @@ use crate::vault::{Purpose, Vault};
 /// Most octets of a stamp: retried has at most ten digits.
 const STAMP_MAX: usize = r#""bellwire":{"id":"","receipt":"","retried":}"#.len() + 22 + 64 + 10;
 const EMPTY_DATA: &str = r#","data":{}"#;
+const CONTENT_TYPE: &str = r#","content_type":"#;
 const RAW_FRAME: &str = r#"{,"payload":""}"#;
 
 // The reserve suffices whatever the content: the stamp and the JSON that has to stand around it.
@@ -49,16 +54,18 @@ pub struct TooLarge {
 
 /// What differs between the pushes of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct Stamp<'a> {
     /// From [`delivery_id`].
     pub id: [u8; 16],
     /// From [`receipt_token`].
     pub receipt: [u8; 64],
     /// Attempts that went before.
     pub retried: u32,
+    /// What a raw payload is, if a policy says so.
+    pub content_type: Option<&'a str>,
 }
 
-impl fmt::Debug for Stamp {
+impl fmt::Debug for Stamp<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stamp(…, retried {})", self.retried)
     }
@@ -70,6 +77,8 @@ pub struct Template {
     head: Vec<u8>,
     /// What follows the stamp. None: the payload goes out untouched, all of it in `head`.
     tail: Option<Vec<u8>>,
+    /// Whether the stamp may name a content type.
+    is_raw: bool,
 }
 
 impl fmt::Debug for Template {
@@ -101,7 +110,7 @@ impl Template {
             Content::Raw { payload, envelope: false } => {
                 let head = payload.as_bytes().to_vec();
                 let octets = head.len();
-                (Self { head, tail: None }, octets, PLAINTEXT_MAX)
+                (Self { head, tail: None, is_raw: true }, octets, PLAINTEXT_MAX)
             }
             Content::Raw { payload, envelope: true } => {
                 let (value, quotes) = match payload {
@@ -110,7 +119,7 @@ impl Template {
                 };
                 let octets = value.len() - quotes;
                 let tail = [br#","payload":"#, &value[..], b"}"].concat();
-                (Self { head: b"{".to_vec(), tail: Some(tail) }, octets, CONTENT_MAX)
+                (Self { head: b"{".to_vec(), tail: Some(tail), is_raw: true }, octets, CONTENT_MAX)
             }
         }
     }
@@ -152,16 +161,25 @@ impl Template {
             None => (b"}}}".to_vec(), EMPTY_DATA.len()),
         };
         let octets = head.len() + tail.len() - ours;
-        (Self { head, tail: Some(tail) }, octets)
+        (Self { head, tail: Some(tail), is_raw: false }, octets)
     }
 
-    /// Octets of the longest rendering: retried 4,294,967,295 times. At most [`PLAINTEXT_MAX`].
+    /// By how many octets the longest rendering would exceed [`PLAINTEXT_MAX`] if it named this content type. 0: it
+    /// fits, or would not be named at all.
+    pub fn excess_with(&self, content_type: &str) -> usize {
+        if !self.is_raw || self.tail.is_none() {
+            return 0;
+        }
+        (self.max_len() + CONTENT_TYPE.len() + json(content_type).len()).saturating_sub(PLAINTEXT_MAX)
+    }
+
+    /// Octets of the longest rendering without a content type: retried 4,294,967,295 times. At most [`PLAINTEXT_MAX`].
     pub fn max_len(&self) -> usize {
         self.head.len() + self.tail.as_ref().map_or(0, |tail| STAMP_MAX + tail.len())
     }
 
     /// Appends the plaintext of one delivery: a few copies.
-    pub fn render(&self, stamp: &Stamp, out: &mut Vec<u8>) {
+    pub fn render(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
         out.reserve(self.max_len());
         out.extend_from_slice(&self.head);
         let Some(tail) = &self.tail else { return };
@@ -171,7 +189,12 @@ impl Template {
         out.extend_from_slice(&id);
         out.extend_from_slice(br#"","receipt":""#);
         out.extend_from_slice(&stamp.receipt);
-        write!(out, r#"","retried":{}}}"#, stamp.retried).expect("a Vec takes everything");
+        write!(out, r#"","retried":{}"#, stamp.retried).expect("a Vec takes everything");
+        if let Some(content_type) = stamp.content_type.filter(|named| self.is_raw && self.excess_with(named) == 0) {
+            out.extend_from_slice(CONTENT_TYPE.as_bytes());
+            out.extend_from_slice(&json(content_type));
+        }
+        out.push(b'}');
         out.extend_from_slice(tail);
     }
 }
@@ -264,7 +287,7 @@ mod tests {
     use super::*;
     use crate::message::ENVELOPE_MEMBER;
 
-    const STAMP: Stamp = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7 };
+    const STAMP: Stamp<'_> = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7, content_type: None };
 
     fn notification(value: Value) -> Content {
         let content = Some(serde_json::from_value(value).unwrap());
@@ -328,6 +351,49 @@ mod tests {
         assert_eq!(read(octets(true)), json!({ENVELOPE_MEMBER: stamp(), "payload": {"base64": "AP8"}}));
         assert_eq!(rendered(&octets(false), 7), [0, 255]);
         assert_eq!(rendered(&text("", false), 7), b"");
+    }
+
+    #[test]
+    fn a_raw_payload_is_labelled_as_a_policy_says_and_nothing_else_is() {
+        let rendered = |content: &Content, content_type| {
+            let mut out = Vec::new();
+            let stamp = Stamp { content_type: Some(content_type), ..STAMP };
+            Template::new(content).unwrap().render(&stamp, &mut out);
+            out
+        };
+        let label = r#"application/json; note="a b""#;
+        let read: Value = serde_json::from_slice(&rendered(&text("{}", true), label)).unwrap();
+        let mut labelled = stamp();
+        labelled["content_type"] = json!(label);
+        assert_eq!(read, json!({ENVELOPE_MEMBER: labelled, "payload": "{}"}));
+        assert_eq!(rendered(&text("{}", false), label), b"{}");
+        let declarative = notification(json!({"title": "T"}));
+        assert!(!String::from_utf8(rendered(&declarative, label)).unwrap().contains("content_type"));
+        assert_eq!(Template::new(&declarative).unwrap().excess_with(label), 0);
+        assert_eq!(Template::new(&text("x".repeat(PLAINTEXT_MAX), false)).unwrap().excess_with(label), 0);
+    }
+
+    #[test]
+    fn a_label_that_does_not_fit_is_left_out() {
+        const LABEL: &str = "text/plain; charset=UTF-8";
+        type Make = fn(usize) -> Content;
+        let makes: [Make; 2] =
+            [|n| text("x".repeat(n), true), |n| Content::Raw { payload: Payload::Octets(vec![0; n]), envelope: true }];
+        for make in makes {
+            // Base64 grows in steps, so the sizes are looked for.
+            let fits = |n: &usize| Template::new(&make(*n)).is_ok_and(|made| made.excess_with(LABEL) == 0);
+            let fitting = (0..CONTENT_MAX).rev().find(fits).unwrap();
+            let [widest, wider] = [fitting, fitting + 1].map(|n| {
+                let mut out = Vec::new();
+                let longest = Stamp { retried: u32::MAX, content_type: Some(LABEL), ..STAMP };
+                Template::new(&make(n)).unwrap().render(&longest, &mut out);
+                out
+            });
+            let contains = |plaintext: &[u8]| String::from_utf8_lossy(plaintext).contains(LABEL);
+            assert!(contains(&widest) && widest.len() <= PLAINTEXT_MAX && widest.len() > PLAINTEXT_MAX - 4);
+            assert!(!contains(&wider) && wider.len() <= PLAINTEXT_MAX);
+            assert!((1..=4).contains(&Template::new(&make(fitting + 1)).unwrap().excess_with(LABEL)));
+        }
     }
 
     #[test]

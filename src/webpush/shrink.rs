@@ -96,7 +96,7 @@ mod tests {
 
     fn rendered(shrunk: &Shrunk) -> Value {
         let mut out = Vec::new();
-        shrunk.template.render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0 }, &mut out);
+        shrunk.template.render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, content_type: None }, &mut out);
         serde_json::from_slice(&out).unwrap()
     }
 

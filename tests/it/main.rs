@@ -10,6 +10,7 @@ mod fencing;
 mod figures;
 mod gateways;
 mod outcomes;
+mod policies;
 mod postgres;
 mod refusals;
 mod replicas;

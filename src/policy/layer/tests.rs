@@ -103,6 +103,49 @@ fn forms_are_not_mixed() {
 }
 
 #[test]
+fn what_was_stored_reads_as_it_was_meant() {
+    let restore = |value: Value| Layer::restore(&value, &Terms::default()).map(|parsed| parsed.layer);
+    // A header's timetable beside the throttle of a body in SNS's form.
+    let headers = json!({"retries": 3, "retryDelay": "1000", "throttlePolicy": {"maxReceivesPerSecond": 2}});
+    let restored = restore(headers).unwrap();
+    assert_eq!((restored.retry.unwrap().retries(), restored.throttle.unwrap().max_receives_per_second), (3, 2));
+    // The app's maximum fell since.
+    assert_eq!(restore(json!({"retries": 900})).unwrap().retry.unwrap().retries(), 5);
+    for broken in [
+        json!({"retries": 3, "healthyRetryPolicy": {}}),
+        json!({"retries": 3, "preset": "sns-aws-managed"}),
+        json!({"maxAttempts": 3, "throttlePolicy": {"maxReceivesPerSecond": 2}}),
+        json!({"retries": "3"}),
+        json!("x"),
+    ] {
+        assert!(restore(broken.clone()).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn whose_word_a_member_is_can_be_told() {
+    let throttle = |n| layer(Place::Message, json!({"throttlePolicy": {"maxReceivesPerSecond": n}}));
+    let (message, subscription, tier) = (guide(1), throttle(2), throttle(4));
+    let topic = layer(
+        Place::Topic,
+        json!({"requestPolicy": {"headerContentType": "text/plain"}, "disableSubscriptionOverrides": true}),
+    );
+    let mut places = Places {
+        message: Some(&message),
+        subscription: Some(&subscription),
+        topic: Some(&topic),
+        tier: Some(&tier),
+        server: Settings::DEFAULT,
+    };
+    let [by_message, by_topic, by_tier] = [Place::Message, Place::Topic, Place::Tier].map(Some);
+    assert_eq!(places.set_by(), SetBy { retry: by_message, throttle: by_tier, request: by_topic });
+    places.topic = None;
+    let by_subscription = Some(Place::Subscription);
+    assert_eq!(places.set_by(), SetBy { retry: by_message, throttle: by_subscription, request: None });
+    assert_eq!(Places::default().set_by(), SetBy { retry: None, throttle: None, request: None });
+}
+
+#[test]
 fn a_throttle_and_a_media_type_are_checked() {
     for (place, value, pointer) in [
         (
@@ -113,6 +156,11 @@ fn a_throttle_and_a_media_type_are_checked() {
         (
             Place::Message,
             json!({"throttlePolicy": {"maxReceivesPerSecond": 1.5}}),
+            "/throttlePolicy/maxReceivesPerSecond",
+        ),
+        (
+            Place::Message,
+            json!({"throttlePolicy": {"maxReceivesPerSecond": 4_294_967_296u64}}),
             "/throttlePolicy/maxReceivesPerSecond",
         ),
         (Place::Message, json!({"throttlePolicy": {"rate": 1}}), "/throttlePolicy/rate"),
@@ -127,18 +175,36 @@ fn a_throttle_and_a_media_type_are_checked() {
     ] {
         assert_eq!(parse_at(place, &value).unwrap_err()[0].pointer, pointer, "{value}");
     }
+    for rate in [1, u32::MAX] {
+        let throttle = layer(Place::Topic, json!({"throttlePolicy": {"maxReceivesPerSecond": rate}})).throttle;
+        assert_eq!(throttle, Some(Throttle { max_receives_per_second: rate }));
+    }
     for (place, media_type) in [
         (Place::Message, "text/html"),
         (Place::Message, "application/vnd.example+json; v=1; note=\"a b\""),
+        (Place::Message, "text/csv;note=\"a;b=c\" ; header=present"),
         (Place::Topic, "Text/Plain; charset=UTF-8"),
         (Place::Topic, "application/json"),
     ] {
         let request = layer(place, json!({"requestPolicy": {"headerContentType": media_type}})).request;
         assert_eq!(request.unwrap().header_content_type.as_ref(), media_type);
     }
-    for bad in
-        ["", "/", "text/", "text/plain;", "text/plain; x", "text/pla in", "a/b\r\nX: y", "a/b; c=\"d", "a/b; c=\"\"\""]
-    {
+    for bad in [
+        "",
+        "/",
+        "text/",
+        "text/plain;",
+        "text/plain; x",
+        "text/pla in",
+        "a/b\r\nX: y",
+        "a/b; c=\"d",
+        "a/b; c=\"\"\"",
+        "a/b; c=\"\\\"",
+        "a/b; c=d e",
+        "a/b; =d",
+        " a/b",
+        "a/b c",
+    ] {
         assert!(!is_media_type(bad), "{bad:?}");
     }
     assert!(!is_media_type(&format!("a/{}", "b".repeat(255))));

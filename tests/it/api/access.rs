@@ -26,6 +26,11 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
         (Method::GET, "/v1/apps/shop/subscriptions", None, [403, 200, 403]),
         (Method::POST, "/v1/apps/shop/vapid-keys", Some(json!({})), [403, 403, 201]),
         (Method::DELETE, "/v1/apps/shop/users/u", None, [403, 403, 200]),
+        (Method::GET, "/v1/apps/shop/policies", None, [403, 200, 403]),
+        (Method::GET, "/v1/apps/shop/policies/presets", None, [403, 200, 403]),
+        (Method::POST, "/v1/apps/shop/policies/preview", Some(json!({})), [403, 200, 403]),
+        (Method::PUT, "/v1/apps/shop/policies/tiers/1", Some(json!({})), [403, 403, 200]),
+        (Method::DELETE, "/v1/apps/shop/policies/tiers/1", None, [403, 403, 204]),
         (Method::GET, "/v1/apps", None, [403, 403, 403]),
         (Method::GET, "/v1/gateways", None, [403, 403, 403]),
     ];

@@ -3,6 +3,7 @@
 mod access;
 mod keys;
 mod messages;
+mod policies;
 mod steering;
 mod subscriptions;
 mod validation;

@@ -1,0 +1,331 @@
+//! `/v1/apps/{app}/policies`: delivery policies of tiers, topics and subscriptions. A message brings its own. What comes of
+//! them together is shown by [`super::preview`].
+
+use std::str::FromStr;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayManage, MayRead, Server};
+use super::extract::{At, Json, PathParam, Query, TopicName};
+use super::paging::{Page, Paging, number_cursor};
+use super::problem::{Faults, FieldError, Problem};
+use super::subscriptions::{too_many_topics, unknown};
+use crate::delivery::Tier;
+use crate::id::SubscriptionId;
+use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
+use crate::store::apps::App;
+use crate::store::{policies, topics};
+
+/// A tier as a path names it: by its name, or 1, 2 or 3.
+#[derive(Debug)]
+pub struct TierName(Tier);
+
+impl FromStr for TierName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let tier = Tier::ALL.into_iter().find(|tier| text == tier.name() || text == tier.code().to_string());
+        tier.map(Self).ok_or("must be transactional (1), promotional (2) or engagement (3)")
+    }
+}
+
+impl PathParam for TierName {
+    const NAME: &'static str = "tier";
+}
+
+/// What is set at one place.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PolicyView {
+    /// What kind of place it is.
+    place: Place,
+    /// Name of the tier or topic, or id of the subscription.
+    name: String,
+    /// The policy as it was written; null if there is none.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// Of a tier: what holds for messages of which nobody else says anything, the server's figures included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    in_force: Option<Value>,
+    /// What to know about the policy all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+}
+
+/// What is set where.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Overview {
+    /// Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
+    max_retries: i16,
+    /// Every tier.
+    tiers: Vec<PolicyView>,
+    /// Topics that have a policy, the newest first.
+    topics: Page<PolicyView>,
+    /// Names that a policy's `preset` may give.
+    presets: Vec<&'static str>,
+}
+
+impl Terms {
+    /// What a policy of this app is checked against.
+    pub(super) fn of(app: &App, place: Place) -> Self {
+        Self { place, max_retries: app.max_retries.unsigned_abs().into() }
+    }
+}
+
+impl PolicyView {
+    /// What is stored at a place, with what is wrong with it by now.
+    fn stored(app: &App, place: Place, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
+        let (layer, warnings) = restore(app, place, policy.as_ref());
+        (Self { place, name: name.into(), policy, in_force: None, warnings }, layer)
+    }
+
+    fn of_tier(state: &ApiState, app: &App, tier: Tier, policy: Option<Value>) -> Self {
+        let (view, layer) = Self::stored(app, Place::Tier, tier.name(), policy);
+        let places = Places { tier: layer.as_ref(), server: state.settings.policy, ..Places::default() };
+        Self { in_force: Some(written(&Policy::in_force(tier, &places))), ..view }
+    }
+}
+
+/// A policy in force as JSON, the figures of breaker and retry tokens included.
+pub(super) fn written(policy: &Policy) -> Value {
+    let mut json = policy.to_json();
+    if let (Value::Object(members), Value::Object(figures)) = (&mut json, policy.settings.to_json()) {
+        members.extend(figures);
+    }
+    json
+}
+
+/// A stored policy, if it can be read, and what to say about it.
+pub(super) fn restore(app: &App, place: Place, policy: Option<&Value>) -> (Option<Layer>, Vec<FieldError>) {
+    match policy.map(|policy| Layer::restore(policy, &Terms::of(app, place))) {
+        None => (None, Vec::new()),
+        Some(Ok(Parsed { layer, warnings })) => (Some(layer), warnings.into_iter().map(|w| w.under("")).collect()),
+        Some(Err(errors)) => {
+            let about = format!("the {}'s policy cannot be read any more and is skipped: {}", place.name(), errors[0]);
+            (None, vec![FieldError { pointer: None, parameter: None, header: None, detail: about }])
+        }
+    }
+}
+
+impl crate::policy::PolicyError {
+    /// As a complaint about a body that has the policy at `pointer`.
+    pub(super) fn under(self, pointer: &str) -> FieldError {
+        FieldError::member(format!("{pointer}{}", self.pointer), self.detail)
+    }
+}
+
+/// Checks a policy that stands at `pointer` of a body.
+pub(super) fn check(policy: &Value, terms: &Terms, pointer: &str, faults: &mut Faults) -> Option<Parsed> {
+    match Layer::parse(policy, terms) {
+        Ok(parsed) => Some(parsed),
+        Err(errors) => {
+            for error in errors {
+                let FieldError { pointer, detail, .. } = error.under(pointer);
+                faults.refuse(pointer.unwrap_or_default(), detail);
+            }
+            None
+        }
+    }
+}
+
+/// What is stored of an accepted policy: all but the members that say nothing.
+pub(super) fn kept(mut policy: Value) -> Value {
+    if let Value::Object(members) = &mut policy {
+        members.retain(|name, _| !DEPRECATED.contains(&name.as_str()));
+    }
+    policy
+}
+
+/// Checks a policy that is a body of its own. Answers what to store, and what its author should know all the same.
+fn accept(app: &App, place: Place, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
+    let mut faults = Faults::default();
+    let parsed = check(&policy, &Terms::of(app, place), "", &mut faults);
+    faults.finish()?;
+    let warnings = parsed.map(|parsed| parsed.warnings).unwrap_or_default();
+    Ok((kept(policy), warnings.into_iter().map(|warning| warning.under("")).collect()))
+}
+
+/// Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Overview)))]
+pub async fn list(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(paging): Query<Paging>,
+) -> Result<Answer<Overview>, Problem> {
+    let cut = paging.cut()?;
+    let tiers = policies::tiers(&state.pool, app.id).await?;
+    let rows = policies::topics(&state.pool, app.id, cut.below(), cut.ask()).await?;
+    let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, Place::Topic, row.name, Some(row.policy)).0;
+    let tiers = Tier::ALL.into_iter().zip(tiers);
+    Ok(Answer(Overview {
+        max_retries: app.max_retries,
+        tiers: tiers.map(|(tier, policy)| PolicyView::of_tier(&state, &app, tier, policy)).collect(),
+        topics: cut.page(rows, |row| number_cursor(row.id), topic),
+        presets: Preset::ALL.map(Preset::name).to_vec(),
+    }))
+}
+
+/// Shows what an app sets for a tier, and what holds for it.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
+    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+pub async fn show_tier(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(TierName(tier)): At<TierName>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let policy = policies::tier(&state.pool, app.id, tier).await?;
+    Ok(Answer(PolicyView::of_tier(&state, &app, tier, policy)))
+}
+
+/// Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later.
+#[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
+    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+pub async fn set_tier(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(TierName(tier)): At<TierName>,
+    Json(policy, _): Json<Value>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let (policy, warnings) = accept(&app, Place::Tier, policy)?;
+    policies::set_tier(&state.pool, app.id, tier, Some(&policy), state.clock.now()).await?;
+    Ok(Answer(PolicyView { warnings, ..PolicyView::of_tier(&state, &app, tier, Some(policy)) }))
+}
+
+/// Takes an app's policy for a tier away: the built-in default holds again.
+#[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
+    security(("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn unset_tier(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(TierName(tier)): At<TierName>,
+) -> Result<StatusCode, Problem> {
+    policies::set_tier(&state.pool, app.id, tier, None, state.clock.now()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Shows a topic's policy.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+pub async fn show_topic(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(topic): At<TopicName>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let found = policies::topic(&state.pool, app.id, &topic.0).await?;
+    let policy = found.ok_or_else(|| Problem::not_found("topic"))?;
+    Ok(Answer(PolicyView::stored(&app, Place::Topic, topic.0, policy).0))
+}
+
+/// Sets the policy of messages that are addressed to a topic. A topic that nobody has joined yet comes about.
+#[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
+    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+pub async fn set_topic(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(TopicName(topic)): At<TopicName>,
+    Json(policy, _): Json<Value>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let (policy, warnings) = accept(&app, Place::Topic, policy)?;
+    let mut tx = state.pool.begin().await?;
+    let made = topics::ensure(&mut tx, app.id, std::slice::from_ref(&topic), state.clock.now()).await?;
+    made.ok_or_else(too_many_topics)?;
+    policies::set_topic(&mut tx, app.id, &topic, Some(&policy)).await?;
+    tx.commit().await?;
+    Ok(Answer(PolicyView { place: Place::Topic, name: topic, policy: Some(policy), in_force: None, warnings }))
+}
+
+/// Takes a topic's policy away.
+#[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn unset_topic(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(topic): At<TopicName>,
+) -> Result<StatusCode, Problem> {
+    let mut conn = state.pool.acquire().await?;
+    let known = policies::set_topic(&mut conn, app.id, &topic.0, None).await?;
+    if known { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("topic")) }
+}
+
+/// Shows a subscription's policy.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+pub async fn show_subscription(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let policy = policies::subscription(&state.pool, app.id, id).await?.ok_or_else(unknown)?;
+    Ok(Answer(PolicyView::stored(&app, Place::Subscription, id.to_string(), policy).0))
+}
+
+/// Sets a subscription's policy. A browser that subscribes anew takes it along.
+#[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    request_body(content = Object, description = "A delivery policy in one of the three forms"),
+    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+pub async fn set_subscription(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+    Json(policy, _): Json<Value>,
+) -> Result<Answer<PolicyView>, Problem> {
+    let (policy, warnings) = accept(&app, Place::Subscription, policy)?;
+    if !policies::set_subscription(&state.pool, app.id, id, Some(&policy)).await? {
+        return Err(unknown());
+    }
+    let (place, name) = (Place::Subscription, id.to_string());
+    Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, warnings }))
+}
+
+/// Takes a subscription's policy away.
+#[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn unset_subscription(
+    Server { app, .. }: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+) -> Result<StatusCode, Problem> {
+    let known = policies::set_subscription(&state.pool, app.id, id, None).await?;
+    if known { Ok(StatusCode::NO_CONTENT) } else { Err(unknown()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_go_by_name_and_number() {
+        for (text, tier) in [("transactional", 0), ("1", 0), ("promotional", 1), ("2", 1), ("engagement", 2), ("3", 2)]
+        {
+            assert_eq!(text.parse::<TierName>().unwrap().0, Tier::ALL[tier]);
+        }
+        for bad in ["", "0", "4", "01", "Promotional", "promo"] {
+            assert!(bad.parse::<TierName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_not_stored() {
+        let written = serde_json::json!({"healthyRetryPolicy": {}, "sicklyRetryPolicy": null, "guaranteed": false});
+        assert_eq!(kept(written), serde_json::json!({"healthyRetryPolicy": {}}));
+    }
+}

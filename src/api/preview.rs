@@ -1,0 +1,215 @@
+//! `/v1/apps/{app}/policies/preview` and `…/presets`: timetables of delivery policies. Nothing is sent.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::policies::{check, restore, written};
+use super::problem::{Faults, FieldError, Problem};
+use crate::delivery::Tier;
+use crate::id::SubscriptionId;
+use crate::policy::preview::{self, Timetable};
+use crate::policy::{Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
+use crate::store::apps::App;
+use crate::store::policies;
+
+/// Of which delivery to show the timetable.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewBody {
+    /// A policy to try: it stands in for the one that is set at `place`.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// Where `policy` would be set; `message` by default.
+    place: Option<Place>,
+    /// The message's tier; `promotional` by default.
+    tier: Option<Tier>,
+    /// The topic that the message would be addressed to.
+    topic: Option<String>,
+    /// The subscription that it would go to.
+    #[schema(value_type = Option<String>)]
+    subscription: Option<SubscriptionId>,
+}
+
+/// How to answer.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PreviewQuery {
+    /// `json`, or `text` for a table to read.
+    #[serde(default)]
+    #[param(inline)]
+    format: Format,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    #[default]
+    Json,
+    Text,
+}
+
+/// What would hold, and what would come of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Preview {
+    /// The tier that it is about.
+    tier: Tier,
+    /// The policy in force, defaults filled in. Its members may stem from several places and forms.
+    #[schema(value_type = Object)]
+    policy: Value,
+    /// Which place set each member.
+    set_by: SetByView,
+    /// The retries, as they follow on failures.
+    timetable: Timetable,
+    /// The retries, as they follow on throttling answers (429, and 406 from WNS), if that is another timetable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when_throttled: Option<Timetable>,
+    /// What to know about the policies all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+}
+
+/// Which place set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SetByView {
+    /// When to try again.
+    retry: &'static str,
+    /// How fast one subscription is sent to.
+    throttle: &'static str,
+    /// How raw payloads are labelled.
+    request: &'static str,
+}
+
+/// A policy that can be named instead of written.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PresetView {
+    /// Its name.
+    name: &'static str,
+    /// How a policy names it.
+    #[schema(value_type = Object)]
+    policy: Value,
+    /// Its retries.
+    timetable: Timetable,
+}
+
+/// What each place says, and what to know about it.
+#[derive(Default)]
+struct Said {
+    message: Option<Layer>,
+    subscription: Option<Layer>,
+    topic: Option<Layer>,
+    tier: Option<Layer>,
+    warnings: Vec<FieldError>,
+}
+
+impl Said {
+    fn at(&mut self, place: Place) -> &mut Option<Layer> {
+        match place {
+            Place::Message => &mut self.message,
+            Place::Subscription => &mut self.subscription,
+            Place::Topic => &mut self.topic,
+            Place::Tier => &mut self.tier,
+        }
+    }
+
+    fn stored(&mut self, app: &App, place: Place, policy: Option<&Value>) {
+        let (layer, warnings) = restore(app, place, policy);
+        *self.at(place) = layer;
+        self.warnings.extend(warnings);
+    }
+}
+
+impl PreviewBody {
+    /// Gathers what each place says: what is stored, with the policy to be tried in the place of one of them.
+    async fn gather(self, state: &ApiState, app: &App, tier: Tier) -> Result<Said, Problem> {
+        let (mut faults, mut said) = (Faults::default(), Said::default());
+        let place = self.place.unwrap_or(Place::Message);
+        faults.require(self.place.is_none() || self.policy.is_some(), "/place", "may stand only beside `policy`");
+        let tried =
+            self.policy.as_ref().map(|policy| (place, check(policy, &Terms::of(app, place), "/policy", &mut faults)));
+        said.stored(app, Place::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());
+        match self.topic.map(|name| name.parse()) {
+            None => {}
+            Some(Err(_)) => faults.refuse("/topic", TOPIC_NAME_RULE),
+            Some(Ok(TopicName(name))) => match policies::topic(&state.pool, app.id, &name).await? {
+                // A policy is tried for a topic that is yet to come about.
+                None if tried.is_none() || place != Place::Topic => faults.refuse("/topic", "is no topic of this app"),
+                policy => said.stored(app, Place::Topic, policy.flatten().as_ref()),
+            },
+        }
+        if let Some(id) = self.subscription {
+            match policies::subscription(&state.pool, app.id, id).await? {
+                None => faults.refuse("/subscription", "is no subscription of this app"),
+                Some(policy) => said.stored(app, Place::Subscription, policy.as_ref()),
+            }
+        }
+        faults.finish()?;
+        if let Some((place, Some(parsed))) = tried {
+            *said.at(place) = Some(parsed.layer);
+            said.warnings.extend(parsed.warnings.into_iter().map(|warning| warning.under("/policy")));
+        }
+        Ok(said)
+    }
+}
+
+/// Shows what would hold for a delivery, and when its retries would be made. Nothing is sent.
+#[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), PreviewQuery), request_body = PreviewBody,
+    security(("api_key" = ["read"])),
+    responses((status = 200, content((Preview = "application/json"), (String = "text/plain")))))]
+pub async fn preview(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(query): Query<PreviewQuery>,
+    Json(body, _): Json<PreviewBody>,
+) -> Result<Response, Problem> {
+    let tier = body.tier.unwrap_or(Tier::Promotional);
+    let said = body.gather(&state, &app, tier).await?;
+    let places = Places {
+        message: said.message.as_ref(),
+        subscription: said.subscription.as_ref(),
+        topic: said.topic.as_ref(),
+        tier: said.tier.as_ref(),
+        server: state.settings.policy,
+    };
+    let policy = Policy::in_force(tier, &places);
+    let timetable = preview::preview(&policy);
+    if query.format == Format::Text {
+        let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+        return Ok((plain, timetable.to_string()).into_response());
+    }
+    let set_by = places.set_by();
+    let name = |place: Option<Place>| place.map_or("default", Place::name);
+    let throttled = policy.retry.when_throttled();
+    Ok(Answer(Preview {
+        tier,
+        policy: written(&policy),
+        set_by: SetByView { retry: name(set_by.retry), throttle: name(set_by.throttle), request: name(set_by.request) },
+        when_throttled: throttled.map(|retry| preview::preview(&Policy { retry, ..policy })),
+        timetable,
+        warnings: said.warnings,
+    })
+    .into_response())
+}
+
+/// Lists the policies that can be named instead of written, with their timetables.
+#[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = Vec<PresetView>)))]
+pub async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
+    let view = |preset: Preset| {
+        let retry = Retry::Phased(Phased::preset(preset));
+        let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) });
+        PresetView { name: preset.name(), policy: json!({ "preset": preset.name() }), timetable }
+    };
+    Answer(Preset::ALL.into_iter().map(view).collect())
+}

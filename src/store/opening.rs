@@ -1,0 +1,126 @@
+//! What dispatch reads to open a message or a lane: the message with what is said elsewhere about how it is delivered, the
+//! lane with its key.
+
+use serde_json::Value;
+use sqlx::PgPool;
+
+use crate::clock::Timestamp;
+use crate::delivery::{Tier, Urgency};
+use crate::id::{AppId, LaneId, MessageId, VapidKeyId};
+use crate::lane::Gateway;
+use crate::policy::calendar::Calendar;
+
+/// What dispatch needs of a message. The content is still sealed.
+#[derive(Debug)]
+pub struct MessageRow {
+    /// Its id.
+    pub id: MessageId,
+    /// Whose it is.
+    pub app: AppId,
+    /// Its tier.
+    pub tier: Tier,
+    /// Sealed JSON of the content.
+    pub content: Vec<u8>,
+    /// Time to live in seconds.
+    pub ttl_s: u32,
+    /// How urgently to wake the device.
+    pub urgency: Urgency,
+    /// The `Topic` header, 32 characters.
+    pub topic_header: Option<String>,
+    /// Delivery policies that count for it, as they were stored.
+    pub policies: StoredPolicies,
+    /// When its app lets deliveries of its tier go.
+    pub calendar: Calendar,
+    /// Seconds within which its app wants it accepted.
+    pub sla_s: Option<u32>,
+    /// When its time to live began.
+    pub accepted_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// The policies that may count for a message, but for those of its recipients.
+#[derive(Debug, Default)]
+pub struct StoredPolicies {
+    /// The message's own.
+    pub message: Option<Value>,
+    /// Its topic's, if it was addressed to one.
+    pub topic: Option<Value>,
+    /// Its app's for its tier.
+    pub tier: Option<Value>,
+    /// The app's maximum of `retries`.
+    pub max_retries: u32,
+}
+
+/// Reads one message for dispatch.
+pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<MessageRow>> {
+    let row = sqlx::query!(
+        r#"
+        SELECT m.app, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
+               a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
+               s.sla_seconds
+        FROM messages m
+        JOIN apps a ON a.id = m.app
+        LEFT JOIN topics t ON t.id = m.topic
+        LEFT JOIN tier_settings s ON s.app = m.app AND s.tier = m.tier
+        WHERE m.id = $1
+        "#,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|row| MessageRow {
+        id,
+        app: AppId(row.app),
+        tier: Tier::from_code(row.tier).expect("checked by the table"),
+        content: row.content,
+        ttl_s: u32::try_from(row.ttl_s).expect("checked by the table"),
+        urgency: Urgency::from_code(row.urgency).expect("checked by the table"),
+        topic_header: row.topic_header,
+        policies: StoredPolicies {
+            message: row.policy,
+            topic: row.topic_policy,
+            tier: row.tier_policy,
+            max_retries: u32::try_from(row.max_retries).expect("checked by the table"),
+        },
+        calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
+        sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+        accepted_at: row.accepted_at,
+        expires_at: row.expires_at,
+    }))
+}
+
+/// What dispatch needs of a lane. The private key is still sealed.
+#[derive(Debug)]
+pub struct LaneRow {
+    /// Which push service.
+    pub gateway: Gateway,
+    /// Whose lane it is.
+    pub app: AppId,
+    /// The key that signs for it.
+    pub vapid_key: VapidKeyId,
+    /// Sealed private key.
+    pub private_key: Vec<u8>,
+    /// The `sub` claim.
+    pub subject: String,
+}
+
+/// Reads one lane with its key.
+pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
+    let row = sqlx::query!(
+        r#"
+        SELECT l.gateway, l.app, v.id AS vapid_key, v.private_key, v.subject
+        FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
+        "#,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(|row| LaneRow {
+        gateway: Gateway::from_name(&row.gateway).expect("checked by the table"),
+        app: AppId(row.app),
+        vapid_key: VapidKeyId(row.vapid_key),
+        private_key: row.private_key,
+        subject: row.subject,
+    }))
+}

@@ -1,0 +1,116 @@
+//! Delivery policies of an app's tiers, topics and subscriptions, kept as they were written.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::delivery::Tier;
+use crate::id::SubscriptionId;
+
+/// What an app sets for each tier, in the order of [`Tier::ALL`].
+pub async fn tiers(pool: &PgPool, app: Uuid) -> Result<[Option<Value>; 3], sqlx::Error> {
+    let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app).fetch_all(pool).await?;
+    Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
+}
+
+/// What an app sets for one tier.
+pub async fn tier(pool: &PgPool, app: Uuid, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app, tier.code())
+        .fetch_optional(pool)
+        .await
+        .map(Option::flatten)
+}
+
+/// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
+pub async fn set_tier(
+    pool: &PgPool,
+    app: Uuid,
+    tier: Tier,
+    policy: Option<&Value>,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO tier_settings (app, tier, policy, changed_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (app, tier) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
+        app,
+        tier.code(),
+        policy,
+        now
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// A topic's policy; the outer option is none if there is no such topic.
+pub async fn topic(pool: &PgPool, app: Uuid, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT policy FROM topics WHERE app = $1 AND name = $2", app, name).fetch_optional(pool).await
+}
+
+/// A topic that has a policy.
+#[derive(Debug)]
+pub struct TopicPolicy {
+    /// Its number.
+    pub id: i32,
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub policy: Value,
+}
+
+/// An app's topics that have a policy, with numbers below `below`, the newest first.
+pub async fn topics(pool: &PgPool, app: Uuid, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
+    sqlx::query_as!(
+        TopicPolicy,
+        r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id < $2
+         ORDER BY id DESC LIMIT $3"#,
+        app,
+        below,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Sets a topic's policy, or takes it away. False: there is no such topic.
+pub async fn set_topic(
+    conn: &mut PgConnection,
+    app: Uuid,
+    name: &str,
+    policy: Option<&Value>,
+) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app, name, policy);
+    Ok(done.execute(conn).await?.rows_affected() == 1)
+}
+
+/// A subscription's policy; the outer option is none if the app has no such subscription.
+pub async fn subscription(pool: &PgPool, app: Uuid, id: SubscriptionId) -> Result<Option<Option<Value>>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
+        id.shard(),
+        id.0,
+        app
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Sets a subscription's policy, or takes it away. False: the app has no such subscription.
+pub async fn set_subscription(
+    pool: &PgPool,
+    app: Uuid,
+    id: SubscriptionId,
+    policy: Option<&Value>,
+) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
+        id.shard(),
+        id.0,
+        app,
+        policy
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
