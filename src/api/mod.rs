@@ -24,6 +24,7 @@ pub mod policies;
 pub mod preview;
 pub mod problem;
 pub mod retry_headers;
+pub mod slas;
 pub mod subscriptions;
 pub mod topics;
 pub mod users;
@@ -188,6 +189,7 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(deliveries::cancel))
         .routes(routes!(gateways::list))
         .routes(routes!(calendar::show, calendar::change))
+        .routes(routes!(slas::show, slas::change))
         .routes(routes!(metrics::show_all))
         .routes(routes!(metrics::show))
         .routes(routes!(health::alive))

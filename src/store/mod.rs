@@ -23,6 +23,7 @@ pub mod registration;
 pub mod retrying;
 pub mod sending;
 pub mod settle;
+pub mod slas;
 pub mod steering;
 pub mod stops;
 pub mod subscriptions;

@@ -1,0 +1,70 @@
+//! `/v1/apps/{app}/slas`: how soon gateways should take an app's deliveries. A later acceptance is counted in the
+//! figures and becomes an event.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayManage, MayRead, Server};
+use super::extract::Json;
+use super::problem::{Faults, Problem};
+use crate::delivery::Tier;
+use crate::store::slas;
+
+/// The longest, in seconds: 30 days.
+const SECONDS_MAX: u32 = 30 * 86_400;
+
+/// Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slas {
+    /// Of one-time codes and the like.
+    transactional: Option<u32>,
+    /// Of campaigns.
+    promotional: Option<u32>,
+    /// Of nudges and digests.
+    engagement: Option<u32>,
+}
+
+impl Slas {
+    fn of(&mut self, tier: Tier) -> &mut Option<u32> {
+        match tier {
+            Tier::Transactional => &mut self.transactional,
+            Tier::Promotional => &mut self.promotional,
+            Tier::Engagement => &mut self.engagement,
+        }
+    }
+}
+
+/// Shows what the app wants of each tier.
+#[utoipa::path(get, path = "/v1/apps/{app}/slas", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = Slas)))]
+pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Slas>, Problem> {
+    let mut shown = Slas::default();
+    for (tier, seconds) in slas::read(&state.pool, server.app.id).await? {
+        *shown.of(tier) = Some(seconds);
+    }
+    Ok(axum::Json(shown))
+}
+
+/// Replaces what the app wants of each tier.
+#[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")), request_body = Slas,
+    security(("api_key" = ["manage"])), responses((status = 200, body = Slas)))]
+pub async fn change(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    Json(mut body, _): Json<Slas>,
+) -> Result<axum::Json<Slas>, Problem> {
+    let mut faults = Faults::default();
+    for tier in Tier::ALL {
+        let within = body.of(tier).is_none_or(|seconds| (1..=SECONDS_MAX).contains(&seconds));
+        faults.require(within, &format!("/{}", tier.name()), "must be from 1 to 2592000 seconds");
+    }
+    faults.finish()?;
+    let wanted = Tier::ALL.map(|tier| (tier, *body.of(tier)));
+    slas::write(&state.pool, server.app.id, &wanted, state.clock.now()).await?;
+    Ok(axum::Json(body))
+}
