@@ -19,6 +19,7 @@
 
 pub mod admin;
 pub mod api;
+pub mod chart;
 pub mod classify;
 pub mod cli;
 pub mod clock;
@@ -36,6 +37,7 @@ pub mod metrics;
 pub mod policy;
 pub mod postgres;
 pub mod server;
+pub mod simulation;
 pub mod simulator;
 pub mod store;
 pub mod subscription;

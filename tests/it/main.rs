@@ -2,6 +2,7 @@
 
 mod api;
 mod command_line;
+mod corpus;
 mod crash;
 mod delivery;
 mod demo;
