@@ -10,7 +10,6 @@ use super::scenario::{Described, Mishap, Reply};
 use crate::classify::{Answer, Failure, Outcome, classify};
 use crate::clock::Timestamp;
 use crate::dispatch::ATTEMPT_DEADLINE;
-use crate::lane::Gateway;
 
 /// An answer that the gateway gives, made once.
 #[derive(Debug, Clone)]
@@ -40,6 +39,11 @@ const TOO_LATE: Told = 2;
 /// Faults follow, in order.
 const FAULTS: usize = 3;
 
+/// Where a delivery lies in [0, 1), for good: multiples of the golden ratio are spread evenly however many there are.
+fn place(delivery: u32) -> f64 {
+    (f64::from(delivery) * 0.618_033_988_749_894_9).fract()
+}
+
 /// A gateway at work.
 pub struct Stub<'a> {
     described: &'a Described,
@@ -59,8 +63,8 @@ impl<'a> Stub<'a> {
     }
 
     /// Takes a POST; answers what it will say and how long that takes.
-    pub fn take(&mut self, now_us: u64, rng: &mut StdRng) -> (Told, Duration) {
-        let told = match self.fault(now_us, rng.random()) {
+    pub fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (Told, Duration) {
+        let told = match self.fault(now_us, delivery, rng.random()) {
             Some(told) => told,
             None if self.has_room(now_us) => ACCEPTED,
             None => OVERLOADED,
@@ -79,20 +83,20 @@ impl<'a> Stub<'a> {
             Ready::Response { status, headers } => Answer::Response { status: *status, headers, body: b"" },
             Ready::Failure(failure) => Answer::Failure(*failure),
         };
-        classify(self.kind(), &answer, now)
+        classify(self.described.kind, &answer, now)
     }
 
-    fn kind(&self) -> Gateway {
-        self.described.kind
-    }
-
-    fn fault(&self, now_us: u64, drawn: f64) -> Option<Told> {
+    /// The first fault in force that concerns the POST. Faults of one kind divide the POSTs, or the deliveries, among
+    /// them.
+    fn fault(&self, now_us: u64, delivery: u32, drawn: f64) -> Option<Told> {
         let now_s = now_us as f64 / 1e6;
-        let mut below = 0.0;
+        let [mut of_posts, mut of_deliveries] = [0.0, 0.0];
         let on = self.described.faults.iter().enumerate().filter(|(_, fault)| fault.is_on(now_s));
-        on.map(|(n, fault)| (n, fault.rate)).find_map(|(n, rate)| {
-            below += rate;
-            (drawn < below).then_some(FAULTS + n)
+        on.map(|(n, fault)| (FAULTS + n, fault)).find_map(|(told, fault)| {
+            let (drawn, below) =
+                if fault.sticky { (place(delivery), &mut of_deliveries) } else { (drawn, &mut of_posts) };
+            *below += fault.rate;
+            (drawn < *below).then_some(told)
         })
     }
 

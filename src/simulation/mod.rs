@@ -206,7 +206,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn post(&mut self, worker: usize, delivery: u32, probe: bool) {
-        let (told, took) = self.gateway.take(self.now_us, &mut self.rng);
+        let (told, took) = self.gateway.take(self.now_us, delivery, &mut self.rng);
         self.tally.posted(self.now_us);
         self.workers[worker].in_flight += 1;
         let at_us = self.now_us + took.as_micros() as u64;

@@ -9,8 +9,8 @@ use super::Scenario;
 use crate::chart::{count, seconds};
 use crate::classify::DeadReason;
 
-/// The load is reported in at most so many buckets.
-const BUCKETS_MAX: usize = 600;
+/// The load is reported in at most so many buckets: seconds, up to nearly three hours.
+const BUCKETS_MAX: usize = 10_000;
 /// The seconds after an outage that are shown one by one.
 const AFTER_S: usize = 10;
 /// The seconds after an outage whose peak is told.
@@ -217,7 +217,7 @@ fn load(posts: &[u32]) -> Load {
 type Figure = (&'static str, fn(&Report) -> String);
 
 fn share(n: u64, of: u64) -> String {
-    format!("{} ({:.2} %)", count(n), n as f64 * 100.0 / of.max(1) as f64)
+    format!("{:.2} %", n as f64 * 100.0 / of.max(1) as f64)
 }
 
 fn quantile(report: &Report, pick: fn(&Quantiles) -> f64) -> String {
@@ -243,8 +243,8 @@ const FIGURES: [Figure; 18] = [
     ("… p99", |r| quantile(r, |q| q.p99_s)),
     ("… at most", |r| quantile(r, |q| q.max_s)),
     ("peak, POSTs/s", |r| format!("{} at {}", count(r.peak_per_s.into()), seconds(r.peak_at_s.into()))),
-    ("peak in the minute after the outage", |r| recovery(r, |after| count(after.peak_per_s.into()))),
-    ("… in vain in that minute", |r| recovery(r, |after| count(after.in_vain))),
+    ("peak after the outage", |r| recovery(r, |after| count(after.peak_per_s.into()))),
+    ("… in vain", |r| recovery(r, |after| count(after.in_vain))),
     ("breaker trips", |r| count(r.breaker_trips)),
     ("holds", |r| count(r.holds)),
 ];

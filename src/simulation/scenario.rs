@@ -146,6 +146,10 @@ pub struct Fault {
     /// The share of POSTs it concerns, above 0 to 1; all by default.
     #[serde(default = "all")]
     pub rate: f64,
+    /// Whether it concerns all POSTs of that share of the deliveries, as when a part of the gateway is down, rather than
+    /// that share of the POSTs.
+    #[serde(default)]
+    pub sticky: bool,
     /// What these get.
     pub answer: Reply,
 }
@@ -188,9 +192,10 @@ pub enum Mishap {
     Refused,
 }
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("calm", include_str!("scenarios/calm.json")),
     ("outage", include_str!("scenarios/outage.json")),
+    ("part", include_str!("scenarios/part.json")),
     ("herd", include_str!("scenarios/herd.json")),
     ("throttled", include_str!("scenarios/throttled.json")),
     ("flaky", include_str!("scenarios/flaky.json")),

@@ -121,6 +121,19 @@ fn a_gateway_takes_its_capacity_and_no_more() {
 }
 
 #[test]
+fn a_sticky_fault_meets_the_same_deliveries_every_time() {
+    let shard = |sticky: bool| {
+        let faults = json!([{"rate": 0.1, "sticky": sticky, "answer": {"status": 503}}]);
+        let scenario = scenario(json!({"breaker": false, "workers": {"adaptive": false},
+            "arrival": {"deliveries": 10_000}, "gateway": {"faults": faults}}));
+        run(&scenario, &default(), 1).unwrap()
+    };
+    let (sticky, loose) = (shard(true), shard(false));
+    assert!(sticky.accepted_after_retry == 0 && sticky.dead["retries_exhausted"].abs_diff(1_000) <= 1, "{sticky:?}");
+    assert!(loose.accepted_after_retry > 900 && loose.dead.is_empty(), "{loose:?}");
+}
+
+#[test]
 fn the_time_to_live_comes_first() {
     let down = |ttl_s: u32| {
         let faults = json!([{"answer": {"failure": "refused"}}]);

@@ -10,7 +10,7 @@ use super::{CHART_WIDTH, Given, write_svg};
 use crate::chart::{Panel, load_svg, load_text};
 use crate::cli::output::Output;
 use crate::policy::Policy;
-use crate::simulation::{self, Report, Scenario};
+use crate::simulation::{self, Load, Report, Scenario};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;
@@ -18,7 +18,7 @@ const RUNS_MAX: usize = 12;
 /// What `simulate` is told.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Built-in scenarios: calm, outage, herd, throttled, flaky, slow. --show-scenario prints one, to start your own from.
+    after_help = "Built-in scenarios: calm, outage, part, herd, throttled, flaky, slow. --show-scenario prints one, to start your own from.
 
 Examples:
   bellwire policy simulate --scenario outage --compare
@@ -52,8 +52,8 @@ pub struct Simulate {
     /// As many POSTs in flight as allowed, however the gateway answers.
     #[arg(long)]
     without_adapting: bool,
-    /// Each policy with jitter and breaker, without jitter, without breaker, and without both.
-    #[arg(long, conflicts_with_all = ["without_jitter", "without_breaker"])]
+    /// Each policy with jitter, breaker and adaptive limit, without each of them, with jitter alone, and with none.
+    #[arg(long, conflicts_with_all = ["without_jitter", "without_breaker", "without_adapting"])]
     compare: bool,
     /// Decides all that is random: the same seed gives the same figures.
     #[arg(long, default_value_t = 1)]
@@ -61,6 +61,9 @@ pub struct Simulate {
     /// Draw the load on the gateway into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Draw only so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    until: Option<u32>,
 }
 
 /// A scenario and policy to simulate, under a name.
@@ -89,7 +92,7 @@ impl Simulate {
             .iter()
             .map(|(name, report)| Panel {
                 name,
-                posts_per_s: &report.load.posts_per_s,
+                posts_per_s: self.drawn(&report.load),
                 bucket_s: report.load.bucket_s,
                 shaded_s: &shaded,
             })
@@ -103,6 +106,12 @@ impl Simulate {
         let people = format!("{}\n\n{}\nLoad on the gateway\n{chart}", scenario.about, simulation::compare(&reports));
         out.say(&machine, people.trim())?;
         Ok(())
+    }
+
+    /// What of a load is drawn.
+    fn drawn<'a>(&self, load: &'a Load) -> &'a [u32] {
+        let buckets = self.until.map_or(usize::MAX, |until_s| until_s.div_ceil(load.bucket_s) as usize);
+        &load.posts_per_s[..buckets.min(load.posts_per_s.len())]
     }
 
     fn read_scenario(&self) -> Result<Scenario, WrongPolicy> {
@@ -137,11 +146,13 @@ impl Simulate {
     }
 
     fn variants(&self, scenario: &Scenario) -> Result<Vec<Variant>, WrongPolicy> {
-        const ALL: [(&str, bool, bool); 4] = [
-            ("with both", true, true),
-            ("without jitter", true, false),
-            ("without breaker", false, true),
-            ("without both", false, false),
+        const ALL: [(&str, [bool; 3]); 6] = [
+            ("with all three", [true, true, true]),
+            ("without jitter", [false, true, true]),
+            ("without breaker", [true, false, true]),
+            ("without adapting", [true, true, false]),
+            ("jitter alone", [true, false, false]),
+            ("none of them", [false, false, false]),
         ];
         let policies = self.given.read(Some(scenario.tier))?;
         let several = policies.len() > 1;
@@ -152,9 +163,10 @@ impl Simulate {
                 variants.push(Variant { name: named.name, scenario, policy: named.policy });
                 continue;
             }
-            for (what, breaker, jitter) in ALL {
+            for (what, [jitter, breaker, adaptive]) in ALL {
                 let name = if several { format!("{}, {what}", named.name) } else { what.to_owned() };
-                let scenario = Scenario { breaker, jitter, ..scenario.clone() };
+                let mut scenario = Scenario { breaker, jitter, ..scenario.clone() };
+                scenario.workers.adaptive = adaptive;
                 variants.push(Variant { name, scenario, policy: named.policy.clone() });
             }
         }
