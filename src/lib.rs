@@ -12,7 +12,7 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups
 //! ```
 //!
-//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`) → engines ([`dispatch`], `maintenance`) →
+//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`, [`simulation`]) → engines ([`dispatch`], `maintenance`) →
 //! edges ([`store`], [`gateway`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
 //! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].

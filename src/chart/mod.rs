@@ -1,8 +1,8 @@
 //! Charts of policies and simulations, as SVG and as text.
 //!
-//! Written by hand: the crate that would fit, plotters, has not been released for two years, measures text with fonts
-//! of the system or not at all, and brings more code than the two pictures here take. Output depends on nothing but
-//! the arguments, so it can be committed and compared.
+//! Written by hand: plotters, the crate that would fit, had its last release in 2024, measures text by fonts of the
+//! system or not at all, and brings more code than the two pictures here take. Output depends on nothing but the
+//! arguments, so it can be committed and compared.
 
 mod svg;
 mod text;
@@ -95,7 +95,7 @@ pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
         let text = format!("{}{more} — {} in all", shortened(curve.name), seconds(curve.table.window_s));
         svg.legend(n, COLOURS[n % COLOURS.len()], &text);
     }
-    let top = svg.top(curves.len());
+    let top = Svg::top(curves.len());
     let frame = Frame {
         x: Axis::numbers(f64::from(last) + 0.5, 12, "retry"),
         y: Axis::times(longest_s, 8, "delay before it"),
@@ -128,7 +128,7 @@ pub fn load_svg(title: &str, panels: &[Panel<'_>]) -> String {
     let peak = drawn.iter().flatten().copied().max().unwrap_or(1).max(1);
     let mut svg = Svg::new(title, 56 + (PITCH * panels.len() as f64) as u32);
     for (n, (panel, columns)) in panels.iter().zip(&drawn).enumerate() {
-        let top = svg.top(0) + 22.0 + PITCH * n as f64;
+        let top = Svg::top(0) + 22.0 + PITCH * n as f64;
         let frame = Frame {
             x: Axis::times(length_s, 10, if n + 1 == panels.len() { "time" } else { "" }),
             y: Axis::numbers(f64::from(peak), 3, "POSTs/s"),

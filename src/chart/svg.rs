@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{count, seconds};
+use super::count;
 
 const WIDTH: u32 = 760;
 const LEFT: f64 = 76.0;
@@ -67,9 +67,16 @@ impl Axis {
         let n = (self.max / self.step * 1.000_001) as u32;
         (0..=n).map(|n| f64::from(n) * self.step).map(|value| {
             let whole = value.round() as u64;
-            (value, if self.times { seconds(value) } else { count(whole) })
+            (value, if self.times { time(value, self.step) } else { count(whole) })
         })
     }
+}
+
+/// A time as all marks of its axis are written: in the largest unit that the distance of marks is a multiple of.
+fn time(s: f64, step_s: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "min")];
+    let (unit_s, unit) = UNITS.into_iter().find(|(unit_s, _)| step_s % unit_s == 0.0).unwrap_or((1.0, "s"));
+    format!("{} {unit}", count((s / unit_s).round() as u64))
 }
 
 /// Where values are on the page.
@@ -102,8 +109,7 @@ impl Svg {
     }
 
     /// Where the first frame may begin below the title and so many lines of legend.
-    #[expect(clippy::unused_self, reason = "a page knows its own layout")]
-    pub fn top(&self, legend: usize) -> f64 {
+    pub fn top(legend: usize) -> f64 {
         42.0 + 18.0 * legend as f64
     }
 

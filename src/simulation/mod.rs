@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
         if let Some(change) = self.workers[worker].answered(&outcome, at(posted_at_us), now, probe, settings) {
             for (number, other) in self.workers.iter_mut().enumerate() {
                 if number != worker {
-                    other.adopt(change);
+                    other.adopt(change, now);
                 }
                 // What it waited for is over. After any other change it finds out by itself.
                 if change.breaker.is_some_and(|snapshot| snapshot.state == State::Closed) {

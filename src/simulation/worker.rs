@@ -13,7 +13,7 @@ use crate::policy::hold::Hold;
 pub enum Passage {
     Free,
     Probe,
-    /// Not before this. What was claimed is due again at the second time, spread by randomness.
+    /// Not before this.
     Shut(Timestamp, Shutter),
 }
 
@@ -30,9 +30,11 @@ pub struct Change {
     pub breaker: Option<Snapshot>,
 }
 
+/// Its state. [`Limit`], [`Hold`] and [`Breaker`] are those of the server.
 pub struct Worker {
     limit: Limit,
-    adaptive: Option<u32>,
+    /// What stands in for the limit if it does not adapt.
+    fixed: Option<u32>,
     transactional: bool,
     pub in_flight: u32,
     hold: Hold,
@@ -51,7 +53,7 @@ impl Worker {
         let share = (scenario.workers.concurrency / scenario.workers.replicas).max(1);
         Self {
             limit: Limit::new(share),
-            adaptive: (!scenario.workers.adaptive).then_some(share),
+            fixed: (!scenario.workers.adaptive).then_some(share),
             transactional: scenario.tier == Tier::Transactional,
             in_flight: 0,
             hold: Hold::default(),
@@ -65,7 +67,7 @@ impl Worker {
 
     /// POSTs that it may have in flight at present.
     pub fn limit(&self) -> u32 {
-        self.adaptive.unwrap_or_else(|| self.limit.get())
+        self.fixed.unwrap_or_else(|| self.limit.get())
     }
 
     /// Whether one more POST fits. The last permit of a lane is kept for transactional deliveries.
@@ -127,10 +129,11 @@ impl Worker {
         (changed.is_some() || held_until.is_some()).then_some(Change { held_until, breaker: changed })
     }
 
-    /// Obeys what another replica learned.
-    pub fn adopt(&mut self, change: Change) {
+    /// Obeys what another replica learned at `now`.
+    pub fn adopt(&mut self, change: Change, now: Timestamp) {
         if let Some(until) = change.held_until {
-            self.hold.extend(until);
+            let wait = (until - now).to_std().unwrap_or_default();
+            self.hold.throttled(now, now, Some(wait));
         }
         if let (Some(breaker), Some(snapshot)) = (&mut self.breaker, change.breaker) {
             breaker.adopt(snapshot);
