@@ -2,7 +2,7 @@
 # package is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint bench sqlx deps
+.PHONY: help demo run test lint bench fuzz sqlx deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: ## Check formatting, and let clippy complain
 
 bench: deps ## Measure what the README quotes
 	scripts/bench
+
+fuzz: ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
+	scripts/fuzz
 
 sqlx: deps ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx

@@ -12,13 +12,14 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups
 //! ```
 //!
-//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`) → engines ([`dispatch`], `maintenance`) →
+//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`, [`simulation`]) → engines ([`dispatch`], `maintenance`) →
 //! edges ([`store`], [`gateway`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
 //! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].
 
 pub mod admin;
 pub mod api;
+pub mod chart;
 pub mod classify;
 pub mod cli;
 pub mod clock;
@@ -37,6 +38,7 @@ pub mod metrics;
 pub mod policy;
 pub mod postgres;
 pub mod server;
+pub mod simulation;
 pub mod simulator;
 pub mod store;
 pub mod subscription;

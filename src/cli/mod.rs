@@ -9,6 +9,7 @@ mod key;
 mod local;
 mod message;
 mod output;
+mod policy;
 mod refusal;
 mod send;
 mod serve;
@@ -104,6 +105,9 @@ enum Verb {
         #[command(flatten)]
         settings: FewSettings,
     },
+    /// Show what delivery policies say, and try them out on a simulated gateway.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Policy(policy::Policy),
     /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::Args),
@@ -212,7 +216,8 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("bellwire: {error:#}");
-            ExitCode::from(if error.is::<config::Error>() { WRONG_USAGE } else { FAILED })
+            let wrong_usage = error.is::<config::Error>() || error.is::<policy::WrongPolicy>();
+            ExitCode::from(if wrong_usage { WRONG_USAGE } else { FAILED })
         }
     }
 }
@@ -261,6 +266,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             let text = "The data keys are wrapped by the new master key.";
             out.say(&serde_json::json!({"rotation": rotation}), text)?;
         }
+        Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {
             let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;
             return Ok(if adds_up { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });

@@ -17,7 +17,7 @@ mod fair;
 mod feeder;
 mod job;
 mod lane;
-mod limit;
+pub(crate) mod limit;
 mod line;
 mod page;
 mod policies;

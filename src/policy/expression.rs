@@ -8,6 +8,9 @@
 //! number  = digits [ "." digits ] | "." digits
 //! ```
 //!
+//! Ours, since no crate fits: `meval` and `fasteval` had their last release in 2018 and 2020, `evalexpr` is under the
+//! AGPL, and `exmex`, the one that is kept, has no functions of three arguments and tells hardly any position.
+//!
 //! Nothing that comes in can loop, overflow the stack or allocate without bound: the text is at most 256 octets long
 //! and 32 levels deep, and becomes a flat list of operations, no longer than the text.
 

@@ -1,5 +1,6 @@
 //! What the program promises to shells and scripts.
 
+mod policies;
 mod verbs;
 mod whole;
 

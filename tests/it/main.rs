@@ -3,6 +3,7 @@
 mod api;
 mod calendar;
 mod command_line;
+mod corpus;
 mod crash;
 mod delivery;
 mod demo;

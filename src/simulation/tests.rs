@@ -1,0 +1,204 @@
+//! The simulation follows the server's rules, and its account adds up.
+
+use super::*;
+use crate::policy::{Layer, Places, Terms};
+use serde_json::{Value, json};
+
+fn scenario(value: Value) -> Scenario {
+    Scenario::parse(&value.to_string()).unwrap()
+}
+
+fn policy(value: &Value) -> Policy {
+    let layer = Layer::parse(value, &Terms { max_retries: 100, ..Terms::default() }).unwrap().layer;
+    Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() })
+}
+
+fn default() -> Policy {
+    Policy::tier_default(Tier::Promotional)
+}
+
+fn ended(report: &Report) -> u64 {
+    let dead: u64 = report.dead.values().sum();
+    report.accepted_at_once + report.accepted_after_retry + report.gone + report.expired + dead
+}
+
+#[test]
+fn every_delivery_ends_exactly_once_in_every_built_in_scenario_and_variant() {
+    for name in Scenario::names() {
+        let mut built_in = Scenario::parse(Scenario::built_in(name).unwrap()).unwrap();
+        built_in.arrival.deliveries = built_in.arrival.deliveries.min(3_000);
+        for (breaker, jitter, adaptive, replicas) in
+            [(true, true, true, 1), (false, true, false, 2), (true, false, true, 3), (false, false, false, 1)]
+        {
+            let mut scenario = built_in.clone();
+            (scenario.breaker, scenario.jitter) = (breaker, jitter);
+            (scenario.workers.adaptive, scenario.workers.replicas) = (adaptive, replicas);
+            let report = run(&scenario, &default(), 1).unwrap();
+            assert_eq!(ended(&report), u64::from(scenario.arrival.deliveries), "{name}: {report:?}");
+            assert_eq!(report.posts_in_vain, report.posts - report.accepted_at_once - report.accepted_after_retry);
+            assert!(report.posts >= report.deliveries - report.expired, "{name}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    let flaky = scenario(json!({"arrival": {"deliveries": 5_000}, "gateway": {"faults": [
+        {"rate": 0.2, "answer": {"status": 503}}]}}));
+    let report = run(&flaky, &default(), 7).unwrap();
+    assert_eq!(report, run(&flaky, &default(), 7).unwrap());
+    assert_ne!(report, run(&flaky, &default(), 8).unwrap());
+}
+
+#[test]
+fn a_gateway_that_copes_gets_one_post_each() {
+    let report = run(&scenario(json!({"arrival": {"deliveries": 10_000, "over_s": 10}})), &default(), 1).unwrap();
+    assert_eq!((report.posts, report.accepted_at_once, report.breaker_trips), (10_000, 10_000, 0));
+    let times = report.to_acceptance.unwrap();
+    assert!(times.p50_s < 0.1 && times.max_s < 3.0, "{times:?}");
+    assert_eq!(report.load.posts_per_s.iter().sum::<u32>(), 10_000);
+}
+
+#[test]
+fn an_open_breaker_keeps_the_load_off_and_costs_no_attempt() {
+    // Down for ten minutes: longer than all retries of the policy take together.
+    let down = json!({"arrival": {"deliveries": 2_000, "over_s": 20}, "gateway": {"faults": [
+        {"for_s": 600, "answer": {"status": 503}}]}});
+    let with = run(&scenario(down.clone()), &default(), 1).unwrap();
+    let mut scenario = scenario(down);
+    (scenario.breaker, scenario.workers.adaptive) = (false, false);
+    let without = run(&scenario, &default(), 1).unwrap();
+    assert!(with.posts_in_vain < 100, "{with:?}");
+    assert_eq!(with.accepted_at_once + with.accepted_after_retry + with.dead.values().sum::<u64>(), 2_000);
+    assert!(with.accepted_at_once > 1_900 && with.breaker_trips >= 4, "{with:?}");
+    assert_eq!(without.dead, [("retries_exhausted", 2_000)].into());
+    assert_eq!((without.posts, without.breaker_trips), (12_000, 0));
+}
+
+#[test]
+fn without_jitter_delays_are_nominal() {
+    let quiet = json!({"jitter": false, "breaker": false, "workers": {"adaptive": false},
+        "arrival": {"deliveries": 1, "over_s": 0},
+        "gateway": {"latency": {"p50_ms": 100, "p99_ms": 100}, "faults": [{"for_s": 9, "answer": {"status": 503}}]}});
+    // POSTs at 0, 2.1, 6.2 and 14.3 s, of which the last is accepted 100 ms later.
+    let report = run(&scenario(quiet.clone()), &default(), 3).unwrap();
+    assert_eq!((report.posts, report.to_acceptance.unwrap().max_s), (4, 14.4));
+    let mut jittered = quiet;
+    jittered["jitter"] = true.into();
+    let report = run(&scenario(jittered), &default(), 3).unwrap();
+    assert_ne!(report.to_acceptance.unwrap().max_s, 14.4);
+    for form in [json!({"retries": 4, "retryDelay": "1000"}), json!({"preset": "sns-customer-managed"})] {
+        let policy = policy(&form);
+        let delays = (0..4).map(|n| policy.delay(n, nominal(&policy, Kind::Throttled, n)).unwrap());
+        assert!(delays.zip(0..).all(|(delay, n)| delay == policy.retry.step(n).unwrap().nominal), "{form}");
+    }
+}
+
+#[test]
+fn throttling_holds_the_lane_for_as_long_as_its_header_says() {
+    let throttled = scenario(json!({"arrival": {"deliveries": 100, "over_s": 10}, "gateway": {"faults": [
+        {"for_s": 1, "answer": {"status": 429, "retry_after_s": 30}}]}}));
+    let report = run(&throttled, &default(), 1).unwrap();
+    assert_eq!((report.holds, report.breaker_trips), (1, 0));
+    let silent = |second: usize| report.load.posts_per_s[second] == 0;
+    assert!((1..30).all(silent), "{:?}", report.load);
+    assert_eq!(report.accepted_at_once + report.accepted_after_retry, 100);
+}
+
+#[test]
+fn a_gateway_takes_its_capacity_and_no_more() {
+    let report = run(
+        &scenario(json!({"breaker": false, "workers": {"adaptive": false}, "ttl_s": 3_600,
+            "arrival": {"deliveries": 10_000, "over_s": 1},
+            "gateway": {"capacity_per_s": 100, "overload": {"status": 503}}})),
+        &policy(&json!({"maxAttempts": 100, "maxDelayMs": 10_000})),
+        1,
+    );
+    let report = report.unwrap();
+    let took_s = report.to_acceptance.unwrap().max_s;
+    assert!((99.0..140.0).contains(&took_s), "{took_s}");
+    assert_eq!(report.accepted_at_once + report.accepted_after_retry, 10_000);
+}
+
+#[test]
+fn a_sticky_fault_meets_the_same_deliveries_every_time() {
+    let shard = |sticky: bool| {
+        let faults = json!([{"rate": 0.1, "sticky": sticky, "answer": {"status": 503}}]);
+        let scenario = scenario(json!({"breaker": false, "workers": {"adaptive": false},
+            "arrival": {"deliveries": 10_000}, "gateway": {"faults": faults}}));
+        run(&scenario, &default(), 1).unwrap()
+    };
+    let (sticky, loose) = (shard(true), shard(false));
+    assert!(sticky.accepted_after_retry == 0 && sticky.dead["retries_exhausted"].abs_diff(1_000) <= 1, "{sticky:?}");
+    assert!(loose.accepted_after_retry > 900 && loose.dead.is_empty(), "{loose:?}");
+}
+
+#[test]
+fn the_time_to_live_comes_first() {
+    let down = |ttl_s: u32| {
+        let faults = json!([{"answer": {"failure": "refused"}}]);
+        let scenario = scenario(json!({"ttl_s": ttl_s, "breaker": false, "arrival": {"deliveries": 50, "over_s": 0},
+            "gateway": {"faults": faults}}));
+        run(&scenario, &default(), 1).unwrap()
+    };
+    let once = down(0);
+    assert_eq!((once.expired, once.posts, once.to_acceptance), (50, 50, None));
+    let short = down(10);
+    assert!(short.expired == 50 && short.posts > 50, "{short:?}");
+}
+
+#[test]
+fn answers_have_the_endings_that_the_server_gives_them() {
+    for (status, gone, reason) in [
+        (410, 40, None),
+        (400, 0, Some("bad_request")),
+        (403, 0, Some("unauthorized")),
+        (413, 0, Some("payload_too_large")),
+    ] {
+        let scenario = scenario(json!({"arrival": {"deliveries": 40}, "gateway": {"faults": [
+            {"answer": {"status": status}}]}}));
+        let report = run(&scenario, &default(), 1).unwrap();
+        assert_eq!((report.gone, report.posts), (gone, 40));
+        assert_eq!(report.dead, reason.map(|reason| (reason, 40)).into_iter().collect());
+    }
+}
+
+#[test]
+fn replicas_share_what_they_learn() {
+    let down = |replicas: u32| {
+        run(
+            &scenario(json!({"arrival": {"deliveries": 3_000, "over_s": 30}, "workers": {"replicas": replicas},
+                "gateway": {"faults": [{"for_s": 60, "answer": {"status": 503}}]}})),
+            &default(),
+            1,
+        )
+        .unwrap()
+    };
+    let (one, four) = (down(1), down(4));
+    assert!(four.posts_in_vain <= one.posts_in_vain * 4, "{} {}", one.posts_in_vain, four.posts_in_vain);
+    assert!(four.breaker_trips <= one.breaker_trips + 1);
+}
+
+#[test]
+fn what_would_never_end_is_given_up() {
+    let mut endless = scenario(json!({"ttl_s": 2_419_200, "breaker": false, "workers": {"adaptive": false},
+        "arrival": {"deliveries": 1, "over_s": 0}, "gateway": {"faults": [{"answer": {"status": 503}}]}}));
+    let aws = policy(&json!({"preset": "sns-aws-managed"}));
+    assert_eq!(run(&endless, &aws, 1).unwrap().posts, 100_016);
+    endless.arrival.deliveries = 5_000_000;
+    let simulation = Simulation { planned: EVENTS_MAX, ..Simulation::new(&endless, &aws, 1) };
+    assert_eq!(simulation.run().unwrap_err(), TooLong);
+}
+
+#[test]
+fn reports_are_compared_side_by_side() {
+    let scenario = Scenario::parse(Scenario::built_in("outage").unwrap()).unwrap();
+    let scenario = Scenario { arrival: Arrival { deliveries: 2_000, over_s: 200.0 }, ..scenario };
+    let report = run(&scenario, &default(), 1).unwrap();
+    let after = report.recovery.clone().unwrap();
+    assert_eq!((after.at_s, after.posts_per_s.len()), (90.0, 10));
+    let text = compare(&[("one".into(), report.clone()), ("two".into(), report)]);
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(line("deliveries").split_whitespace().collect::<Vec<_>>(), ["deliveries", "2,000", "2,000"]);
+    assert!(text.contains("POSTs in each second after the outage, two: "), "{text}");
+}
