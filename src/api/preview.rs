@@ -13,6 +13,7 @@ use super::auth::{MayRead, Server};
 use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::policies::{check, restore, written};
 use super::problem::{Faults, FieldError, Problem};
+use crate::chart::{Curve, timetable_svg};
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
 use crate::policy::preview::{self, Timetable};
@@ -56,6 +57,7 @@ enum Format {
     #[default]
     Json,
     Text,
+    Svg,
 }
 
 /// What would hold, and what would come of it.
@@ -165,7 +167,7 @@ impl PreviewBody {
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), PreviewQuery), request_body = PreviewBody,
     security(("api_key" = ["read"])),
-    responses((status = 200, content((Preview = "application/json"), (String = "text/plain")))))]
+    responses((status = 200, content((Preview = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
 pub async fn preview(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -183,22 +185,37 @@ pub async fn preview(
     };
     let policy = Policy::in_force(tier, &places);
     let timetable = preview::preview(&policy);
-    if query.format == Format::Text {
-        let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-        return Ok((plain, timetable.to_string()).into_response());
+    let throttled = policy.retry.when_throttled().map(|retry| preview::preview(&Policy { retry, ..policy.clone() }));
+    match query.format {
+        Format::Json => {}
+        Format::Text => {
+            let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+            return Ok((plain, timetable.to_string()).into_response());
+        }
+        Format::Svg => return Ok(drawn(tier, &timetable, throttled.as_ref())),
     }
     let set_by = places.set_by();
     let name = |place: Option<Place>| place.map_or("default", Place::name);
-    let throttled = policy.retry.when_throttled();
     Ok(Answer(Preview {
         tier,
         policy: written(&policy),
         set_by: SetByView { retry: name(set_by.retry), throttle: name(set_by.throttle), request: name(set_by.request) },
-        when_throttled: throttled.map(|retry| preview::preview(&Policy { retry, ..policy })),
+        when_throttled: throttled,
         timetable,
         warnings: said.warnings,
     })
     .into_response())
+}
+
+/// The timetable as a chart.
+fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) -> Response {
+    let curve = Curve { name: tier.name(), table: timetable };
+    let throttled = when_throttled.map(|table| Curve { name: "after a throttling answer", table });
+    let curves: Vec<_> = std::iter::once(curve).chain(throttled).collect();
+    // A browser that shows it as a page applies our policy to it, which lets no style through.
+    let styled = (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'");
+    let svg = [(header::CONTENT_TYPE, "image/svg+xml"), styled];
+    (svg, timetable_svg("Delay before each retry", &curves)).into_response()
 }
 
 /// Lists the policies that can be named instead of written, with their timetables.

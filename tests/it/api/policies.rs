@@ -291,7 +291,7 @@ async fn a_preview_shows_the_timetable_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_preview_answers_in_text_and_refuses_what_is_not_there() {
+async fn a_preview_answers_as_text_and_as_a_chart_and_refuses_what_is_not_there() {
     let api = TestApi::start().await;
     let ask = |format: &str| {
         axum::http::Request::post(format!("/v1/apps/shop/policies/preview?format={format}"))
@@ -300,10 +300,16 @@ async fn a_preview_answers_in_text_and_refuses_what_is_not_there() {
             .body(axum::body::Body::from(json!({"policy": {"retries": 2, "retryDelay": "1500"}}).to_string()))
             .unwrap()
     };
-    let response = tower::ServiceExt::oneshot(api.router.clone(), ask("text")).await.unwrap();
-    assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
-    let text = axum::body::to_bytes(response.into_body(), 65_536).await.unwrap();
-    let text = std::str::from_utf8(&text).unwrap();
+    let answer = async |format: &str| {
+        let response = tower::ServiceExt::oneshot(api.router.clone(), ask(format)).await.unwrap();
+        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        let body = axum::body::to_bytes(response.into_body(), 65_536).await.unwrap();
+        (kind, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let (kind, svg) = answer("svg").await;
+    assert!(kind == "image/svg+xml" && svg.starts_with("<svg ") && svg.contains("promotional"), "{svg}");
+    let (kind, text) = answer("text").await;
+    assert_eq!(kind, "text/plain; charset=utf-8");
     assert!(text.ends_with("2 retries, 3 POSTs at most, over 3.00 s (3.00–3.00 s with jitter)\n"), "{text}");
     assert_eq!(api.send(ask("pdf")).await.refusal(), (400, "invalid_parameter", vec!["format"]));
     for (body, pointer) in [
