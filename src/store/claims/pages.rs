@@ -1,0 +1,301 @@
+//! Fan-out: cursors cut into pages, and pages whose workers were lost.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{Recipient, Standing, standing};
+use crate::clock::Timestamp;
+use crate::delivery::Tier;
+use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::policy::token::Queued;
+use crate::vault::Vault;
+
+/// A page under our lease.
+#[derive(Debug)]
+pub struct Page {
+    /// Its id.
+    pub id: Uuid,
+    /// The fence of its settling.
+    pub lease: Uuid,
+    /// What is sent.
+    pub message: MessageId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its tier.
+    pub tier: Tier,
+    /// How often it was leased, this time included.
+    pub leases: i16,
+    /// Whom it is for, in order of id.
+    pub recipients: Vec<Recipient>,
+}
+
+/// What cutting a cursor came to.
+#[derive(Debug)]
+pub enum Cut {
+    /// Nothing of this lane and tier is left to cut now.
+    Nothing,
+    /// The cursor ended without another recipient.
+    Ended,
+    /// A page, leased to us.
+    Page(Page),
+}
+
+/// The message of the cursor that would be cut next.
+pub async fn next_cursor(pool: &PgPool, lane: LaneId, tier: Tier, now: Timestamp) -> sqlx::Result<Option<MessageId>> {
+    let message = sqlx::query_scalar!(
+        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at <= $3 ORDER BY due_at LIMIT 1",
+        lane.0,
+        tier.code(),
+        now
+    );
+    Ok(message.fetch_optional(pool).await?.map(MessageId))
+}
+
+/// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
+pub async fn postpone_cursor(
+    pool: &PgPool,
+    message: MessageId,
+    lane: LaneId,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<bool> {
+    let postponed = sqlx::query!(
+        "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
+        message.0,
+        lane.0,
+        now,
+        until
+    );
+    Ok(postponed.execute(pool).await?.rows_affected() == 1)
+}
+
+/// Cuts the next page of up to `size` recipients off the least recently cut cursor of a lane and tier. `page` is a
+/// fresh id, which is also its first lease.
+///
+/// The transaction does not wait for its WAL: if Postgres crashes and forgets the cut, the recipients are cut again,
+/// and they are no more than the crash would have repeated anyway. Whatever settles the page makes the cut durable too.
+pub async fn cut_page(
+    pool: &PgPool,
+    lane: LaneId,
+    tier: Tier,
+    size: usize,
+    page: Uuid,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<Cut> {
+    let mut tx = pool.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await?;
+    let Some(cursor) = sqlx::query!(
+        r#"
+        SELECT c.message, c.topic, c.after, m.accepted_at
+        FROM cursors c JOIN messages m ON m.id = c.message
+        WHERE c.lane = $1 AND c.tier = $2 AND c.due_at <= $3
+        ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
+        "#,
+        lane.0,
+        tier.code(),
+        now
+    )
+    .fetch_optional(&mut *tx)
+    .await?
+    else {
+        return Ok(Cut::Nothing);
+    };
+    let recipients = read_recipients(&mut tx, lane, cursor.topic, cursor.after, cursor.accepted_at, size, now).await?;
+    let ids: Vec<Uuid> = recipients.iter().map(|recipient| recipient.subscription.0).collect();
+    if !ids.is_empty() {
+        // One statement instead of two: what it costs to start one counts for each page.
+        sqlx::query!(
+            r#"
+            WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
+            page AS (
+                INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
+            )
+            INSERT INTO message_counts AS counts (message, lane, targeted) VALUES ($2, $3, cardinality($5::uuid[]))
+            ON CONFLICT (message, lane) DO UPDATE SET targeted = counts.targeted + excluded.targeted
+            "#,
+            page,
+            cursor.message,
+            lane.0,
+            tier.code(),
+            &ids,
+            page,
+            until,
+            ids.last(),
+            now
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    if ids.len() < size {
+        sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    if ids.is_empty() {
+        return Ok(Cut::Ended);
+    }
+    Ok(Cut::Page(Page { id: page, lease: page, message: MessageId(cursor.message), lane, tier, leases: 1, recipients }))
+}
+
+async fn read_recipients(
+    connection: &mut PgConnection,
+    lane: LaneId,
+    topic: Option<i32>,
+    after: Uuid,
+    accepted_at: Timestamp,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Recipient>> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    let Some(topic) = topic else {
+        return sqlx::query_as!(
+            Sendable,
+            r#"
+            SELECT id, origin_id, address, policy, timezone, refusals FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            ORDER BY id LIMIT $5
+            "#,
+            lane.0,
+            after,
+            accepted_at,
+            now,
+            size
+        )
+        .map(Recipient::from)
+        .fetch_all(connection)
+        .await;
+    };
+    sqlx::query_as!(
+        Sendable,
+        r#"
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.refusals
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        ORDER BY t.subscription LIMIT $6
+        "#,
+        topic,
+        lane.0,
+        after,
+        accepted_at,
+        now,
+        size
+    )
+    .map(Recipient::from)
+    .fetch_all(connection)
+    .await
+}
+
+/// A row of an active subscription.
+struct Sendable {
+    id: Uuid,
+    origin_id: Uuid,
+    address: Vec<u8>,
+    policy: Option<Value>,
+    timezone: Option<String>,
+    refusals: i16,
+}
+
+impl From<Sendable> for Recipient {
+    fn from(row: Sendable) -> Self {
+        Self {
+            subscription: SubscriptionId(row.id),
+            origin_id: row.origin_id,
+            address: row.address,
+            standing: Standing::Sendable,
+            policy: row.policy,
+            timezone: row.timezone,
+            refusals: u16::try_from(row.refusals).unwrap_or(0),
+        }
+    }
+}
+
+/// Leases one page whose lease ran out: its worker died, or lost the database for longer than that.
+pub async fn lease_lost_page(
+    pool: &PgPool,
+    lane: LaneId,
+    tier: Tier,
+    lease: Uuid,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<Option<Page>> {
+    let Some(page) = sqlx::query!(
+        r#"
+        WITH leased AS (
+            UPDATE pages SET lease = $4, leases = leases + 1, due_at = $5
+            WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at <= $3
+                ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
+            RETURNING id, message, leases, recipients
+        )
+        SELECT l.id, l.message, l.leases, l.recipients, m.state FROM leased l JOIN messages m ON m.id = l.message
+        "#,
+        lane.0,
+        tier.code(),
+        now,
+        lease,
+        until
+    )
+    .fetch_optional(pool)
+    .await?
+    else {
+        return Ok(None);
+    };
+    let found = sqlx::query!(
+        r#"
+        SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
+               s.refusals AS "refusals?"
+        FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
+        LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
+        ORDER BY r.place
+        "#,
+        &page.recipients
+    )
+    .fetch_all(pool)
+    .await?;
+    let recipients = found
+        .into_iter()
+        .map(|row| Recipient {
+            subscription: SubscriptionId(row.id),
+            origin_id: row.origin_id.unwrap_or_default(),
+            address: row.address.unwrap_or_default(),
+            standing: standing(row.state.as_deref(), &page.state),
+            policy: row.policy,
+            timezone: row.timezone,
+            refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+        })
+        .collect();
+    Ok(Some(Page { id: page.id, lease, message: MessageId(page.message), lane, tier, leases: page.leases, recipients }))
+}
+
+/// Turns a page that killed its workers into queue rows, so that the recipient that does it ends up alone.
+pub async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
+    let (ids, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = page
+        .recipients
+        .iter()
+        .map(|&Recipient { subscription, .. }| {
+            let queued = Queued { message: page.message, subscription, retries: 0, scheduled_at: now };
+            (subscription.0, queued.sign(vault).to_vec())
+        })
+        .unzip();
+    sqlx::query!(
+        r#"
+        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
+        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token)
+        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token
+        FROM fence f, unnest($4::uuid[], $5::bytea[]) AS r (id, token)
+        ON CONFLICT DO NOTHING
+        "#,
+        page.id,
+        page.lease,
+        now,
+        &ids,
+        &tokens
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
