@@ -16,11 +16,12 @@ use super::extract::{At, Json, PathParam, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, FieldError, Problem};
 use super::subscriptions::{too_many_topics, unknown};
+use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
 use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
 use crate::store::apps::App;
-use crate::store::{policies, topics};
+use crate::store::{policies, throttles, topics};
 
 /// A tier as a path names it: by its name, or 1, 2 or 3.
 #[derive(Debug)]
@@ -53,9 +54,23 @@ pub struct PolicyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     in_force: Option<Value>,
+    /// Of a subscription: what waits for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog: Option<Backlog>,
     /// What to know about the policy all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
+}
+
+/// What waits for one subscription: retries, and what exceeds its `maxReceivesPerSecond`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Backlog {
+    /// Deliveries.
+    waiting: i64,
+    /// Those of them that wait for their turn at the throttle.
+    throttled: i64,
+    /// Seconds since the one that has waited longest was wanted; null if nothing waits or nothing is late.
+    oldest_s: Option<f64>,
 }
 
 /// What is set where.
@@ -82,7 +97,7 @@ impl PolicyView {
     /// What is stored at a place, with what is wrong with it by now.
     fn stored(app: &App, place: Place, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
-        (Self { place, name: name.into(), policy, in_force: None, warnings }, layer)
+        (Self { place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
     }
 
     fn of_tier(state: &ApiState, app: &App, tier: Tier, policy: Option<Value>) -> Self {
@@ -246,7 +261,14 @@ pub async fn set_topic(
     made.ok_or_else(too_many_topics)?;
     policies::set_topic(&mut tx, app.id, &topic, Some(&policy)).await?;
     tx.commit().await?;
-    Ok(Answer(PolicyView { place: Place::Topic, name: topic, policy: Some(policy), in_force: None, warnings }))
+    Ok(Answer(PolicyView {
+        place: Place::Topic,
+        name: topic,
+        policy: Some(policy),
+        in_force: None,
+        backlog: None,
+        warnings,
+    }))
 }
 
 /// Takes a topic's policy away.
@@ -263,7 +285,7 @@ pub async fn unset_topic(
     if known { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("topic")) }
 }
 
-/// Shows a subscription's policy.
+/// Shows a subscription's policy, and what waits for it.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
@@ -273,7 +295,11 @@ pub async fn show_subscription(
     At(id): At<SubscriptionId>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let policy = policies::subscription(&state.pool, app.id, id).await?.ok_or_else(unknown)?;
-    Ok(Answer(PolicyView::stored(&app, Place::Subscription, id.to_string(), policy).0))
+    let waiting = throttles::backlog(&state.pool, id).await?;
+    let late = |since: Timestamp| (state.clock.now() - since).to_std().ok().map(|age| age.as_secs_f64());
+    let (waiting, throttled, oldest_s) = (waiting.all, waiting.throttled, waiting.oldest.and_then(late));
+    let (view, _) = PolicyView::stored(&app, Place::Subscription, id.to_string(), policy);
+    Ok(Answer(PolicyView { backlog: Some(Backlog { waiting, throttled, oldest_s }), ..view }))
 }
 
 /// Sets a subscription's policy. A browser that subscribes anew takes it along.
@@ -292,7 +318,7 @@ pub async fn set_subscription(
         return Err(unknown());
     }
     let (place, name) = (Place::Subscription, id.to_string());
-    Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, warnings }))
+    Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
 /// Takes a subscription's policy away.

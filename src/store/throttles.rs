@@ -78,6 +78,30 @@ fn turn(next_at: &mut Timestamp, wanted: &Wanted, now: Timestamp) -> Option<Time
     Some(at)
 }
 
+/// What waits for one subscription.
+#[derive(Debug, Clone, Copy)]
+pub struct Backlog {
+    /// Deliveries.
+    pub all: i64,
+    /// Those of them whose turn is yet to come.
+    pub throttled: i64,
+    /// When the first of them was wanted.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Counts what waits for a subscription.
+pub async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
+    sqlx::query_as!(
+        Backlog,
+        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE has_turn) AS "throttled!", min(scheduled_at) AS oldest
+           FROM queue WHERE shard = $1 AND subscription = $2"#,
+        subscription.shard(),
+        subscription.0
+    )
+    .fetch_one(pool)
+    .await
+}
+
 /// Forgets throttles whose next turn came long ago.
 pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM throttles WHERE next_at < $1", now - KEPT).execute(pool).await.map(drop)

@@ -28,8 +28,16 @@ async fn what_exceeds_the_rate_waits_for_its_turn() {
     }
     app.run_until_idle().await;
     assert_eq!(posts(&app), 1);
+    app.advance(Duration::from_millis(250)).await;
+    let shown =
+        app.get(&format!("/v1/apps/shop/policies/subscriptions/{}", to["subscriptions"][0].as_str().unwrap())).await;
+    assert_eq!(shown["backlog"], json!({"waiting": 19, "throttled": 19, "oldest_s": 0.25}));
+    app.advance(Duration::from_millis(249)).await;
+    assert_eq!(posts(&app), 1);
+    app.advance(Duration::from_millis(1)).await;
+    assert_eq!(posts(&app), 2);
     // A turn each half second, however often somebody looks.
-    for turn in 2..=20 {
+    for turn in 3..=20 {
         app.advance(Duration::from_millis(499)).await;
         assert_eq!(posts(&app), turn - 1, "before turn {turn}");
         app.advance(Duration::from_millis(1)).await;
