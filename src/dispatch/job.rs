@@ -22,6 +22,8 @@ use crate::webpush::payload::Template;
 /// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
 pub struct Message {
     pub id: MessageId,
+    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
     pub content: Content,
@@ -46,12 +48,14 @@ impl Message {
     /// Opens a stored message.
     pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
-        let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
+        let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
+        let content = vault.open(vault::CONTENT, row.id.0, sealed).map_err(|e| unusable(e.to_string()))?;
         let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
+            root: row.root,
             app: row.app,
             tier: row.tier,
             content,

@@ -104,7 +104,7 @@ impl Dispatcher {
     fn seal(&self, job: &Job, ttl_s: u32) -> Result<Post, DeadReason> {
         let message = &job.message;
         let stamp = Stamp {
-            id: delivery_id(&self.vault, message.id, job.origin_id),
+            id: delivery_id(&self.vault, message.root, job.origin_id),
             receipt: receipt_token(&self.vault, message.id, job.subscription),
             retried: job.retries,
         };
@@ -228,8 +228,7 @@ impl Dispatcher {
     fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
         let Some(limit) = shrink_target(sent, job.limit) else { return false };
         let Some(shrunk) = shrink(&job.message.content, limit) else { return false };
-        let what = if shrunk.dropped.is_empty() { "padding".to_owned() } else { shrunk.dropped.join(", ") };
-        attempt.reason = Some(format!("too large at {sent} octets: sent again without {what}").into());
+        attempt.reason = Some(shrunk.tell(sent).into());
         attempt.ending = Ending::Retry;
         job.attempts.push(attempt.clone());
         job.shrunk = Some(Arc::new(shrunk.template));

@@ -419,12 +419,14 @@ pub async fn split_page(pool: &PgPool, page: &Page, now: Timestamp) -> sqlx::Res
 pub struct MessageRow {
     /// Its id.
     pub id: MessageId,
+    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    pub root: MessageId,
     /// Whose it is.
     pub app: AppId,
     /// Its tier.
     pub tier: Tier,
-    /// Sealed JSON of the content.
-    pub content: Vec<u8>,
+    /// Sealed JSON of the content; none: it was deleted, since every delivery had ended.
+    pub content: Option<Vec<u8>>,
     /// Time to live in seconds.
     pub ttl_s: u32,
     /// How urgently to wake the device.
@@ -442,13 +444,15 @@ pub struct MessageRow {
 /// Reads one message for dispatch.
 pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<MessageRow>> {
     let row = sqlx::query!(
-        "SELECT app, tier, content, ttl_s, urgency, topic_header, policy, accepted_at, expires_at FROM messages WHERE id = $1",
+        "SELECT app, replay_of, tier, content, ttl_s, urgency, topic_header, policy, accepted_at, expires_at
+         FROM messages WHERE id = $1",
         id.0
     )
     .fetch_optional(pool)
     .await?;
     Ok(row.map(|row| MessageRow {
         id,
+        root: row.replay_of.map_or(id, MessageId),
         app: AppId(row.app),
         tier: Tier::from_code(row.tier).expect("checked by the table"),
         content: row.content,
