@@ -11,6 +11,7 @@ pub mod dead_letters;
 pub mod deliveries;
 pub mod endings;
 pub mod events;
+pub mod hygiene;
 pub mod idempotency;
 pub mod lanes;
 pub mod messages;
