@@ -220,13 +220,7 @@ pub struct LetterRow {
 }
 
 /// An app's letters with ids below `before` that fit, the newest first.
-pub async fn list(
-    pool: &PgPool,
-    app: Uuid,
-    filter: &Filter,
-    before: Uuid,
-    limit: i64,
-) -> sqlx::Result<Vec<LetterRow>> {
+pub async fn list(pool: &PgPool, app: Uuid, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<LetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
            l.at, l.settled_at, l.replay, \

@@ -3,6 +3,7 @@
 mod api;
 mod command_line;
 mod crash;
+mod dead_letters;
 mod delivery;
 mod demo;
 mod fencing;
