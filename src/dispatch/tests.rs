@@ -28,6 +28,7 @@ fn message(tier: Tier) -> Arc<Message> {
     let content = Content::Raw { payload: Payload::Text("hello".into()), envelope: true };
     Arc::new(Message {
         id: MessageId(Uuid::now_v7()),
+        root: MessageId(Uuid::now_v7()),
         app: AppId(Uuid::now_v7()),
         tier,
         template: Template::new(&content).unwrap(),

@@ -16,7 +16,7 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
     let app = TestApp::start().await;
     let subscriber = app.subscribe("mozilla", 0..1).await.remove(0);
     app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
-    app.simulator.add_rule(Rule { attempts: Some([2, 2]), ..refusing([0]) }).unwrap();
+    app.simulator.add_rule(refusing([0])).unwrap();
     let content = json!({"title": "Hello", "body": "é".repeat(1_500), "image": "/large.png"});
     let message = app.send(to(std::slice::from_ref(&subscriber)), json!({"content": content})).await;
     app.run_until_idle().await;
