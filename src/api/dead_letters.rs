@@ -126,6 +126,7 @@ pub async fn list(
 #[into_params(parameter_in = Query)]
 pub struct Grouping {
     /// What letters of one group have in common.
+    #[param(inline)]
     by: By,
 }
 

@@ -71,6 +71,7 @@ pub struct Filter {
     pub status: Option<i16>,
     /// Where they stand.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
     pub state: Option<State>,
     /// What was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,9 +88,11 @@ pub struct Filter {
     pub topic: Option<String>,
     /// The message's tier.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
     pub tier: Option<Tier>,
     /// The push service.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
     pub gateway: Option<Gateway>,
     /// Died at this time or later, to the millisecond.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -141,6 +141,7 @@ fn harmless(cell: String) -> String {
 #[into_params(parameter_in = Query)]
 pub struct ExportQuery {
     /// In which form.
+    #[param(inline)]
     format: Format,
 }
 
