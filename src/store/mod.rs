@@ -139,6 +139,11 @@ pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
     options.options(off).options([("plan_cache_mode", "force_generic_plan")])
 }
 
+/// Begins a transaction that plans like [`by_index_only`], in a pool that otherwise does not: for statements that probe
+/// the engine's tables, or walk an index to a limit.
+const BEGIN_BY_INDEX: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+                              SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }

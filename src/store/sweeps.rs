@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
+use super::BEGIN_BY_INDEX;
 use super::unsent::{Waiting, settle_unsent};
 use crate::clock::{Timestamp, first_uuid_of};
 use crate::delivery::Ending;
@@ -97,13 +98,15 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
 /// Whatever still needs its content is looked at again after a tenth of its age, or in a day if letters need it:
 /// handling them brings the look forward.
 pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let looked = sqlx::query!(
         r#"
         WITH due AS (
             SELECT id, accepted_at, ended_by,
-                   state = 'scheduled' OR EXISTS (SELECT 1 FROM cursors WHERE message = m.id)
-                     OR EXISTS (SELECT 1 FROM pages WHERE message = m.id)
-                     OR EXISTS (SELECT 1 FROM queue WHERE message = m.id) AS moving,
+                   -- Not EXISTS, which may be planned as a look at the whole table.
+                   state = 'scheduled' OR (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL AS moving,
                    EXISTS (SELECT 1 FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open') AS needed
             FROM messages m
             WHERE content IS NOT NULL AND coalesce(look_at, accepted_at) <= $2
@@ -119,8 +122,9 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
         now,
         now - CONTENT_GRACE
     )
-    .execute(pool)
+    .execute(&mut *tx)
     .await?;
+    tx.commit().await?;
     Ok(looked.rows_affected())
 }
 

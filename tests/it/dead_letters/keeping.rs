@@ -77,7 +77,7 @@ async fn an_open_letter_keeps_its_payload_until_it_is_handled() {
 async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_with_them() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 1).await;
-    bury(&app, 10_050).await; // half a second under three hours
+    bury(&app, 10_050).await; // of the last 10,050 seconds
     export(&app, "?format=csv").await;
     let retention = Retention { history: DAY * 35, archive: DAY * 30 };
     let keep = async || maintenance::keep_house(&app.pool, app.clock.now(), retention).await.unwrap();
