@@ -86,6 +86,14 @@ typed_id!(
     /// A delivery that ended in failure.
     DeadLetterId, "dl_"
 );
+typed_id!(
+    /// Something done to dead letters, as the trail tells it.
+    ActionId, "act_"
+);
+typed_id!(
+    /// Something that webhooks are told.
+    EventId, "evt_"
+);
 
 /// Number of logical shards that every large table is spread over.
 pub const SHARDS: u8 = 64;

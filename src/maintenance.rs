@@ -15,9 +15,17 @@ const SWEEP_EVERY: Duration = Duration::from_secs(2);
 /// How often partitions are made and dropped and old rows cleared.
 const KEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// Sweeps and keeps house for ever. `retention` is how long attempts and receipts are kept; it exceeds the longest
-/// time to live.
-pub async fn maintain(pool: PgPool, clock: Clock, retention: Duration) {
+/// How long things are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Attempts and receipts; longer than the longest time to live.
+    pub history: Duration,
+    /// Dead letters, the trail of what was done with them, and events.
+    pub archive: Duration,
+}
+
+/// Sweeps and keeps house for ever.
+pub async fn maintain(pool: PgPool, clock: Clock, retention: Retention) {
     let mut ticks = interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut keep_at = clock.now();
@@ -44,17 +52,19 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while sweeps::expire_parked(pool, now).await? > 0 {}
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
     while refusals::suspend(pool, now).await? > 0 {}
+    while sweeps::delete_contents(pool, now).await? > 0 {}
     Ok(())
 }
 
 /// One round of partitions and retention.
-pub async fn keep_house(pool: &PgPool, now: Timestamp, retention: Duration) -> sqlx::Result<()> {
+pub async fn keep_house(pool: &PgPool, now: Timestamp, retention: Retention) -> sqlx::Result<()> {
     partitions::ensure(pool, now).await?;
-    let dropped = partitions::drop_before(pool, now - retention).await?;
+    let dropped = partitions::drop_before(pool, now - retention.history).await?;
     if dropped > 0 {
         info!(dropped, "dropped partitions of history that is past its retention");
     }
     throttles::clear(pool, now).await?;
     figures::clear(pool, now).await?;
+    while sweeps::clear_archive(pool, now - retention.archive).await? > 0 {}
     sweeps::clear(pool, now).await
 }

@@ -21,7 +21,7 @@ use crate::dispatch::{self, Dispatcher};
 use crate::figures;
 use crate::foundation::Foundation;
 use crate::gateway::{self, Gateways};
-use crate::maintenance;
+use crate::maintenance::{self, Retention};
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::store::{self, figures::Wanted};
@@ -58,7 +58,9 @@ pub async fn run(
         engines = tasks;
     }
     if config.roles.maintenance {
-        let retention = Duration::from_secs(u64::from(config.retention_days) * 86_400);
+        let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+        let retention =
+            Retention { history: days(config.retention_days), archive: days(config.dead_letter_retention_days) };
         engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
     let (stop_serving, stopped) = watch::channel(false);

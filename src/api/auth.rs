@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
 use super::problem::Problem;
+use crate::id::ApiKeyId;
 use crate::store::api_keys::{self, ApiKey, Scope};
 use crate::store::apps::App;
 use crate::store::subscriptions::Right;
@@ -70,7 +71,28 @@ needed!(MaySend = Send, MayRead = Read, MayManage = Manage);
 pub struct Server<S> {
     /// The app.
     pub app: App,
+    /// Whose key it showed.
+    pub caller: Caller,
     scope: PhantomData<S>,
+}
+
+/// Who acts, for the trail of what was done.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The API key; none for somebody who has database and master key at hand.
+    key: Option<ApiKey>,
+}
+
+impl Caller {
+    /// The key's id, or `local`.
+    pub fn name(&self) -> String {
+        self.key.as_ref().map_or_else(|| "local".to_owned(), |key| ApiKeyId(key.id).to_string())
+    }
+
+    /// Whether it may do what asks for that scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.key.as_ref().is_none_or(|key| key.may(scope))
+    }
 }
 
 impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
@@ -79,13 +101,14 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let app: AppRef = path_param(parts, state, "app").await?.as_str().into();
         if is_local(&parts.extensions) {
-            return Ok(Self { app: named_app(state, app).await?, scope: PhantomData });
+            let app = named_app(state, app).await?;
+            return Ok(Self { app, caller: Caller { key: None }, scope: PhantomData });
         }
         let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
         require(&key, S::SCOPE)?;
-        Ok(Self { app, scope: PhantomData })
+        Ok(Self { app, caller: Caller { key: Some(key) }, scope: PhantomData })
     }
 }
 
@@ -161,7 +184,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         if is_servers(&parts.headers, &parts.extensions) {
-            let Server { app, scope } = Server::from_request_parts(parts, state).await?;
+            let Server { app, scope, .. } = Server::from_request_parts(parts, state).await?;
             return Ok(Self { app, server: true, token: None, scope });
         }
         let token = match bearer(&parts.headers) {

@@ -26,7 +26,7 @@ use crate::webpush::payload::Template;
 /// Most subscriptions or users that one message names.
 const NAMED_MAX: usize = 1000;
 /// Longest time to live: four weeks, which is what FCM keeps to.
-const TTL_MAX_S: i64 = 2_419_200;
+pub(super) const TTL_MAX_S: i64 = 2_419_200;
 
 /// Whom a message is for: exactly one of these.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]

@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::id::{ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
+use crate::id::{ApiKeyId, AppId, DeadLetterId, MessageId, SubscriptionId, VapidKeyId};
 use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -109,13 +109,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = parts.uri.query().unwrap_or_default();
-        let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs).map(Self).map_err(|error| {
-            let parameter = error.path().to_string();
-            Problem::invalid_parameter(parameter, error.into_inner().to_string())
-        })
+        parse_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
+}
+
+/// Reads a query string; says what is wrong by parameter.
+pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        let parameter = error.path().to_string();
+        Problem::invalid_parameter(parameter, error.into_inner().to_string())
+    })
 }
 
 /// What stands under one name in a route's path.
@@ -132,6 +136,7 @@ path_param!(
     MessageId = "message",
     VapidKeyId = "vapid_key",
     ApiKeyId = "api_key",
+    DeadLetterId = "dead_letter",
     TopicName = "topic",
     UserId = "user"
 );

@@ -192,6 +192,11 @@ pub struct MessageView {
     /// Its own delivery policy, as it stands with the retry headers of its request.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
+    /// The message that it sends again to those whose deliveries of it died.
+    #[schema(value_type = Option<String>)]
+    replay_of: Option<MessageId>,
+    /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
+    content_deleted: bool,
     /// When it was accepted.
     accepted_at: DateTime<Utc>,
     /// When its time to live ends.
@@ -225,6 +230,8 @@ impl MessageView {
             urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
             topic_header: row.topic_header,
             policy: row.policy,
+            replay_of: row.replay_of.map(MessageId),
+            content_deleted: row.content_deleted,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanded: !row.expanding,

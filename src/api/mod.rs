@@ -10,11 +10,14 @@ pub mod calendar;
 pub mod compose;
 pub mod config;
 pub mod cors;
+pub mod dead_letters;
 pub mod deliveries;
 pub mod details;
+pub mod events;
 pub mod extract;
 pub mod gateways;
 pub mod health;
+pub mod hygiene;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
@@ -187,6 +190,17 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(deliveries::show))
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::groups))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::handling::replay))
+        .routes(routes!(dead_letters::handling::discard))
+        .routes(routes!(dead_letters::handling::replay_one))
+        .routes(routes!(dead_letters::handling::discard_one))
+        .routes(routes!(dead_letters::handling::trail))
+        .routes(routes!(dead_letters::export::export))
+        .routes(routes!(events::list))
+        .routes(routes!(hygiene::report))
         .routes(routes!(gateways::list))
         .routes(routes!(calendar::show, calendar::change))
         .routes(routes!(slas::show, slas::change))

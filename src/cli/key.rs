@@ -128,7 +128,7 @@ impl Key {
 }
 
 /// A time, or the beginning of a day.
-fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
+pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
     text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
 }

@@ -1,9 +1,12 @@
 //! The API in this process, for whoever has database and master key at hand.
 
+use std::io;
+
 use anyhow::{Context, bail};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
+use futures_util::TryStreamExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -85,6 +88,21 @@ impl Local {
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
     pub async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<Value> {
+        let octets = axum::body::to_bytes(self.answer(ask).await?, ANSWER_MAX_OCTETS).await?;
+        if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
+    }
+
+    /// Makes a request whose answer may be of any length, and hands it on as it comes.
+    pub async fn stream(&self, ask: Ask<'_>, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> anyhow::Result<()> {
+        let mut answer = self.answer(ask).await?.into_data_stream();
+        while let Some(octets) = answer.try_next().await? {
+            take(&octets)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a request; the body of its answer, unless that is a problem.
+    async fn answer(&self, ask: Ask<'_>) -> anyhow::Result<Body> {
         let mut request = Request::builder().method(ask.method).uri(ask.path);
         if let Some(key) = ask.idempotency_key {
             request = request.header("Idempotency-Key", key);
@@ -98,13 +116,13 @@ impl Local {
         let request = request.body(body).context("this cannot be written as a request")?;
         let Ok(response) = self.router.clone().oneshot(request).await;
         let status = response.status();
-        let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
         if !status.is_success() {
+            let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
             let problem: Details =
                 serde_json::from_slice(&octets).with_context(|| format!("an answer {status} that is no problem"))?;
             return Err(Refusal::new(&problem, &ask.body, ask.names).into());
         }
-        if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
+        Ok(response.into_body())
     }
 
     /// Reads one thing.

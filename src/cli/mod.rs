@@ -5,6 +5,7 @@
 //! is for people goes to standard error.
 
 mod app;
+mod dead_letters;
 mod key;
 mod local;
 mod message;
@@ -102,6 +103,14 @@ enum Verb {
     Message {
         #[command(subcommand)]
         verb: message::Message,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Find deliveries that failed; send them again, put them aside, copy them out.
+    #[command(after_help = MORE_SETTINGS)]
+    DeadLetters {
+        #[command(subcommand)]
+        verb: Box<dead_letters::DeadLetters>,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -254,6 +263,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;
         }
         Verb::Message { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
+        Verb::DeadLetters { verb, settings } => {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
         }
         Verb::Migrate(settings) => {

@@ -211,7 +211,7 @@ fn count(sent: &Value) -> String {
     }
 }
 
-fn seconds(text: &str) -> Result<u64, String> {
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
     let parsed = text.parse().ok().or_else(|| parse_duration(text).map(|duration| duration.as_secs()));
     parsed.ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
 }

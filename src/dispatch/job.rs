@@ -1,7 +1,6 @@
 //! One delivery on its way, and what it belongs to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -26,6 +25,8 @@ use crate::webpush::payload::Template;
 /// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
 pub struct Message {
     pub id: MessageId,
+    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
     pub content: Content,
@@ -37,8 +38,8 @@ pub struct Message {
     pub policy: Arc<Policy>,
     pub policies: Policies,
     pub calendar: Calendar,
-    /// From acceptance by the API to that by the gateway, its app wants it to take no longer.
-    pub sla: Option<Duration>,
+    /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
+    pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
 }
@@ -55,13 +56,15 @@ impl Message {
     /// Opens a stored message.
     pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
-        let content = vault.open(vault::CONTENT, row.id.0, &row.content).map_err(|e| unusable(e.to_string()))?;
+        let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
+        let content = vault.open(vault::CONTENT, row.id.0, sealed).map_err(|e| unusable(e.to_string()))?;
         let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
         let policies = Policies::new(row.id, row.tier, &row.policies, server);
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
+            root: row.root,
             app: row.app,
             tier: row.tier,
             content,
@@ -72,7 +75,7 @@ impl Message {
             policy: policies.common().clone(),
             policies,
             calendar: row.calendar.clone(),
-            sla: row.sla_s.map(|seconds| Duration::from_secs(seconds.into())),
+            sla_s: row.sla_s,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
         })
@@ -155,6 +158,7 @@ pub fn settlement(
         lane,
         tier: message.tier,
         refusals: 0,
+        sla_missed_s: None,
         attempts,
         fate,
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::TimeDelta;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
@@ -105,7 +106,7 @@ impl Dispatcher {
     fn seal(&self, job: &Job, ttl_s: u32) -> Result<Post, DeadReason> {
         let message = &job.message;
         let stamp = Stamp {
-            id: delivery_id(&self.vault, message.id, job.origin_id),
+            id: delivery_id(&self.vault, message.root, job.origin_id),
             receipt: receipt_token(&self.vault, message.id, job.subscription),
             retried: job.retries,
             content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
@@ -230,8 +231,7 @@ impl Dispatcher {
     fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
         let Some(limit) = shrink_target(sent, job.limit) else { return false };
         let Some(shrunk) = shrink(&job.message.content, limit) else { return false };
-        let what = if shrunk.dropped.is_empty() { "padding".to_owned() } else { shrunk.dropped.join(", ") };
-        attempt.reason = Some(format!("too large at {sent} octets: sent again without {what}").into());
+        attempt.reason = Some(shrunk.tell(sent).into());
         attempt.ending = Ending::Retry;
         job.attempts.push(attempt.clone());
         job.shrunk = Some(Arc::new(shrunk.template));
@@ -283,7 +283,7 @@ impl Dispatcher {
                 let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
                 let delay = since(job.message.accepted_at, last.at);
-                if job.message.sla.is_some_and(|sla| delay > sla) {
+                if settlement.sla_missed_s.is_some() {
                     self.figures.count(lane, Some(tier), Count::SlaMissed, 1);
                 }
                 self.figures.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
@@ -309,7 +309,8 @@ impl Dispatcher {
             }
             fate => fate,
         };
-        let settlement = job.settle(last, fate);
+        let mut settlement = job.settle(last, fate);
+        settlement.sla_missed_s = sla_missed(job, &settlement);
         self.tally(job, &settlement);
         for attempt in &settlement.attempts {
             self.metrics.ended(attempt.ending, settlement.tier, 1);
@@ -331,6 +332,13 @@ const SPREAD: Duration = Duration::from_secs(2);
 
 fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admission {
     Admission::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+}
+
+/// The seconds within which a delivery should have been accepted, if it was accepted later than that.
+fn sla_missed(job: &Job, settlement: &Settlement) -> Option<u32> {
+    let accepted = settlement.attempts.last().filter(|last| last.ending == Ending::Accepted)?;
+    let missed = |sla_s: &u32| accepted.at - job.message.accepted_at > TimeDelta::seconds((*sla_s).into());
+    job.message.sla_s.filter(missed)
 }
 
 /// The log row of an ending without a POST.

@@ -32,6 +32,7 @@ fn message(tier: Tier) -> Arc<Message> {
     let policies = Policies::new(id, tier, &StoredPolicies::default(), &Settings::DEFAULT);
     Arc::new(Message {
         id,
+        root: id,
         app: AppId(Uuid::now_v7()),
         tier,
         template: Template::new(&content).unwrap(),
@@ -42,7 +43,7 @@ fn message(tier: Tier) -> Arc<Message> {
         policy: policies.common().clone(),
         policies,
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
-        sla: None,
+        sla_s: None,
         accepted_at: NOW,
         expires_at: NOW,
     })

@@ -4,11 +4,12 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::events::{self, Body, Event};
 use super::settle::Fenced;
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
-use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 
 /// A row that is not what it should be.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,8 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
     )
     .execute(&mut *tx)
     .await?;
+    let body = Body::DeadLetterCreated { reason: row.reason.name().to_owned(), dead_letter: DeadLetterId(row.letter) };
+    events::record(&mut tx, vec![Event { app: row.app.0, body, n: 1 }], now).await?;
     tx.commit().await?;
     Ok(Fenced::Written)
 }

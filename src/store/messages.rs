@@ -26,6 +26,10 @@ pub struct MessageRow {
     pub topic_header: Option<String>,
     /// Its own delivery policy.
     pub policy: Option<Value>,
+    /// The message that it replays.
+    pub replay_of: Option<Uuid>,
+    /// Whether its content was deleted.
+    pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
     /// When the API took it.
@@ -67,8 +71,8 @@ pub async fn account(
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
     let found = sqlx::query!(
-        r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.audience_estimate,
-             m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+        r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
+             m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
@@ -121,6 +125,8 @@ pub async fn account(
             urgency: row.urgency,
             topic_header: row.topic_header,
             policy: row.policy,
+            replay_of: row.replay_of,
+            content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
@@ -135,8 +141,8 @@ pub async fn account(
 pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
-        r#"SELECT id, tier, state, audience, ttl_s, urgency, topic_header, policy, audience_estimate, accepted_at,
-             expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+        r#"SELECT id, tier, state, audience, ttl_s, urgency, topic_header, policy, replay_of,
+             content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"
          FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,

@@ -8,10 +8,13 @@ pub mod calendars;
 pub mod claims;
 pub mod copy;
 pub mod data_keys;
+pub mod dead_letters;
 pub mod deliveries;
 pub mod endings;
+pub mod events;
 pub mod figures;
 pub mod forged;
+pub mod hygiene;
 pub mod idempotency;
 pub mod lanes;
 pub mod messages;
@@ -143,6 +146,11 @@ pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
     let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"].map(|plan| (plan, "off"));
     options.options(off).options([("plan_cache_mode", "force_generic_plan")])
 }
+
+/// Begins a transaction that plans like [`by_index_only`], in a pool that otherwise does not: for statements that probe
+/// the engine's tables, or walk an index to a limit.
+const BEGIN_BY_INDEX: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+                              SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())

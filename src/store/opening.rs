@@ -15,12 +15,14 @@ use crate::policy::calendar::Calendar;
 pub struct MessageRow {
     /// Its id.
     pub id: MessageId,
+    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    pub root: MessageId,
     /// Whose it is.
     pub app: AppId,
     /// Its tier.
     pub tier: Tier,
-    /// Sealed JSON of the content.
-    pub content: Vec<u8>,
+    /// Sealed JSON of the content; none: it was deleted, since every delivery had ended.
+    pub content: Option<Vec<u8>>,
     /// Time to live in seconds.
     pub ttl_s: u32,
     /// How urgently to wake the device.
@@ -56,7 +58,7 @@ pub struct StoredPolicies {
 pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<MessageRow>> {
     let row = sqlx::query!(
         r#"
-        SELECT m.app, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
+        SELECT m.app, m.replay_of, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
                a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
         FROM messages m
@@ -71,6 +73,7 @@ pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<M
     .await?;
     Ok(row.map(|row| MessageRow {
         id,
+        root: row.replay_of.map_or(id, MessageId),
         app: AppId(row.app),
         tier: Tier::from_code(row.tier).expect("checked by the table"),
         content: row.content,

@@ -115,6 +115,8 @@ pub struct Settlement {
     pub tier: Tier,
     /// Non-retryable refusals in a row that its subscription had before.
     pub refusals: u16,
+    /// If it was accepted later than its app wants: within how many seconds that should have been.
+    pub sla_missed_s: Option<u32>,
     /// What was tried, in order; empty for a delivery without a turn.
     pub attempts: Vec<Attempt>,
     /// Where it stands.
@@ -204,8 +206,8 @@ pub async fn settle_page(
     }
     log_attempts(&mut tx, settlements).await?;
     queue_rest(&mut tx, vault, first, lease, settlements, now).await?;
-    endings::write(&mut tx, settlements.iter(), now).await?;
     refusals::count(&mut tx, settlements.iter()).await?;
+    endings::write(&mut tx, settlements.iter(), now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)
 }

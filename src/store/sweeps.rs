@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
+use super::BEGIN_BY_INDEX;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, first_uuid_of};
 use crate::delivery::Ending;
 use crate::id::MessageId;
 
@@ -15,6 +16,8 @@ const EXPIRY_GRACE: Duration = Duration::from_secs(60);
 const RESUME_GRACE: Duration = Duration::from_secs(60);
 /// A message cancelled longer ago than it could live leaves nothing behind that is not found by its due time.
 const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
+/// A message's content stays for so long after its last delivery was seen to have ended.
+const CONTENT_GRACE: Duration = Duration::from_secs(300);
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
 const ROLLUPS_KEPT: Duration = Duration::from_secs(90 * 86_400);
@@ -86,6 +89,74 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
     .execute(pool)
     .await?;
     Ok(expired.rows_affected())
+}
+
+/// Looks at a chunk of the messages that still have their content and may not need it any more, and deletes it where
+/// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open letter holds on
+/// to it. Answers how many messages it looked at.
+///
+/// Whatever still needs its content is looked at again after a tenth of its age, or in a day if letters need it:
+/// handling them brings the look forward.
+pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let looked = sqlx::query!(
+        r#"
+        WITH due AS (
+            SELECT id, accepted_at, ended_by,
+                   -- Not EXISTS, which may be planned as a look at the whole table.
+                   state = 'scheduled' OR (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL AS moving,
+                   EXISTS (SELECT 1 FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open') AS needed
+            FROM messages m
+            WHERE content IS NOT NULL AND coalesce(look_at, accepted_at) <= $2
+            ORDER BY coalesce(look_at, accepted_at) LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+        )
+        UPDATE messages m
+        SET content = CASE WHEN moving OR needed OR due.ended_by IS NULL THEN m.content END,
+            ended_by = CASE WHEN NOT moving THEN coalesce(due.ended_by, $1) END,
+            look_at = $1 + CASE WHEN moving THEN least((($1 - due.accepted_at) / 10), interval '1 hour')
+                                WHEN needed THEN interval '1 day' ELSE interval '0' END
+        FROM due WHERE m.id = due.id
+        "#,
+        now,
+        now - CONTENT_GRACE
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(looked.rows_affected())
+}
+
+/// Deletes a chunk of what the archive keeps no longer: letters, their trail, and events of before `cutoff`. Answers how
+/// many rows that were.
+pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+    let first_kept = first_uuid_of(cutoff);
+    let letters = sqlx::query!(
+        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(
+           SELECT l.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM dead_letters WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) l LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    let trail = sqlx::query!(
+        "DELETE FROM dead_letter_actions WHERE ctid = ANY (ARRAY(
+           SELECT t.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM dead_letter_actions WHERE app = a.id AND operation < $1
+             LIMIT $2 FOR UPDATE SKIP LOCKED) t LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    let events = sqlx::query!(
+        "DELETE FROM events WHERE ctid = ANY (ARRAY(
+           SELECT e.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM events WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) e LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    Ok(letters.execute(pool).await?.rows_affected()
+        + trail.execute(pool).await?.rows_affected()
+        + events.execute(pool).await?.rows_affected())
 }
 
 /// Clears away what nobody reads any more: old stops, idempotency keys and rollups.

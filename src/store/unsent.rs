@@ -4,6 +4,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::endings::bury_unsent;
 use super::stops::{Stop, StopKind};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
@@ -25,7 +26,8 @@ pub struct Waiting {
     pub retries: i32,
 }
 
-/// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone or expired.
+/// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone or expired. The
+/// latter two leave letters.
 pub async fn settle_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
@@ -78,9 +80,12 @@ pub async fn settle_unsent(
         &lanes,
         &tiers
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    match ending {
+        Ending::Gone | Ending::Expired => bury_unsent(conn, &rows, ending, now).await,
+        _ => Ok(()),
+    }
 }
 
 /// Ends everything that waits for a subscription, leased or not: whoever holds a lease finds its row gone and writes

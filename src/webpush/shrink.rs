@@ -20,6 +20,23 @@ pub struct Shrunk {
     pub dropped: Vec<&'static str>,
 }
 
+/// What the log of attempts says before the names.
+const TOLD: &str = " octets: sent again without ";
+
+impl Shrunk {
+    /// What the log says of the attempt that was too large with `octets` of plaintext; [`dropped`] reads it back.
+    pub fn tell(&self, octets: usize) -> String {
+        let what = if self.dropped.is_empty() { "padding".to_owned() } else { self.dropped.join(", ") };
+        format!("too large at {octets}{TOLD}{what}")
+    }
+}
+
+/// The names of what was given up after an attempt, out of what [`Shrunk::tell`] wrote of it. None: it says nothing.
+pub fn dropped(told: &str) -> Option<Vec<&str>> {
+    let (_, what) = told.strip_prefix("too large at ")?.split_once(TOLD)?;
+    Some(what.split(", ").filter(|name| *name != "padding").collect())
+}
+
 /// Leaves out a part of a notification; false if it was not there.
 type Step = (&'static str, fn(&mut Notification) -> bool);
 
@@ -146,6 +163,15 @@ mod tests {
         let cut = shrink(&content(None, needed), 900).unwrap();
         assert_eq!(cut.dropped, ["image", "actions", "body"]);
         assert!(rendered(&cut)["notification"]["data"]["d"].is_string());
+    }
+
+    #[test]
+    fn what_was_given_up_is_read_back_from_what_was_told() {
+        let shrunk = shrink(&content(None, full()), 600).unwrap();
+        assert_eq!(dropped(&shrunk.tell(3993)), Some(shrunk.dropped));
+        let padding = shrink(&content(None, full()), 9999).unwrap();
+        assert_eq!(dropped(&padding.tell(3993)), Some(vec![]));
+        assert_eq!(dropped("too large"), None);
     }
 
     #[test]

@@ -72,6 +72,33 @@ async fn deliveries_that_expire_before_their_retry_are_purges() {
 }
 
 #[tokio::test]
+async fn an_acceptance_later_than_promised_is_counted_and_an_event() {
+    let app = TestApp::start().await;
+    let path = "/v1/apps/shop/slas";
+    let wanted = json!({"transactional": 5, "promotional": null, "engagement": null});
+    assert_eq!(app.call(Method::PUT, path, json!({"transactional": 5})).await.ok(200), wanted);
+    assert_eq!(app.get(path).await, wanted);
+    for wrong in [0, 2_592_001] {
+        let refused = app.call(Method::PUT, path, json!({"engagement": wrong})).await;
+        assert_eq!((refused.status, &refused.json["errors"][0]["pointer"]), (422, &json!("/engagement")));
+    }
+    let all = app.subscribe("fcm", 0..2).await;
+    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..failing(503, [1, 2]) }).unwrap();
+    for to in &all {
+        app.send(json!({"subscriptions": [to.id]}), json!({"tier": "transactional"})).await;
+        app.run_until_idle().await;
+    }
+    app.advance(Duration::from_secs(1)).await;
+    app.advance(Duration::from_secs(30)).await;
+    let view = metrics(&app).await;
+    assert_eq!(view["tiers"]["transactional"]["sla_missed"], 1, "{view}");
+    let events = app.get("/v1/apps/shop/events").await;
+    let missed: Vec<_> = events["data"].as_array().unwrap().iter().filter(|e| e["kind"] == "sla.missed").collect();
+    assert_eq!((missed.len(), &missed[0]["data"]["sla_seconds"]), (1, &json!(5)), "{events}");
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn all_apps_figures_are_for_operators() {
     let app = TestApp::start().await;
     assert_eq!(app.call(Method::GET, "/v1/metrics", Value::Null).await.status, 403);

@@ -5,6 +5,7 @@ mod calendar;
 mod command_line;
 mod corpus;
 mod crash;
+mod dead_letters;
 mod delivery;
 mod demo;
 mod fencing;

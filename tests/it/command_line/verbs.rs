@@ -68,6 +68,26 @@ impl Shell {
 }
 
 #[tokio::test]
+async fn dead_letters_are_listed_replayed_discarded_and_exported() {
+    let shell = Shell::with_app().await;
+    let letters = |verb: &'static str| ["dead-letters", verb, "--app", "shop"];
+    assert_eq!(shell.json(&letters("list")).await["data"], json!([]));
+    assert_eq!(shell.json(&[&letters("groups")[..], &["--by", "day"]].concat()).await["done"], true);
+    for verb in ["replay", "discard"] {
+        let refused = shell.refused(&letters(verb)).await;
+        assert!(refused.contains("say which letters"), "{refused}");
+        let handled = shell.json(&[&letters(verb)[..], &["--since", "2030-01-31"]].concat()).await;
+        assert_eq!(handled["matched"], 0);
+        let counted = shell.json(&[&letters(verb)[..], &["--all", "--dry-run"]].concat()).await;
+        assert_eq!((&counted["dry_run"], &counted["by_reason"]), (&json!(true), &json!([])));
+    }
+    let refused = shell.refused(&[&letters("replay")[..], &["--reason", "tired", "--cap", "5"]].concat()).await;
+    assert!(refused.starts_with("bellwire: --reason: must be one of bad_request"), "{refused}");
+    let csv = shell.ok(&letters("export")).await;
+    assert!(line(&csv).starts_with("id,at,state,reason,status,detail,"), "{csv:?}");
+}
+
+#[tokio::test]
 async fn secrets_and_ids_stand_alone_on_standard_output() {
     let shell = Shell::with_app().await;
     let operator = line(&shell.ok(&["key", "create", "--operator", "--name", "me"]).await);

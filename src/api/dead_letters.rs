@@ -1,0 +1,223 @@
+//! `/v1/apps/{app}/dead-letters`: the archive of deliveries that failed. What is done with it is in [`handling`], and
+//! copying it out in [`export`].
+
+pub mod export;
+pub mod handling;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::Uri;
+use axum::http::request::Parts;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::form_urlencoded;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::ApiState;
+use super::auth::{Caller, MayRead, Server};
+use super::deliveries::AttemptView;
+use super::extract::{At, parse_query};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use crate::delivery::Tier;
+use crate::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::store::api_keys::Scope;
+use crate::store::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
+use crate::store::deliveries;
+use crate::vault::CONTENT;
+use crate::webpush::shrink;
+
+/// A query string that holds a filter beside what the route itself takes.
+#[derive(Debug)]
+pub struct Filtered<T>(pub Filter, pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        let (filter, rest): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| Filter::NAMES.contains(&name.as_ref()));
+        let written = |pairs| form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        Ok(Self(parse_query(&written(filter))?, parse_query(&written(rest))?))
+    }
+}
+
+/// A delivery that ended in failure.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct LetterView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: DeadLetterId,
+    /// Where it stands.
+    state: Standing,
+    /// Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
+    /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
+    /// `expired`.
+    reason: String,
+    /// HTTP status of the last answer; null: there was none.
+    status: Option<i16>,
+    /// The push service's words.
+    detail: Option<String>,
+    /// Retries that were made.
+    retries: i32,
+    /// The message's tier.
+    tier: Tier,
+    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`.
+    gateway: String,
+    /// What was sent.
+    #[schema(value_type = String)]
+    message: MessageId,
+    /// To whom.
+    #[schema(value_type = String)]
+    subscription: SubscriptionId,
+    /// When it died.
+    at: DateTime<Utc>,
+    /// When it was replayed or discarded.
+    settled_at: Option<DateTime<Utc>>,
+    /// The message that replayed it.
+    #[schema(value_type = Option<String>)]
+    replay: Option<MessageId>,
+    /// How many lines its history has.
+    attempts: i64,
+}
+
+impl From<LetterRow> for LetterView {
+    fn from(row: LetterRow) -> Self {
+        Self {
+            id: DeadLetterId(row.id),
+            state: Standing::from_name(&row.state).unwrap_or(Standing::Closed),
+            reason: row.reason,
+            status: row.status,
+            detail: row.detail,
+            retries: row.retries,
+            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
+            gateway: row.gateway,
+            message: MessageId(row.message),
+            subscription: SubscriptionId(row.subscription),
+            at: row.at,
+            settled_at: row.settled_at,
+            replay: row.replay.map(MessageId),
+            attempts: row.attempts,
+        }
+    }
+}
+
+/// Lists dead letters, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), Filter, Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<LetterView>)))]
+pub async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Filtered(filter, paging): Filtered<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, LetterView::from).answer(&uri))
+}
+
+/// What to count by.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Grouping {
+    /// What letters of one group have in common.
+    #[param(inline)]
+    by: By,
+}
+
+/// Dead letters, counted.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Groups {
+    /// The groups, the largest first.
+    data: Vec<Group>,
+    /// Whether these are all: at most 1,000 are shown.
+    done: bool,
+}
+
+/// Counts dead letters by what they have in common.
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), Grouping, Filter),
+    security(("api_key" = ["read"])), responses((status = 200, body = Groups)))]
+pub async fn groups(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Filtered(filter, Grouping { by }): Filtered<Grouping>,
+) -> Result<axum::Json<Groups>, Problem> {
+    let data = dead_letters::groups(&state.pool, server.app.id, &filter, by).await?;
+    let done = (data.len() as i64) < GROUPS_MAX;
+    Ok(axum::Json(Groups { data, done }))
+}
+
+/// What became of a letter's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentState {
+    /// It is shown.
+    Shown,
+    /// It takes a key with the scope `manage`.
+    Withheld,
+    /// This letter has none (any more): it has no way back, or nothing needs it.
+    Deleted,
+}
+
+/// A dead letter with everything that is known of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Opened {
+    #[serde(flatten)]
+    letter: LetterView,
+    /// What was attempted, in order.
+    history: Vec<AttemptView>,
+    /// The policy in force when it died.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// What was left out of its last version for a push service that found it too large: `content` (the compact variant
+    /// was sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was made smaller.
+    dropped: Option<Vec<String>>,
+    /// Whether the content is shown.
+    content_state: ContentState,
+    /// What was to be sent.
+    #[schema(value_type = Option<Object>)]
+    content: Option<Value>,
+}
+
+/// Opens a dead letter. Its content takes a key with the scope `manage`.
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = Opened)))]
+pub async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<DeadLetterId>,
+) -> Result<axum::Json<Opened>, Problem> {
+    open(&state, server.app.id, &server.caller, id).await.map(axum::Json)
+}
+
+/// The letter of that id.
+async fn find(state: &ApiState, app: Uuid, id: DeadLetterId) -> Result<LetterView, Problem> {
+    let found = dead_letters::list(&state.pool, app, &Filter::one(id), Uuid::max(), 1).await?.pop();
+    found.map(LetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
+}
+
+async fn open(state: &ApiState, app: Uuid, caller: &Caller, id: DeadLetterId) -> Result<Opened, Problem> {
+    let letter = find(state, app, id).await?;
+    let enclosed = dead_letters::enclosed(&state.pool, app, id).await?;
+    let enclosed = enclosed.ok_or_else(|| Problem::not_found("dead letter"))?;
+    let history = deliveries::attempts(&state.pool, letter.message, &[letter.subscription.0]).await?;
+    let told = history.iter().rev().find_map(|attempt| shrink::dropped(attempt.reason.as_deref()?));
+    let dropped = told.map(|names| names.into_iter().map(str::to_owned).collect());
+    let (content_state, content) = match enclosed.content.filter(|_| letter.state != Standing::Closed) {
+        None => (ContentState::Deleted, None),
+        Some(_) if !caller.may(Scope::Manage) => (ContentState::Withheld, None),
+        Some(sealed) => {
+            let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, letter.message.0, &sealed)?);
+            (ContentState::Shown, Some(serde_json::from_slice(&plain).map_err(|_| Problem::internal())?))
+        }
+    };
+    let history = history.into_iter().map(AttemptView::from).collect();
+    Ok(Opened { letter, history, policy: enclosed.policy, dropped, content_state, content })
+}

@@ -1,0 +1,213 @@
+//! Copies dead letters out, page by page: an export of any length takes the memory of one page.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{Filtered, LetterView};
+use crate::api::ApiState;
+use crate::api::auth::{MayRead, Server};
+use crate::api::problem::Problem;
+use crate::clock::Clock;
+use crate::store::dead_letters::handling::{self, Action, Operation};
+use crate::store::dead_letters::{Filter, list};
+
+/// Letters that are read at a time.
+const PAGE: i64 = 2_000;
+
+/// The form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Comma-separated values (RFC 4180) under a line of names. Text that a spreadsheet would take for a formula begins
+    /// with an apostrophe.
+    Csv,
+    /// A JSON object on each line.
+    Ndjson,
+}
+
+impl Format {
+    fn media_type(self) -> &'static str {
+        match self {
+            Format::Csv => "text/csv; charset=utf-8; header=present",
+            Format::Ndjson => "application/x-ndjson",
+        }
+    }
+
+    fn attachment(self) -> &'static str {
+        match self {
+            Format::Csv => r#"attachment; filename="dead-letters.csv""#,
+            Format::Ndjson => r#"attachment; filename="dead-letters.ndjson""#,
+        }
+    }
+
+    /// Writes a page; `first` if it is the first one.
+    fn write(self, letters: &[LetterView], first: bool) -> Result<Vec<u8>, Failed> {
+        match self {
+            Format::Csv => write_csv(letters, first),
+            Format::Ndjson => {
+                let mut out = Vec::new();
+                for letter in letters {
+                    serde_json::to_writer(&mut out, letter).map_err(std::io::Error::from)?;
+                    out.push(b'\n');
+                }
+                Ok(out)
+            }
+        }
+    }
+}
+
+/// Why an export broke off: the connection is then cut, so that nobody takes a part for the whole.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Written(#[from] std::io::Error),
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+}
+
+impl From<Failed> for Problem {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Sql(error) => error.into(),
+            Failed::Written(_) | Failed::Csv(_) => Problem::internal(),
+        }
+    }
+}
+
+const COLUMNS: [&str; 14] = [
+    "id",
+    "at",
+    "state",
+    "reason",
+    "status",
+    "detail",
+    "retries",
+    "attempts",
+    "tier",
+    "gateway",
+    "message",
+    "subscription",
+    "settled_at",
+    "replay",
+];
+
+fn write_csv(letters: &[LetterView], first: bool) -> Result<Vec<u8>, Failed> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    if first {
+        out.write_record(COLUMNS)?;
+    }
+    fn text(value: Option<impl ToString>) -> String {
+        value.map(|value| value.to_string()).unwrap_or_default()
+    }
+    for letter in letters {
+        let cells: [String; COLUMNS.len()] = [
+            letter.id.to_string(),
+            letter.at.to_rfc3339(),
+            letter.state.name().to_owned(),
+            letter.reason.clone(),
+            text(letter.status),
+            text(letter.detail.as_deref()),
+            letter.retries.to_string(),
+            letter.attempts.to_string(),
+            letter.tier.name().to_owned(),
+            letter.gateway.clone(),
+            letter.message.to_string(),
+            letter.subscription.to_string(),
+            text(letter.settled_at.map(|at| at.to_rfc3339())),
+            text(letter.replay),
+        ];
+        out.write_record(cells.into_iter().map(harmless))?;
+    }
+    out.into_inner().map_err(|error| error.into_error().into())
+}
+
+/// Puts an apostrophe before what a spreadsheet would take for a formula: a gateway's words are anybody's.
+fn harmless(cell: String) -> String {
+    if cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{cell}") } else { cell }
+}
+
+/// How to export.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ExportQuery {
+    /// In which form.
+    #[param(inline)]
+    format: Format,
+}
+
+/// Copies out all dead letters that fit, the newest first, without their content. Each page is entered into the trail
+/// before it leaves.
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
+    security(("api_key" = ["read"])), responses((status = 200, content(
+        (LetterView = "application/x-ndjson"), (String = "text/csv")))))]
+pub async fn export(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
+) -> Result<Response, Problem> {
+    let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.name());
+    let operation = Operation { id: clock.uuid(), app, action: Action::Export, actor, filter, began: clock.now() };
+    let pages = Pages { pool: state.pool, clock, operation, format, part: 0, before: Some(Uuid::max()) };
+    // The first page is read before the answer begins: what fails there is a problem like any other.
+    let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
+    let rest = stream::try_unfold(rest, Pages::next)
+        .inspect_err(|error| tracing::warn!(%error, "an export of dead letters broke off"));
+    let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
+    let headers = [(header::CONTENT_TYPE, format.media_type()), (header::CONTENT_DISPOSITION, format.attachment())];
+    Ok((headers, body).into_response())
+}
+
+/// An export on its way.
+struct Pages {
+    pool: PgPool,
+    clock: Clock,
+    operation: Operation,
+    format: Format,
+    part: i32,
+    /// Where the next page begins; none: there is none.
+    before: Option<Uuid>,
+}
+
+impl Pages {
+    /// The next page and what is left. The first one is there even if it is empty.
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
+        let Some(before) = self.before else { return Ok(None) };
+        let rows = list(&self.pool, self.operation.app, &self.operation.filter, before, PAGE).await?;
+        let n = rows.len() as i64;
+        self.before = rows.last().map(|row| row.id).filter(|_| n == PAGE);
+        if n > 0 || self.part == 0 {
+            let mut connection = self.pool.acquire().await?;
+            handling::record(&mut connection, &self.operation, self.part, n, self.clock.now()).await?;
+        }
+        let letters: Vec<LetterView> = rows.into_iter().map(LetterView::from).collect();
+        let page = self.format.write(&letters, self.part == 0)?;
+        self.part += 1;
+        Ok(Some((page.into(), self)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_begins_like_a_formula() {
+        for bad in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+            assert_eq!(harmless(bad.to_owned()), format!("'{bad}"));
+        }
+        for good in ["", "sub_1", "gone = gone", "2027-01-01"] {
+            assert_eq!(harmless(good.to_owned()), good);
+        }
+    }
+}

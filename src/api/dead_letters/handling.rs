@@ -1,0 +1,286 @@
+//! Replaying and discarding dead letters, one or all that fit, and the trail of who did it.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{Opened, Standing, find, open};
+use crate::api::auth::{Caller, MayManage, MayRead, Server};
+use crate::api::compose::TTL_MAX_S;
+use crate::api::extract::{At, Json, Query};
+use crate::api::paging::{Page, Paging};
+use crate::api::problem::{Faults, Problem};
+use crate::api::{ApiState, Work};
+use crate::id::{ActionId, DeadLetterId, MessageId};
+use crate::store::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
+use crate::store::dead_letters::{By, Filter, Group, groups};
+
+/// Letters that one request handles at most, unless it says otherwise.
+const CAP_DEFAULT: i64 = 10_000;
+/// Letters that one request may handle at most.
+const CAP_MAX: i64 = 100_000;
+/// Messages whose ids are answered.
+const MESSAGES_SHOWN: usize = 1_000;
+
+/// Which letters to replay.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayBody {
+    /// The open letters that fit all of it; `{}`: every open letter.
+    filter: Filter,
+    /// Count only.
+    #[serde(default)]
+    dry_run: bool,
+    /// How many at most, 1 to 100,000; 10,000 by default. Those of the oldest messages come first, and repeating the
+    /// request goes on with the rest.
+    cap: Option<i64>,
+    /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
+    ttl: Option<i64>,
+}
+
+/// Which letters to discard.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiscardBody {
+    /// The open letters that fit all of it; `{}`: every open letter.
+    filter: Filter,
+    /// Count only.
+    #[serde(default)]
+    dry_run: bool,
+    /// How many at most, 1 to 100,000; 10,000 by default. The oldest come first.
+    cap: Option<i64>,
+}
+
+/// How to replay one letter.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReplayOne {
+    /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
+    ttl: Option<i64>,
+}
+
+/// What was done, or would be.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Handled {
+    /// Whether this was only counted.
+    dry_run: bool,
+    /// What the trail calls it; null for a dry run.
+    #[schema(value_type = Option<String>)]
+    id: Option<ActionId>,
+    /// Open letters that fit.
+    matched: i64,
+    /// Of these, those whose subscription is not active any more: they cannot be replayed, and stay open.
+    unreachable: i64,
+    /// Letters that were replayed or discarded.
+    handled: i64,
+    /// Letters that are left to repeat the request for: those beyond the cap.
+    remaining: i64,
+    /// The messages that replay them, the first 1,000.
+    #[schema(value_type = Vec<String>)]
+    messages: Vec<MessageId>,
+    /// With `dry_run`: the letters that fit, by why they died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_reason: Option<Vec<Group>>,
+    /// With `dry_run`: the letters that fit, by what was sent; the 1,000 largest groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_message: Option<Vec<Group>>,
+}
+
+fn ttl_s(ttl: Option<i64>) -> Result<Option<i32>, &'static str> {
+    let fits = ttl.is_none_or(|ttl| (0..=TTL_MAX_S).contains(&ttl));
+    if fits { Ok(ttl.and_then(|ttl| i32::try_from(ttl).ok())) } else { Err("must be 0 to 2419200 seconds") }
+}
+
+fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
+    let open = filter.state.is_none_or(|state| state == Standing::Open);
+    faults.require(open, "/filter/state", "must be `open`: nothing is done with other letters");
+    let cap = cap.unwrap_or(CAP_DEFAULT);
+    faults.require((1..=CAP_MAX).contains(&cap), "/cap", "must be 1 to 100000");
+    cap
+}
+
+fn operation(state: &ApiState, app: Uuid, caller: &Caller, action: Action, filter: Filter) -> Operation {
+    Operation { id: state.clock.uuid(), app, action, actor: caller.name(), filter, began: state.clock.now() }
+}
+
+/// Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every
+/// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat.
+///
+/// It is safe to repeat: no letter is replayed twice, also when a request breaks off half way.
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
+    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+pub async fn replay(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<ReplayBody>,
+) -> Result<axum::Json<Handled>, Problem> {
+    let mut faults = Faults::default();
+    let cap = check(&body.filter, body.cap, &mut faults);
+    let ttl_s = ttl_s(body.ttl).unwrap_or_else(|detail| {
+        faults.refuse("/ttl", detail);
+        None
+    });
+    faults.finish()?;
+    let operation = operation(&state, server.app.id, &server.caller, Action::Replay, body.filter);
+    let found = handling::count(&state.pool, &operation).await?;
+    if body.dry_run {
+        return counted(&state, operation, found, found.unreachable).await;
+    }
+    let sent = || (state.engine.tell)(Work::Due);
+    let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, cap, sent).await?;
+    let mut messages = done.messages;
+    messages.truncate(MESSAGES_SHOWN);
+    Ok(axum::Json(Handled { messages, ..handled(&operation, found, found.unreachable, done.letters) }))
+}
+
+/// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug")), request_body = DiscardBody,
+    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+pub async fn discard(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<DiscardBody>,
+) -> Result<axum::Json<Handled>, Problem> {
+    let mut faults = Faults::default();
+    let cap = check(&body.filter, body.cap, &mut faults);
+    faults.finish()?;
+    let operation = operation(&state, server.app.id, &server.caller, Action::Discard, body.filter);
+    let found = handling::count(&state.pool, &operation).await?;
+    if body.dry_run {
+        return counted(&state, operation, found, 0).await;
+    }
+    let n = handling::discard(&state.pool, &state.clock, &operation, cap).await?;
+    Ok(axum::Json(handled(&operation, found, 0, n)))
+}
+
+fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Handled {
+    Handled {
+        dry_run: false,
+        id: Some(ActionId(operation.id)),
+        matched: found.matched,
+        unreachable: found.unreachable,
+        handled: n,
+        remaining: (found.matched - left_alone - n).max(0),
+        messages: Vec::new(),
+        by_reason: None,
+        by_message: None,
+    }
+}
+
+async fn counted(
+    state: &ApiState,
+    operation: Operation,
+    found: Found,
+    left_alone: i64,
+) -> Result<axum::Json<Handled>, Problem> {
+    let filter = Filter { state: Some(Standing::Open), ..operation.filter.clone() };
+    let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
+    let (by_reason, by_message) = (by(By::Reason).await?, by(By::Message).await?);
+    let handled = handled(&operation, found, left_alone, 0);
+    Ok(axum::Json(Handled { dry_run: true, id: None, by_reason, by_message, ..handled }))
+}
+
+/// Replays one dead letter.
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
+    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+pub async fn replay_one(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(id): At<DeadLetterId>,
+    Query(ReplayOne { ttl }): Query<ReplayOne>,
+) -> Result<axum::Json<Opened>, Problem> {
+    let ttl_s = ttl_s(ttl).map_err(|detail| Problem::invalid_parameter("ttl", detail))?;
+    let (app, caller) = (server.app.id, &server.caller);
+    must_be_open(&state, app, id).await?;
+    let operation = operation(&state, app, caller, Action::Replay, Filter::one(id));
+    let sent = || (state.engine.tell)(Work::Due);
+    let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, 1, sent).await?;
+    if done.letters == 0 {
+        must_be_open(&state, app, id).await?;
+        return Err(Problem::conflict("unreachable", "The subscription of this letter is not active any more."));
+    }
+    open(&state, app, caller, id).await.map(axum::Json)
+}
+
+/// Discards one dead letter.
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+pub async fn discard_one(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(id): At<DeadLetterId>,
+) -> Result<axum::Json<Opened>, Problem> {
+    let (app, caller) = (server.app.id, &server.caller);
+    must_be_open(&state, app, id).await?;
+    let operation = operation(&state, app, caller, Action::Discard, Filter::one(id));
+    if handling::discard(&state.pool, &state.clock, &operation, 1).await? == 0 {
+        must_be_open(&state, app, id).await?;
+    }
+    open(&state, app, caller, id).await.map(axum::Json)
+}
+
+async fn must_be_open(state: &ApiState, app: Uuid, id: DeadLetterId) -> Result<(), Problem> {
+    match find(state, app, id).await?.state {
+        Standing::Open => Ok(()),
+        Standing::Closed => {
+            let detail = "What is gone or expired has no way back: its letter is only kept for the record.";
+            Err(Problem::conflict("dead_letter_closed", detail))
+        }
+        Standing::Replayed | Standing::Discarded => {
+            Err(Problem::conflict("dead_letter_settled", "This letter was replayed or discarded already."))
+        }
+    }
+}
+
+/// Something that was done to dead letters.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ActionView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: ActionId,
+    /// `replay`, `discard` or `export`.
+    action: String,
+    /// By whom: the id of an API key, or `local` for the command line.
+    actor: String,
+    /// To which letters.
+    #[schema(value_type = Object)]
+    filter: Value,
+    /// To how many.
+    count: i64,
+    /// When it began.
+    at: DateTime<Utc>,
+    /// When the last of it was done.
+    ended_at: DateTime<Utc>,
+}
+
+impl From<ActionRow> for ActionView {
+    fn from(row: ActionRow) -> Self {
+        let ActionRow { operation, action, actor, filter, n, at, ended_at } = row;
+        Self { id: ActionId(operation), action, actor, filter, count: n, at, ended_at }
+    }
+}
+
+/// Lists who replayed, discarded or exported dead letters, the latest first. What is listed here never changes.
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<ActionView>)))]
+pub async fn trail(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = handling::trail(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.operation, ActionView::from).answer(&uri))
+}

@@ -1,0 +1,54 @@
+//! `/v1/apps/{app}/events`: what happened that an app may want to hear of.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::Query;
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use crate::id::EventId;
+use crate::store::events::{self, Body, EventRow};
+
+/// Something that happened. What is alike within a minute is one event with a count.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EventView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: EventId,
+    /// When it happened first within its minute.
+    at: DateTime<Utc>,
+    /// How often it happened within that minute.
+    count: i64,
+    /// What happened: `kind` and `data`.
+    #[serde(flatten)]
+    #[schema(value_type = Body)]
+    body: Value,
+}
+
+impl From<EventRow> for EventView {
+    fn from(row: EventRow) -> Self {
+        Self { id: EventId(row.id), at: row.at, count: row.n, body: row.body }
+    }
+}
+
+/// Lists events, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<EventView>)))]
+pub async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = events::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, EventView::from).answer(&uri))
+}

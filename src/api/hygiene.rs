@@ -1,0 +1,79 @@
+//! `/v1/apps/{app}/hygiene`: which subscriptions an app lost.
+
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::Query;
+use super::problem::Problem;
+use crate::id::VapidKeyId;
+use crate::store::hygiene::{self, LossRow};
+
+/// Days that are reported unless the request says otherwise.
+const DAYS_DEFAULT: u16 = 30;
+/// Most days that are reported.
+const DAYS_MAX: u16 = 366;
+
+/// How far to look back.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HygieneQuery {
+    /// Days up to today, 1 to 366; 30 by default.
+    days: Option<u16>,
+}
+
+/// Subscriptions that were lost on one day, of one push service and VAPID key.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Loss {
+    /// The day, in UTC.
+    #[schema(format = Date)]
+    day: String,
+    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`.
+    gateway: String,
+    /// The key that they were made with.
+    #[schema(value_type = String)]
+    vapid_key_id: VapidKeyId,
+    /// Subscriptions that do not exist any more, by the push service's word.
+    gone: i64,
+    /// Subscriptions that were refused too often and are not sent to any more.
+    suspended: i64,
+}
+
+impl From<LossRow> for Loss {
+    fn from(row: LossRow) -> Self {
+        let LossRow { day, gateway, vapid_key, gone, suspended } = row;
+        Self { day, gateway, vapid_key_id: VapidKeyId(vapid_key), gone, suspended }
+    }
+}
+
+/// The hygiene report.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Hygiene {
+    /// Where it begins: a midnight, in UTC.
+    since: DateTime<Utc>,
+    /// What was lost, the latest day first; days without a loss are left out.
+    data: Vec<Loss>,
+}
+
+/// Reports which subscriptions were lost, by day, push service and VAPID key.
+#[utoipa::path(get, path = "/v1/apps/{app}/hygiene", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), HygieneQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = Hygiene)))]
+pub async fn report(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(query): Query<HygieneQuery>,
+) -> Result<axum::Json<Hygiene>, Problem> {
+    let days = query.days.unwrap_or(DAYS_DEFAULT);
+    if !(1..=DAYS_MAX).contains(&days) {
+        return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
+    }
+    let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
+    let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
+    let losses = hygiene::losses(&state.pool, server.app.id, since).await?;
+    Ok(axum::Json(Hygiene { since, data: losses.into_iter().map(Loss::from).collect() }))
+}

@@ -1,0 +1,271 @@
+//! `bellwire dead-letters`: finding deliveries that failed, sending them again, putting them aside, copying them out.
+
+use std::io::Write as _;
+
+use axum::http::Method;
+use chrono::{DateTime, Utc};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use url::form_urlencoded;
+
+use super::key::moment;
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, table, text, time};
+use super::refusal::Names;
+use super::send::seconds;
+use crate::delivery::Tier;
+use crate::lane::Gateway;
+
+const NAMES: &Names = &[
+    ("/filter/reason", "--reason"),
+    ("/filter/status", "--status"),
+    ("/filter/message", "--message"),
+    ("/filter/subscription", "--subscription"),
+    ("/cap", "--cap"),
+    ("/ttl", "--ttl"),
+    ("reason", "--reason"),
+    ("status", "--status"),
+    ("message", "--message"),
+    ("subscription", "--subscription"),
+    ("limit", "--limit"),
+];
+
+const STATES: [&str; 4] = ["open", "replayed", "discarded", "closed"];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum DeadLetters {
+    /// List letters, the newest first.
+    #[command(after_help = "Example:\n  bellwire dead-letters list --app shop --state open --reason retries_exhausted")]
+    List {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        state: State,
+        /// How many, 1 to 250.
+        #[arg(long, default_value_t = 50)]
+        limit: u16,
+    },
+    /// Count letters by what they have in common.
+    #[command(after_help = "Example:\n  bellwire dead-letters groups --app shop --by reason --state open")]
+    Groups {
+        /// By what.
+        #[arg(long, default_value = "reason", value_parser = PossibleValuesParser::new(
+            ["reason", "gateway", "status", "tier", "message", "day"]))]
+        by: String,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        state: State,
+    },
+    /// Send open letters again, to those for whom they died. No letter is sent twice: it is safe to repeat.
+    #[command(after_help = "Examples:
+  bellwire dead-letters replay --app shop --message msg_0198… --dry-run
+  bellwire dead-letters replay --app shop --reason unauthorized --ttl 12h")]
+    Replay {
+        #[command(flatten)]
+        handling: Handling,
+        /// How long push services may keep it from now: seconds, or such as 30m, 12h, 7d; by default as long as at first.
+        #[arg(long, value_parser = seconds)]
+        ttl: Option<u64>,
+    },
+    /// Put open letters aside.
+    #[command(
+        after_help = "Example:\n  bellwire dead-letters discard --app shop --reason bad_request --until 2030-01-31"
+    )]
+    Discard {
+        #[command(flatten)]
+        handling: Handling,
+    },
+    /// Copy letters out to standard output, without their content.
+    #[command(after_help = "Example:\n  bellwire dead-letters export --app shop --state open > letters.csv")]
+    Export {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        state: State,
+        /// In which form.
+        #[arg(long, default_value = "csv", value_parser = PossibleValuesParser::new(["csv", "ndjson"]))]
+        format: String,
+    },
+}
+
+/// Which letters.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+/// Letters that fit all of it.
+#[derive(Debug, Args)]
+struct Filter {
+    /// Why they died, such as `retries_exhausted`.
+    #[arg(long)]
+    reason: Option<String>,
+    /// HTTP status of the last answer.
+    #[arg(long)]
+    status: Option<i16>,
+    /// What was sent.
+    #[arg(long)]
+    message: Option<String>,
+    /// To whom.
+    #[arg(long)]
+    subscription: Option<String>,
+    /// The topic that the message was addressed to.
+    #[arg(long)]
+    topic: Option<String>,
+    /// The message's tier.
+    #[arg(long, value_parser = PossibleValuesParser::new(Tier::ALL.map(Tier::name)))]
+    tier: Option<String>,
+    /// The push service.
+    #[arg(long, value_parser = PossibleValuesParser::new(Gateway::ALL.map(Gateway::name)))]
+    gateway: Option<String>,
+    /// Died then or later: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<DateTime<Utc>>,
+    /// Died before then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<DateTime<Utc>>,
+    /// Retries that were made.
+    #[arg(long)]
+    retries: Option<i32>,
+}
+
+/// Where they stand.
+#[derive(Debug, Args)]
+pub struct State {
+    /// Where they stand; by default anywhere.
+    #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
+    state: Option<String>,
+}
+
+/// Which open letters, and how many of them.
+#[derive(Debug, Args)]
+pub struct Handling {
+    #[command(flatten)]
+    which: Which,
+    /// Every open letter: needed where nothing else says which.
+    #[arg(long)]
+    all: bool,
+    /// Count only.
+    #[arg(long)]
+    dry_run: bool,
+    /// How many at most, 1 to 100,000; 10,000 by default.
+    #[arg(long)]
+    cap: Option<i64>,
+}
+
+impl Filter {
+    /// The members that were given.
+    fn members(&self) -> Map<String, Value> {
+        let all = json!({
+            "reason": self.reason, "status": self.status, "message": self.message, "subscription": self.subscription,
+            "topic": self.topic, "tier": self.tier, "gateway": self.gateway, "since": self.since, "until": self.until,
+            "retries": self.retries,
+        });
+        let Value::Object(all) = all else { return Map::new() };
+        all.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+impl Which {
+    /// The path of a route, with the filter and more in its query.
+    fn path(&self, route: &str, state: &State, more: &[(&str, &str)]) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in self.filter.members() {
+            query.append_pair(&name, value.as_str().unwrap_or(&value.to_string()));
+        }
+        query.extend_pairs(state.state.iter().map(|state| ("state", state)));
+        query.extend_pairs(more);
+        format!("{}{route}?{}", path(["apps", &self.app, "dead-letters"]), query.finish())
+    }
+}
+
+impl DeadLetters {
+    /// Does it.
+    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let get = async |path| local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, path) }).await;
+        match self {
+            Self::List { which, state, limit } => {
+                let page = get(which.path("", &state, &[("limit", &limit.to_string())])).await?;
+                out.say(&page, &list(&page))?;
+            }
+            Self::Groups { by, which, state } => {
+                let groups = get(which.path("/groups", &state, &[("by", &by)])).await?;
+                out.say(&groups, &grouped(&by, &groups["data"]))?;
+            }
+            Self::Replay { handling, ttl } => handling.run(local, out, "replay", ttl).await?,
+            Self::Discard { handling } => handling.run(local, out, "discard", None).await?,
+            Self::Export { which, state, format } => {
+                let path = which.path("/export", &state, &[("format", &format)]);
+                let ask = Ask { names: NAMES, ..Ask::new(Method::GET, path) };
+                local.stream(ask, |octets| std::io::stdout().lock().write_all(octets)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Handling {
+    async fn run(self, local: &Local, out: Output, what: &str, ttl: Option<u64>) -> anyhow::Result<()> {
+        let filter = self.which.filter.members();
+        if filter.is_empty() && !self.all {
+            anyhow::bail!("say which letters, by --reason, --message … or --all");
+        }
+        let mut body = json!({"filter": filter, "dry_run": self.dry_run, "cap": self.cap});
+        if let Some(ttl) = ttl {
+            body["ttl"] = ttl.into();
+        }
+        let at = path(["apps", &self.which.app, "dead-letters", what]);
+        let handled = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, at) }).await?;
+        out.say(&handled, &told(what, &handled))?;
+        Ok(())
+    }
+}
+
+fn told(what: &str, handled: &Value) -> String {
+    let n = |name: &str| handled[name].as_i64().unwrap_or(0);
+    let mut lines = vec![match handled["dry_run"].as_bool() {
+        Some(true) => format!("{} open letters fit; this would {what} {}.", n("matched"), n("remaining")),
+        _ => format!("{} of {} letters done, {} left.", n("handled"), n("matched"), n("remaining")),
+    }];
+    if n("unreachable") > 0 {
+        lines.push(format!(
+            "Of those that fit, {} are for subscriptions that are not active any more.",
+            n("unreachable")
+        ));
+    }
+    for (by, groups) in [("reason", &handled["by_reason"]), ("message", &handled["by_message"])] {
+        if groups.as_array().is_some_and(|groups| !groups.is_empty()) {
+            lines.push(format!("\n{}", grouped(by, groups)));
+        }
+    }
+    lines.join("\n")
+}
+
+fn grouped(by: &str, groups: &Value) -> String {
+    let row = |group| [text(group, "/count"), time(group, "/newest"), text(group, "/key")];
+    table(["COUNT", "NEWEST", &by.to_uppercase()], groups.as_array().into_iter().flatten().map(row))
+}
+
+fn list(page: &Value) -> String {
+    let row = |letter| {
+        [
+            text(letter, "/id"),
+            time(letter, "/at"),
+            text(letter, "/state"),
+            text(letter, "/reason"),
+            text(letter, "/status"),
+            text(letter, "/retries"),
+            text(letter, "/gateway"),
+            text(letter, "/message"),
+            text(letter, "/detail").chars().take(60).collect(),
+        ]
+    };
+    table(["ID", "DIED", "STATE", "REASON", "STATUS", "RETRIES", "GATEWAY", "MESSAGE", "WORDS"], rows(page).map(row))
+}

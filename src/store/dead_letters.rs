@@ -1,0 +1,336 @@
+//! The archive of deliveries that failed: reading it. What is done with letters is in [`handling`].
+//!
+//! Statements are put together from the filters that were given and planned anew each time: one plan for all of them
+//! would be a bad one for most.
+
+pub mod handling;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use sqlx::postgres::{PgPool, Postgres};
+use sqlx::{FromRow, QueryBuilder};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::classify::DeadReason;
+use crate::clock::{Timestamp, first_uuid_of};
+use crate::delivery::{Ending, Tier};
+use crate::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::lane::Gateway;
+
+/// Most groups that are answered.
+pub const GROUPS_MAX: i64 = 1000;
+
+/// Where a letter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// To be replayed or discarded.
+    Open,
+    /// Sent again.
+    Replayed,
+    /// Put aside by somebody.
+    Discarded,
+    /// Gone or expired: kept for the record, without payload and without a way back.
+    Closed,
+}
+
+impl State {
+    /// The name used in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Open => "open",
+            State::Replayed => "replayed",
+            State::Discarded => "discarded",
+            State::Closed => "closed",
+        }
+    }
+
+    /// The state of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [State::Open, State::Replayed, State::Discarded, State::Closed].into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Which letters are meant: those that fit everything that is given.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Filter {
+    /// Only this letter; not for requests.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
+    pub id: Option<DeadLetterId>,
+    /// Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`.
+    #[serde(default, deserialize_with = "reason", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// HTTP status of the last answer.
+    #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
+    pub status: Option<i16>,
+    /// Where they stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub state: Option<State>,
+    /// What was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    #[param(value_type = Option<String>)]
+    pub message: Option<MessageId>,
+    /// To whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    #[param(value_type = Option<String>)]
+    pub subscription: Option<SubscriptionId>,
+    /// The topic that the message was addressed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// The message's tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub tier: Option<Tier>,
+    /// The push service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub gateway: Option<Gateway>,
+    /// Died at this time or later, to the millisecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// Died before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+    /// Retries that were made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i32>,
+}
+
+fn reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let closed = [Ending::Gone.name(), Ending::Expired.name()];
+    match Option::<String>::deserialize(deserializer)? {
+        Some(name) if DeadReason::from_name(&name).is_none() && !closed.contains(&name.as_str()) => {
+            let names: Vec<_> = DeadReason::ALL.map(DeadReason::name).into_iter().chain(closed).collect();
+            Err(serde::de::Error::custom(format!("must be one of {}", names.join(", "))))
+        }
+        reason => Ok(reason),
+    }
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::Error> {
+    match Option::<i16>::deserialize(deserializer)? {
+        Some(status) if !(100..1000).contains(&status) => Err(serde::de::Error::custom("must be 100 to 999")),
+        status => Ok(status),
+    }
+}
+
+impl Filter {
+    /// Only this letter.
+    pub fn one(id: DeadLetterId) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+
+    /// Every member that requests may give.
+    pub const NAMES: [&str; 11] = [
+        "reason",
+        "status",
+        "state",
+        "message",
+        "subscription",
+        "topic",
+        "tier",
+        "gateway",
+        "since",
+        "until",
+        "retries",
+    ];
+}
+
+/// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
+fn push_filter(query: &mut QueryBuilder<Postgres>, app: Uuid, filter: &Filter) {
+    query.push(" WHERE l.app = ").push_bind(app);
+    // Written out, so that the planner sees that the index of open letters serves.
+    if let Some(state) = filter.state {
+        query.push(format_args!(" AND l.state = '{}'", state.name()));
+    }
+    if let Some(id) = filter.id {
+        query.push(" AND l.id = ").push_bind(id.0);
+    }
+    if let Some(reason) = &filter.reason {
+        query.push(" AND l.reason = ").push_bind(reason.clone());
+    }
+    if let Some(status) = filter.status {
+        query.push(" AND l.status = ").push_bind(status);
+    }
+    if let Some(message) = filter.message {
+        query.push(" AND l.message = ").push_bind(message.0);
+    }
+    if let Some(subscription) = filter.subscription {
+        query.push(" AND l.shard = ").push_bind(subscription.shard());
+        query.push(" AND l.subscription = ").push_bind(subscription.0);
+    }
+    if let Some(topic) = &filter.topic {
+        query.push(" AND EXISTS (SELECT 1 FROM messages m WHERE m.id = l.message AND m.audience ->> 'topic' = ");
+        query.push_bind(topic.clone()).push(")");
+    }
+    if let Some(tier) = filter.tier {
+        query.push(" AND l.tier = ").push_bind(tier.code());
+    }
+    if let Some(gateway) = filter.gateway {
+        query.push(" AND g.gateway = ").push_bind(gateway.name());
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND l.id >= ").push_bind(first_uuid_of(since));
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND l.id < ").push_bind(first_uuid_of(until));
+    }
+    if let Some(retries) = filter.retries {
+        query.push(" AND l.retries = ").push_bind(retries);
+    }
+}
+
+/// A letter.
+#[derive(Debug, Clone, FromRow)]
+pub struct LetterRow {
+    /// Its id, a UUIDv7 of the time of death.
+    pub id: Uuid,
+    /// [`State::name`].
+    pub state: String,
+    /// Why it died.
+    pub reason: String,
+    /// HTTP status of the last answer.
+    pub status: Option<i16>,
+    /// The gateway's words.
+    pub detail: Option<String>,
+    /// Retries that were made.
+    pub retries: i32,
+    /// [`Tier::code`].
+    pub tier: i16,
+    /// The push service.
+    pub gateway: String,
+    /// What was sent.
+    pub message: Uuid,
+    /// To whom.
+    pub subscription: Uuid,
+    /// When it died.
+    pub at: Timestamp,
+    /// When it was replayed or discarded.
+    pub settled_at: Option<Timestamp>,
+    /// The message that replayed it.
+    pub replay: Option<Uuid>,
+    /// Rows of its history.
+    pub attempts: i64,
+}
+
+/// An app's letters with ids below `before` that fit, the newest first.
+pub async fn list(pool: &PgPool, app: Uuid, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<LetterRow>> {
+    let mut query = QueryBuilder::new(
+        "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
+           l.at, l.settled_at, l.replay, \
+           (SELECT count(*) FROM attempts a WHERE a.message = l.message AND a.subscription = l.subscription) AS attempts \
+         FROM dead_letters l JOIN lanes g ON g.id = l.lane",
+    );
+    push_filter(&mut query, app, filter);
+    query.push(" AND l.id < ").push_bind(before).push(" ORDER BY l.id DESC LIMIT ").push_bind(limit);
+    query.build_query_as().persistent(false).fetch_all(pool).await
+}
+
+/// What letters are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// Why they died.
+    Reason,
+    /// The push service.
+    Gateway,
+    /// HTTP status of the last answer; null: there was none.
+    Status,
+    /// The message's tier.
+    Tier,
+    /// What was sent.
+    Message,
+    /// The day they died, in UTC.
+    Day,
+}
+
+impl By {
+    fn sql(self) -> &'static str {
+        match self {
+            By::Reason => "l.reason",
+            By::Gateway => "g.gateway",
+            By::Status => "l.status::text",
+            By::Tier => "(ARRAY['transactional', 'promotional', 'engagement'])[l.tier]",
+            By::Message => "'msg_' || l.message",
+            By::Day => "to_char(l.at AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+        }
+    }
+}
+
+/// Letters that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
+pub struct Group {
+    /// What they have in common.
+    pub key: Option<String>,
+    /// How many there are.
+    pub count: i64,
+    /// When the newest of them died.
+    pub newest: DateTime<Utc>,
+}
+
+/// Counts the letters that fit, the largest groups first, at most [`GROUPS_MAX`].
+pub async fn groups(pool: &PgPool, app: Uuid, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
+    query.push("JOIN lanes g ON g.id = l.lane");
+    push_filter(&mut query, app, filter);
+    query.push(" GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ").push_bind(GROUPS_MAX);
+    query.build_query_as().persistent(false).fetch_all(pool).await
+}
+
+/// What a letter has beside its row.
+#[derive(Debug, Clone)]
+pub struct Enclosed {
+    /// The policy in force when it died.
+    pub policy: Option<Value>,
+    /// The message's sealed content; none once it was deleted.
+    pub content: Option<Vec<u8>>,
+}
+
+/// Opens a letter.
+pub async fn enclosed(pool: &PgPool, app: Uuid, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
+    sqlx::query_as!(
+        Enclosed,
+        r#"SELECT l.policy, m.content AS "content?" FROM dead_letters l LEFT JOIN messages m ON m.id = l.message
+           WHERE l.app = $1 AND l.id = $2"#,
+        app,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_takes_exactly_the_members_that_it_names() {
+        let all = json!({
+            "reason": "gone", "status": 410, "state": "closed", "message": MessageId(Uuid::nil()),
+            "subscription": SubscriptionId(Uuid::nil()), "topic": "news", "tier": "promotional", "gateway": "fcm",
+            "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z", "retries": 3
+        });
+        let filter: Filter = serde_json::from_value(all.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&filter).unwrap(), all);
+        let mut names: Vec<_> = all.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut given = Filter::NAMES.to_vec();
+        names.sort_unstable();
+        given.sort_unstable();
+        assert_eq!(names, given);
+        for bad in [json!({"id": "dl_x"}), json!({"reason": "bad"}), json!({"status": 99}), json!({"state": "shut"})] {
+            assert!(serde_json::from_value::<Filter>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What webhooks will be told: each event is written in the transaction that makes it so, and what is alike within a
+//! minute is one event with a count, so that a burst of failures is not a burst of calls.
+//!
+//! Rows are shared by everything that fails alike within a minute, so [`record`] comes last in its transaction: it then
+//! holds their locks only while it commits, and waits for nothing that others hold.
+
+use chrono::{DurationRound as _, TimeDelta};
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::clock::{Timestamp, uuid_of};
+use crate::delivery::Tier;
+use crate::id::{DeadLetterId, MessageId, VapidKeyId};
+use crate::lane::Gateway;
+
+/// What happened. Its shape is stable: members may be added, never changed or taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", content = "data")]
+pub enum Body {
+    /// Deliveries died of the same reason.
+    #[serde(rename = "dead_letter.created")]
+    DeadLetterCreated {
+        /// Why they died.
+        reason: String,
+        /// The first letter of the minute.
+        #[schema(value_type = String)]
+        dead_letter: DeadLetterId,
+    },
+    /// Subscriptions of one push service and VAPID key do not exist any more.
+    #[serde(rename = "subscription.gone")]
+    SubscriptionGone {
+        /// Number of the lane.
+        lane: i32,
+        /// The push service.
+        gateway: Gateway,
+        /// The key that they were made with.
+        #[schema(value_type = String)]
+        vapid_key: VapidKeyId,
+    },
+    /// Deliveries of a tier were accepted later than the tier promises.
+    #[serde(rename = "sla.missed")]
+    SlaMissed {
+        /// The tier.
+        tier: Tier,
+        /// What it promises, in seconds from the API's acceptance.
+        sla_seconds: u32,
+        /// The message that was the first of the minute.
+        #[schema(value_type = String)]
+        message: MessageId,
+    },
+}
+
+impl Body {
+    /// The name of this kind of event.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::DeadLetterCreated { .. } => "dead_letter.created",
+            Self::SubscriptionGone { .. } => "subscription.gone",
+            Self::SlaMissed { .. } => "sla.missed",
+        }
+    }
+
+    /// What tells events of one kind, app and minute apart.
+    fn subject(&self) -> String {
+        match self {
+            Self::DeadLetterCreated { reason, .. } => reason.clone(),
+            Self::SubscriptionGone { lane, .. } => lane.to_string(),
+            Self::SlaMissed { tier, .. } => tier.name().to_owned(),
+        }
+    }
+}
+
+/// Something that happened to an app, so many times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// To whom.
+    pub app: Uuid,
+    /// What.
+    pub body: Body,
+    /// How often; at least once.
+    pub n: i64,
+}
+
+impl Event {
+    /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`.
+    pub fn sla_missed(app: Uuid, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
+        Self { app, body: Body::SlaMissed { tier, sla_seconds, message }, n }
+    }
+}
+
+/// Writes events, adding to those of the same minute: last in its transaction, see [above](self).
+pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timestamp) -> sqlx::Result<()> {
+    let key = |event: &Event| (event.app, event.body.kind(), event.body.subject());
+    events.sort_by_cached_key(key);
+    events.dedup_by(|next, first| {
+        let alike = key(next) == key(first);
+        first.n += if alike { next.n } else { 0 };
+        alike
+    });
+    if events.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"
+        INSERT INTO events AS e (id, app, kind, subject, minute, n, body, at)
+        SELECT t.id, t.app, t.kind, t.subject, $7, t.n, t.body, $8
+        FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::jsonb[])
+            AS t (id, app, kind, subject, n, body)
+        ORDER BY t.app, t.kind, t.subject
+        ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n
+        "#,
+        &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.app).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.body.kind().to_owned()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.n).collect::<Vec<_>>(),
+        &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&Body>],
+        now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
+        now,
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The events of subscriptions that went away, given so many of each lane.
+pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -> sqlx::Result<Vec<Event>> {
+    if lanes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query!(
+        r#"SELECT l.id, l.app, l.vapid_key, l.gateway, t.n AS "n!"
+           FROM unnest($1::integer[], $2::bigint[]) AS t (lane, n) JOIN lanes l ON l.id = t.lane"#,
+        &lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>(),
+        &lanes.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(found
+        .into_iter()
+        .map(|row| {
+            let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
+            let body = Body::SubscriptionGone { lane: row.id, gateway, vapid_key: VapidKeyId(row.vapid_key) };
+            Event { app: row.app, body, n: row.n }
+        })
+        .collect())
+}
+
+/// An event as it is stored.
+#[derive(Debug, Clone)]
+pub struct EventRow {
+    /// Its id, a UUIDv7 of its first occurrence.
+    pub id: Uuid,
+    /// How often it happened within its minute.
+    pub n: i64,
+    /// What happened.
+    pub body: serde_json::Value,
+    /// When it first did.
+    pub at: Timestamp,
+}
+
+/// An app's events with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
+    sqlx::query_as!(
+        EventRow,
+        "SELECT id, n, body, at FROM events WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_body_names_its_kind_as_the_database_does() {
+        let message = MessageId(Uuid::nil());
+        let event = Event::sla_missed(Uuid::nil(), Tier::Transactional, 30, message, 2);
+        assert_eq!(
+            serde_json::to_value(&event.body).unwrap(),
+            json!({"kind": event.body.kind(), "data": {"tier": "transactional", "sla_seconds": 30, "message": message}})
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! The hygiene report: which subscriptions an app lost, by day, push service and VAPID key.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// What was lost on one day in one lane.
+#[derive(Debug, Clone)]
+pub struct LossRow {
+    /// The day in UTC, such as `2027-01-31`.
+    pub day: String,
+    /// The push service.
+    pub gateway: String,
+    /// The key that they were made with.
+    pub vapid_key: Uuid,
+    /// Subscriptions that do not exist any more.
+    pub gone: i64,
+    /// Subscriptions that are not sent to any more.
+    pub suspended: i64,
+}
+
+/// What was lost since then, the latest day first.
+pub async fn losses(pool: &PgPool, app: Uuid, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
+    sqlx::query_as!(
+        LossRow,
+        r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway, l.vapid_key,
+             count(*) FILTER (WHERE s.state = 'gone') AS "gone!",
+             count(*) FILTER (WHERE s.state = 'suspended') AS "suspended!"
+           FROM subscriptions s JOIN lanes l ON l.id = s.lane
+           WHERE s.app = $1 AND s.ended_at >= $2 AND s.state IN ('gone', 'suspended')
+           GROUP BY 1, l.gateway, l.vapid_key ORDER BY 1 DESC, l.gateway, l.vapid_key"#,
+        app,
+        since
+    )
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,102 @@
+//! When payloads, letters, trail and events go.
+
+use std::time::Duration;
+
+use bellwire::maintenance::{self, Retention};
+use bellwire::simulator::{Action, Rule};
+use serde_json::{Value, json};
+
+use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};
+use crate::support::TestApp;
+use crate::support::app::scalar;
+
+const GRACE: Duration = Duration::from_secs(300);
+const DAY: Duration = Duration::from_secs(86_400);
+
+async fn deleted(app: &TestApp, message: &str) -> bool {
+    app.sweep().await;
+    app.message(message).await["content_deleted"].as_bool().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_goes_some_minutes_after_the_last_delivery_and_not_while_anything_moves() {
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..2).await;
+    let done = app.send(to(&subscribers), json!({})).await;
+    app.run_until_idle().await;
+    app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    let moving = app.send(to(&subscribers), json!({"tier": "engagement"})).await;
+    app.run_until_idle().await;
+    assert!(!deleted(&app, &done).await);
+    app.clock.advance(GRACE);
+    assert!(!deleted(&app, &done).await, "seen to have ended now: the grace begins");
+    app.clock.advance(GRACE - Duration::from_secs(1));
+    assert!(!deleted(&app, &done).await);
+    app.clock.advance(Duration::from_secs(1));
+    assert!(deleted(&app, &done).await);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE content IS NULL").await, 1);
+
+    assert!(!deleted(&app, &moving).await);
+    app.steer(&moving, "cancel").await;
+    for _ in 0..3 {
+        app.clock.advance(Duration::from_secs(3_600));
+        app.sweep().await;
+    }
+    assert!(deleted(&app, &moving).await);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_letter_keeps_its_payload_until_it_is_handled() {
+    let app = TestApp::start().await;
+    let (_, message) = letters_of(&app, 2).await;
+    for _ in 0..5 {
+        app.clock.advance(DAY);
+        assert!(!deleted(&app, &message).await);
+    }
+    let letter = list(&app, "").await.remove(0)["id"].as_str().unwrap().to_owned();
+    assert_eq!(app.get(&format!("{LETTERS}/{letter}")).await["content_state"], "shown");
+    let one = post(&app, "/replay", json!({"filter": {}, "cap": 1})).await.ok(200);
+    let replay = one["messages"][0].as_str().unwrap().to_owned();
+    app.run_until_idle().await;
+    app.clock.advance(GRACE * 2);
+    assert!(!deleted(&app, &message).await, "one letter is open still");
+    app.clock.advance(GRACE);
+    assert!(deleted(&app, &replay).await, "its copy served");
+    post(&app, "/discard", json!({"filter": {}})).await.ok(200);
+    assert!(!deleted(&app, &message).await);
+    app.clock.advance(GRACE);
+    assert!(deleted(&app, &message).await);
+    let opened = app.get(&format!("{LETTERS}/{letter}")).await;
+    assert_eq!((&opened["content_state"], &opened["content"]), (&json!("deleted"), &Value::Null));
+    assert_eq!(opened["history"].as_array().unwrap().len(), 1, "the history stays");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_with_them() {
+    let app = TestApp::start().await;
+    let (_, message) = letters_of(&app, 1).await;
+    bury(&app, 10_050).await; // of the last 10,050 seconds
+    export(&app, "?format=csv").await;
+    let retention = Retention { history: DAY * 35, archive: DAY * 30 };
+    let keep = async || maintenance::keep_house(&app.pool, app.clock.now(), retention).await.unwrap();
+    app.clock.advance(DAY * 30 - Duration::from_secs(10_000));
+    keep().await;
+    let kept = open_letters(&app).await;
+    assert!((10_000..=10_002).contains(&kept), "{kept} letters");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM events").await, 1);
+    app.clock.advance(Duration::from_secs(10_001));
+    keep().await;
+    for table in ["dead_letters", "dead_letter_actions", "events"] {
+        let left: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!(left, 0, "{table}");
+    }
+    assert!(!deleted(&app, &message).await, "it is seen to have ended");
+    app.clock.advance(DAY + GRACE);
+    assert!(deleted(&app, &message).await);
+    app.finish().await;
+}
