@@ -87,6 +87,11 @@ typed_id!(
     DeadLetterId, "dl_"
 );
 
+typed_id!(
+    /// Something that an operator has to look at.
+    AlertId, "al_"
+);
+
 /// Number of logical shards that every large table is spread over.
 pub const SHARDS: u8 = 64;
 

@@ -101,6 +101,11 @@ struct TierLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: String,
     route: String,
@@ -136,6 +141,7 @@ pub struct Metrics {
     pub lanes_open: Gauge,
     /// Times that a breaker opened.
     pub breaker_trips: Counter,
+    alerts_open: Family<KindLabel, Gauge>,
     /// POSTs without an answer yet.
     pub in_flight: Gauge,
     /// By how many microseconds the database's clock is ahead of this host's.
@@ -153,6 +159,8 @@ impl Metrics {
         let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
         let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
         let requests = Family::default();
+        let alerts_open = Family::default();
+        r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
         Arc::new(Self {
             attempts: Gateway::ALL.map(|gateway| {
@@ -175,6 +183,7 @@ impl Metrics {
                 .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
             lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
             requests,
+            alerts_open,
             messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
             pages_cut: counter(r, "pages_cut", "Pages cut off cursors"),
             pages_open: gauge(r, "pages_open", "Pages that this process holds open"),
@@ -216,6 +225,11 @@ impl Metrics {
     pub fn request(&self, method: &str, route: &str, status: u16) {
         let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Says how many alerts of a kind are open.
+    pub fn alerts_open(&self, kind: &'static str, n: i64) {
+        self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
     }
 
     /// Everything in the text format that Prometheus reads (OpenMetrics).

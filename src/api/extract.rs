@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::id::{ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
+use crate::id::{AlertId, ApiKeyId, AppId, MessageId, SubscriptionId, VapidKeyId};
 use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -132,6 +132,7 @@ path_param!(
     MessageId = "message",
     VapidKeyId = "vapid_key",
     ApiKeyId = "api_key",
+    AlertId = "alert",
     TopicName = "topic",
     UserId = "user"
 );

@@ -22,7 +22,6 @@ use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::{padded_len, seal};
-use crate::webpush::shrink::shrink;
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -39,10 +38,10 @@ enum Admission {
 impl Dispatcher {
     /// One turn: everything up to the POST, if there is to be one.
     pub(super) fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
-        let Turn { slot, mut job, probe } = turn;
+        let Turn { slot, mut job, probe, payload_max } = turn;
         match self.admit(&job) {
-            Admission::Post { ttl_s } => match self.seal(&job, ttl_s) {
-                Ok(post) => return Some((Turn { slot, job, probe }, post)),
+            Admission::Post { ttl_s } => match self.seal(fit(&mut job, payload_max), ttl_s) {
+                Ok(post) => return Some((Turn { slot, job, probe, payload_max }, post)),
                 Err(reason) => {
                     let (attempt, fate) = self.dead_unsent(&job, reason);
                     self.settle(&mut job, Some(attempt), fate);
@@ -108,7 +107,7 @@ impl Dispatcher {
             receipt: receipt_token(&self.vault, message.id, job.subscription),
             retried: job.retries,
         };
-        let template = job.shrunk.as_deref().unwrap_or(&message.template);
+        let template = job.shrunk.as_ref().map_or(&message.template, |shrunk| &shrunk.template);
         let mut plaintext = Vec::new();
         template.render(&stamp, &mut plaintext);
         let pad_to = padded_len(plaintext.len(), job.limit.unwrap_or(PLAINTEXT_MAX));
@@ -133,7 +132,7 @@ impl Dispatcher {
 
     /// The POST and everything after it.
     pub(super) async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
-        let Turn { slot, mut job, probe } = turn;
+        let Turn { slot, mut job, probe, .. } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
         let reply = tokio::select! {
             reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
@@ -155,14 +154,21 @@ impl Dispatcher {
         let outcome = classify(job.lane.gateway, &answer, now);
         let settings = &job.message.policy.settings;
         let transactional = job.message.tier == Tier::Transactional;
-        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, settings };
-        if let Some(change) = self.fair.answered(slot, &answered) {
-            self.share(change);
+        let sent = sent - crate::webpush::OVERHEAD;
+        let (octets, refused) = (count(sent), job.refused.map(count));
+        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, octets, refused, settings };
+        if let Some(news) = self.fair.answered(slot, &answered) {
+            if let (Kind::TooLarge, Some(learned)) = (outcome.kind, news.payload) {
+                job.limit = learned.max.map(|octets| octets as usize);
+            }
+            self.share(news);
+        }
+        if outcome.status.is_some() {
+            self.watch_key(&job.lane, outcome.refuses_key(), now);
         }
         let took = began.elapsed();
         self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        let sent = sent - crate::webpush::OVERHEAD;
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {
             retries: job.retries,
@@ -193,7 +199,7 @@ impl Dispatcher {
             ending: Ending::Accepted,
             status: outcome.status,
             took_ms: Some(took_ms),
-            reason: outcome.detail,
+            reason: with_what_is_missing(job, outcome.detail),
         };
         let fate = match verdict {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
@@ -227,13 +233,14 @@ impl Dispatcher {
     /// Prepares a delivery to go out again with a smaller payload, which uses up an attempt. False: nothing helps.
     fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
         let Some(limit) = shrink_target(sent, job.limit) else { return false };
-        let Some(shrunk) = shrink(&job.message.content, limit) else { return false };
+        let Some(shrunk) = job.message.shrink(limit) else { return false };
         let what = if shrunk.dropped.is_empty() { "padding".to_owned() } else { shrunk.dropped.join(", ") };
         attempt.reason = Some(format!("too large at {sent} octets: sent again without {what}").into());
         attempt.ending = Ending::Retry;
         job.attempts.push(attempt.clone());
-        job.shrunk = Some(Arc::new(shrunk.template));
+        job.shrunk = Some(shrunk);
         job.limit = Some(limit);
+        job.refused = Some(sent);
         job.retries += 1;
         true
     }
@@ -304,6 +311,32 @@ impl Dispatcher {
 
 /// Deliveries that a shut lane put off come back over this long, so that they do not come all at once.
 const SPREAD: Duration = Duration::from_secs(2);
+
+/// Makes a delivery fit what its gateway is believed to take, if it can be made to.
+fn fit(job: &mut Job, payload_max: Option<usize>) -> &Job {
+    if let Some(max) = payload_max
+        && job.refused.is_none()
+    {
+        if job.message.template.max_len() <= max {
+            job.limit = Some(max);
+        } else if let Some(shrunk) = job.message.shrink(max) {
+            (job.limit, job.shrunk) = (Some(max), Some(shrunk));
+        }
+    }
+    job
+}
+
+/// What is kept of an answer: the gateway's words, after what the delivery lacked if it was made smaller beforehand.
+fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
+    let missing = job.shrunk.as_ref().filter(|shrunk| job.refused.is_none() && !shrunk.dropped.is_empty());
+    let Some(shrunk) = missing else { return detail };
+    let known = format!("sent without {}: more than this gateway takes", shrunk.dropped.join(", "));
+    Some(detail.map_or_else(|| known.clone(), |words| format!("{known}; {words}")).into())
+}
+
+fn count(octets: usize) -> u32 {
+    u32::try_from(octets).unwrap_or(u32::MAX)
+}
 
 fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admission {
     Admission::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))

@@ -14,12 +14,14 @@
 mod catalog;
 mod fair;
 mod feeder;
+mod flow;
 mod job;
 mod lane;
 mod limit;
 mod line;
 mod page;
 mod pulse;
+mod queue;
 mod rate;
 mod sealers;
 mod settler;
@@ -41,11 +43,14 @@ use uuid::Uuid;
 
 use crate::clock::{Clock, Timestamp};
 use crate::gateway::Gateways;
-use crate::id::{LaneId, SubscriptionId};
+use crate::id::{LaneId, SubscriptionId, VapidKeyId};
 use crate::metrics::Metrics;
 use crate::policy;
+use crate::policy::hold::KeyWatch;
 use crate::store::claims::{ClaimedRow, LEASE};
+use crate::store::flows::Flow;
 use crate::store::stops::Stop;
+use crate::store::workers::LaneState;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
 
@@ -100,6 +105,10 @@ pub struct Dispatcher {
     alive: AtomicUsize,
     /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
     claiming: tokio::sync::Mutex<()>,
+    /// Watches each VAPID key for being refused.
+    keys: Mutex<HashMap<VapidKeyId, KeyWatch>>,
+    /// When the first rate that is used up lets something through again.
+    tokens_at: Mutex<Option<Timestamp>>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
@@ -128,14 +137,15 @@ impl Dispatcher {
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
+        let started_at = clock.now();
         let dispatcher = Arc::new(Self {
             catalog: Catalog::new(pool.clone(), vault.clone(), settings.policy),
-            fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
+            fair: FairQueue::new(settings.lane_limit_max, started_at, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
             settler: Settler::start(pool.clone(), clock.clone(), metrics.clone()),
             id: clock.uuid(),
-            started_at: clock.now(),
+            started_at,
             pool,
             vault,
             clock,
@@ -148,6 +158,8 @@ impl Dispatcher {
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
             claiming: tokio::sync::Mutex::default(),
+            keys: Mutex::default(),
+            tokens_at: Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
@@ -169,6 +181,18 @@ impl Dispatcher {
     /// Obeys a stop before its request is answered.
     pub fn obey(&self, stop: Stop) {
         self.stops.obey(stop, Instant::now());
+    }
+
+    /// Obeys orders to lanes before their request is answered.
+    pub fn obey_orders(&self, states: Vec<LaneState>) {
+        states.into_iter().for_each(|state| self.fair.adopt(state));
+        self.kick();
+    }
+
+    /// Keeps to a flow before its request is answered.
+    pub fn obey_flow(&self, flow: Flow) {
+        self.fair.adopt_flow(flow, self.clock.now());
+        self.kick();
     }
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
@@ -205,8 +229,12 @@ impl Dispatcher {
     }
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
-    /// the clock.
+    /// the clock: it hears at once what others told, and tells them that it lives.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        if !self.is_stopping() {
+            self.read_states(None).await?;
+            self.beat(self.clock.now()).await?;
+        }
         let mut found = Vec::new();
         loop {
             self.wait_until_idle().await;

@@ -22,13 +22,14 @@ use crate::subscription::{BrowserKeys, Endpoint};
 use crate::webpush::keys::SigningKey;
 use crate::webpush::payload::Template;
 
+const APP: AppId = AppId(Uuid::from_u128(1));
 const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 
 fn message(tier: Tier) -> Arc<Message> {
     let content = Content::Raw { payload: Payload::Text("hello".into()), envelope: true };
     Arc::new(Message {
         id: MessageId(Uuid::now_v7()),
-        app: AppId(Uuid::now_v7()),
+        app: APP,
         tier,
         template: Template::new(&content).unwrap(),
         content,
@@ -38,13 +39,14 @@ fn message(tier: Tier) -> Arc<Message> {
         policy: Policy::tier_default(tier),
         accepted_at: NOW,
         expires_at: NOW,
+        shrunk: Default::default(),
     })
 }
 
 fn lane(id: i32, gateway: Gateway) -> Arc<LaneInfo> {
     let vapid_key = VapidKeyId(Uuid::now_v7());
     let key = SigningKey::generate();
-    Arc::new(LaneInfo { id: LaneId(id), gateway, vapid_key, key, subject: "mailto:ops@example.com".into() })
+    Arc::new(LaneInfo { id: LaneId(id), app: APP, gateway, vapid_key, key, subject: "mailto:ops@example.com".into() })
 }
 
 fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>> {
@@ -61,6 +63,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             attempts: Vec::new(),
             shrunk: None,
             limit: None,
+            refused: None,
             ticket: Ticket::Row(Uuid::now_v7()),
         })
     };
@@ -78,7 +81,7 @@ fn turn(queue: &FairQueue) -> Option<super::fair::Turn> {
 
 #[tokio::test]
 async fn saturated_tiers_share_by_their_weights() {
-    let queue = FairQueue::new(4, |_, _| {});
+    let queue = FairQueue::new(4, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     for tier in Tier::ALL {
         assert!(queue.push(jobs(1200, &message(tier), &lane), NOW).is_empty());
@@ -94,7 +97,7 @@ async fn saturated_tiers_share_by_their_weights() {
 
 #[tokio::test]
 async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
-    let queue = FairQueue::new(4, |_, _| {});
+    let queue = FairQueue::new(4, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     queue.push(jobs(10, &message(Tier::Promotional), &lane), NOW);
     let held: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
@@ -106,7 +109,7 @@ async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
 
 #[tokio::test]
 async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
-    let queue = FairQueue::new(2, |_, _| {});
+    let queue = FairQueue::new(2, NOW, |_, _| {});
     let (one, other) = (lane(1, Gateway::Fcm), lane(2, Gateway::Mozilla));
     let message = message(Tier::Promotional);
     queue.push(jobs(100, &message, &one), NOW);
@@ -120,7 +123,7 @@ async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
-    let queue = FairQueue::new(8, |_, _| {});
+    let queue = FairQueue::new(8, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     let message = message(Tier::Promotional);
     queue.push(jobs(5, &message, &lane), NOW);
@@ -133,17 +136,19 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
         now: NOW,
         probe: false,
         transactional: false,
+        octets: 128,
+        refused: None,
         settings: &Settings::DEFAULT,
     };
     let told = queue.answered(first.slot, &answered).expect("others have to know");
     let until = NOW + std::time::Duration::from_secs(30);
-    assert_eq!((told.lane, told.change.held_until), (LaneId(1), Some(until)));
+    assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
     match queue.try_next(0..3, NOW) {
         Some(Next::PutOff(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
         _ => panic!("the lane is held"),
     }
     assert_eq!(queue.push(jobs(3, &message, &lane), NOW).len(), 3);
-    assert_eq!(queue.room(LaneId(1), Tier::Promotional, NOW), 0);
+    assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
     assert!(queue.push(jobs(3, &message, &lane), until).is_empty(), "the hold is over");
 }
 

@@ -29,10 +29,11 @@ const OPEN_MAX: Duration = Duration::from_secs(600);
 const CALM_MIN: Duration = Duration::from_secs(60);
 /// How many probes are let through.
 const PROBES: u8 = 3;
-/// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some.
-const PROBE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some. The right
+/// to probe lasts as long.
+pub const PROBE_PATIENCE: Duration = Duration::from_secs(15);
 /// How often one without a probe asks again: most probes are answered within a moment.
-const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
+pub const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 /// Deferred work comes back over at most this long.
 const SPREAD_MAX: Duration = Duration::from_secs(30);
 
@@ -157,6 +158,21 @@ impl Breaker {
         }
     }
 
+    /// Whether it is, or would be by now, half-open: what passes is a probe, and only the replica that may probe sends it.
+    pub fn is_probing(&self, now: Timestamp) -> bool {
+        match self.snapshot.state {
+            State::Closed => false,
+            State::Open { until } => until <= now,
+            State::HalfOpen => true,
+        }
+    }
+
+    /// How many probes may start now, for the replica that may probe.
+    pub fn probes(&self, now: Timestamp) -> u32 {
+        let refilled = matches!(self.snapshot.state, State::Open { .. }) || now >= self.refill_at;
+        u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
+    }
+
     /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An opening whose time is over
     /// becomes half-open here.
     pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
@@ -229,6 +245,11 @@ impl Breaker {
         if self.snapshot.state != State::Closed {
             self.half_open(now);
         }
+    }
+
+    /// The operator lets nothing but probes through until one succeeds, wherever it stands.
+    pub fn force_probe(&mut self, now: Timestamp) {
+        self.half_open(now);
     }
 
     fn trip(&mut self, now: Timestamp, settings: &Settings) -> State {

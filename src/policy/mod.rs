@@ -7,7 +7,9 @@
 
 pub mod breaker;
 pub mod expression;
+pub mod flow;
 pub mod hold;
+pub mod payload_limit;
 pub mod preview;
 pub mod retry_after;
 

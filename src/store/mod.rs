@@ -2,6 +2,7 @@
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
+pub mod alerts;
 pub mod api_keys;
 pub mod apps;
 pub mod claims;
@@ -9,6 +10,7 @@ pub mod copy;
 pub mod data_keys;
 pub mod deliveries;
 pub mod endings;
+pub mod flows;
 pub mod idempotency;
 pub mod lanes;
 pub mod messages;
