@@ -89,12 +89,9 @@ impl Flows {
         (tokens, next_at)
     }
 
-    /// Takes a token for one delivery, or says when to come again.
-    pub fn take(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> Result<(), Timestamp> {
-        if let (0, next_at) = self.tokens(app, lane, now) {
-            return Err(next_at.unwrap_or(now));
-        }
-        self.buckets(app, lane).try_for_each(|bucket| bucket.take(now))
+    /// Takes a token for one delivery. False: a rate is used up.
+    pub fn take(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> bool {
+        self.tokens(app, lane, now).0 > 0 && self.buckets(app, lane).all(|bucket| bucket.take(now).is_ok())
     }
 
     /// A delivery that had a token was not sent.

@@ -35,7 +35,7 @@ pub struct Message {
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
     /// What was last made of it for a gateway that takes no more than so many octets.
-    shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
+    pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
 /// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.

@@ -110,7 +110,9 @@ impl Dispatcher {
         let template = job.shrunk.as_ref().map_or(&message.template, |shrunk| &shrunk.template);
         let mut plaintext = Vec::new();
         template.render(&stamp, &mut plaintext);
-        let pad_to = padded_len(plaintext.len(), job.limit.unwrap_or(PLAINTEXT_MAX));
+        let limit = job.limit.unwrap_or(PLAINTEXT_MAX);
+        // After a 413 it fills the limit that is tried: accepted, it shows that the gateway takes that much.
+        let pad_to = if job.refused.is_some() { limit } else { padded_len(plaintext.len(), limit) };
         let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
         seal(&job.keys, &plaintext, pad_to, &mut body).map_err(|error| {
             error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
@@ -269,9 +271,12 @@ impl Dispatcher {
     }
 
     /// Puts deliveries of a shut lane off. What is urgent comes back at once when the lane opens, the rest spread out.
+    /// What only waits for flow control stays due.
     pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
+        let now = self.clock.now();
         for mut job in jobs {
             let spread = match job.message.tier {
+                _ if until <= now => Duration::ZERO,
                 Tier::Transactional => Duration::ZERO,
                 _ => SPREAD.mul_f64(self.clock.randomness()),
             };

@@ -145,11 +145,8 @@ impl Queue {
         if let Some(until) = queue.put_off_until(tier, now) {
             return Err((job, until));
         }
-        if self.flows.is_shut(queue.app, queue.id) {
-            return Err((job, now)); // due at once, though nobody claims it before a pause is over
-        }
-        if let Err(until) = self.flows.take(queue.app, queue.id, now) {
-            return Err((job, until));
+        if self.flows.is_shut(queue.app, queue.id) || !self.flows.take(queue.app, queue.id, now) {
+            return Err((job, now)); // due at once, though nobody claims it before it may go
         }
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] += 1;

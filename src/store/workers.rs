@@ -39,7 +39,11 @@ pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Times
             INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
             ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at
         ),
-        dead AS (DELETE FROM workers WHERE id <> $1 AND beat_at < $4)
+        dead AS (
+            -- Whoever is taken for dead may be beating again right now.
+            DELETE FROM workers
+            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $4 FOR UPDATE SKIP LOCKED))
+        )
         SELECT count(*) AS "n!", count(*) FILTER (WHERE id < $1) AS "before!",
                count(*) FILTER (WHERE (started_at, id) < ($2, $1)) AS "older!"
         FROM workers WHERE id <> $1 AND beat_at >= $4
