@@ -274,6 +274,7 @@ impl Dispatcher {
     /// What only waits for flow control stays due.
     pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
         let now = self.clock.now();
+        let until = until.min(now + PUT_OFF_MAX);
         for mut job in jobs {
             let spread = match job.message.tier {
                 _ if until <= now => Duration::ZERO,
@@ -314,6 +315,9 @@ impl Dispatcher {
     }
 }
 
+/// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed; so an
+/// operator's release is soon obeyed by what was put off before it.
+const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 /// Deliveries that a shut lane put off come back over this long, so that they do not come all at once.
 const SPREAD: Duration = Duration::from_secs(2);
 

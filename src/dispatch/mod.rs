@@ -115,6 +115,8 @@ pub struct Dispatcher {
     kicked: Notify,
     /// Ends the attempts that are still in flight when a stop runs out of patience.
     abandon: Notify,
+    /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
+    informed: AtomicBool,
     stopping: AtomicBool,
     id: Uuid,
     started_at: Timestamp,
@@ -163,6 +165,7 @@ impl Dispatcher {
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
+            informed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
@@ -220,7 +223,10 @@ impl Dispatcher {
 
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
-        !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
+        !self.is_stopping()
+            && self.informed.load(Ordering::Acquire)
+            && self.stops.is_fresh(Instant::now())
+            && !self.settler.is_failing()
     }
 
     /// What is going on in memory, for benchmarks and tests.

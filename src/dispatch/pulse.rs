@@ -1,6 +1,7 @@
 //! What the engine does by the clock: read stops and shared lane states, show that it lives, close pages.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -44,8 +45,9 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !dispatcher.is_stopping() {
             beat_at = began + BEAT_EVERY;
-            if let Err(error) = dispatcher.beat(now).await {
-                warn!(%error, "the heartbeat failed");
+            match dispatcher.beat(now).await {
+                Ok(()) => dispatcher.informed.store(read_up_to.is_some(), Ordering::Release),
+                Err(error) => warn!(%error, "the heartbeat failed"),
             }
         }
     }
