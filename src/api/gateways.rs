@@ -18,6 +18,7 @@ use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::clock::Timestamp;
 use crate::id::{AppId, LaneId, VapidKeyId};
+use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::workers::ALL_ORIGINS;
 
@@ -86,7 +87,7 @@ impl OriginView {
             breaker: row.breaker,
             open_s: row.open_ms.filter(|ms| *ms > 0).map(|ms| f64::from(ms) / 1_000.0),
             prober: row.prober.filter(|_| probing).map(|worker| worker.to_string()),
-            payload_max: row.payload_max,
+            payload_max: row.payload_max.filter(|_| row.payload_at.is_some_and(|at| now < at + BELIEVED_FOR)),
             changed_at: row.changed_at,
         }
     }

@@ -192,8 +192,8 @@ impl FairQueue {
     }
 
     /// Takes in until when this worker has the right to probe; none: another one has it.
-    pub fn asked_to_probe(&self, slot: Slot, until: Option<Timestamp>, now: Timestamp) {
-        self.inner.lock().asked_to_probe(slot, until, now);
+    pub fn asked_to_probe(&self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+        self.inner.lock().asked_to_probe(slot, known, until, now);
     }
 
     /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on

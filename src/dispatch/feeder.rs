@@ -138,7 +138,7 @@ impl Dispatcher {
         let now = self.clock.now();
         for (slot, origin, known) in self.fair.wants_probe(lane, now) {
             let right = store::workers::lease_probe(&self.pool, lane.id, &origin, self.id, known, now).await?;
-            self.fair.asked_to_probe(slot, right, now);
+            self.fair.asked_to_probe(slot, known, right, now);
         }
         Ok(())
     }

@@ -157,12 +157,15 @@ impl Lane {
         wants.then(|| self.breaker.snapshot())
     }
 
-    /// Takes in what asking for the right to probe at `now` came to: until when it holds, or none.
-    pub fn asked_to_probe(&mut self, until: Option<Timestamp>, now: Timestamp) {
+    /// Takes in what asking at `now` for the right to probe a breaker that stood so came to: until when it holds, or none.
+    pub fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+        if self.breaker.snapshot() != known {
+            return; // something else was heard meanwhile
+        }
         self.probe_until = until;
         self.ask_at = Some(now + BYSTANDER_WAIT);
         if until.is_some() {
-            self.breaker.adopt(Snapshot { state: State::HalfOpen, changed_at: now, ..self.breaker.snapshot() });
+            self.breaker.adopt(Snapshot { state: State::HalfOpen, changed_at: known.followed_at(now), ..known });
         }
     }
 

@@ -311,8 +311,8 @@ impl Queue {
     }
 
     /// Takes in what asking for the right to probe came to.
-    pub fn asked_to_probe(&mut self, slot: Slot, until: Option<Timestamp>, now: Timestamp) {
-        self.slots[slot].lane.asked_to_probe(until, now);
+    pub fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+        self.slots[slot].lane.asked_to_probe(known, until, now);
     }
 
     /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].

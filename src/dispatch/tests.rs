@@ -190,12 +190,12 @@ async fn a_broken_lane_has_room_for_the_probers_probes_alone() {
     queue.adopt(LaneState { breaker: tripped(State::Open { until: over }), ..known("https://push.example.com") });
     assert!(queue.wants_probe(&lane, NOW).is_empty());
     assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
-    let [(slot, _, _)] = queue.wants_probe(&lane, over)[..] else { panic!("its time is over") };
-    queue.asked_to_probe(slot, None, over);
+    let [(slot, _, known_then)] = queue.wants_probe(&lane, over)[..] else { panic!("its time is over") };
+    queue.asked_to_probe(slot, known_then, None, over);
     assert_eq!((queue.room(&lane, Tier::Promotional, over).n, queue.wants_probe(&lane, over).len()), (0, 0));
     let again = over + Duration::from_secs(1);
     assert_eq!(queue.wants_probe(&lane, again).len(), 1, "another second, another try");
-    queue.asked_to_probe(slot, Some(again + Duration::from_secs(15)), again);
+    queue.asked_to_probe(slot, known_then, Some(again + Duration::from_secs(15)), again);
     let room = queue.room(&lane, Tier::Promotional, again);
     assert_eq!((room.n, room.exact), (3, true));
     assert!(queue.push(jobs(3, &message(Tier::Promotional), &lane), again).is_empty());

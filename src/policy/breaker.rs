@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
+
 use super::Settings;
 use super::window::{Counts, Window};
 use crate::classify::Health;
@@ -84,6 +86,11 @@ impl Snapshot {
         };
         let open_for = Duration::from_millis(u64::try_from(open_ms).unwrap_or(0));
         Some(Self { state, open_for, changed_at })
+    }
+
+    /// When a change that is made now takes effect: later than this one, however coarse the clock is.
+    pub fn followed_at(&self, now: Timestamp) -> Timestamp {
+        now.max(self.changed_at + TimeDelta::microseconds(1))
     }
 
     /// The column `open_until`.
@@ -274,7 +281,7 @@ impl Breaker {
 
     /// Every change starts counting afresh.
     fn become_state(&mut self, now: Timestamp, state: State) -> State {
-        let changed_at = now.max(self.snapshot.changed_at);
+        let changed_at = self.snapshot.followed_at(now);
         *self = Self::restore(Snapshot { state, changed_at, ..self.snapshot });
         state
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 /// A limit is believed for so long, then tried anew.
-const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
+pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
 /// An acceptance counts against a smaller limit for so long after it came, too: what is in flight together is answered
 /// in any order.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);

@@ -215,10 +215,10 @@ pub async fn lease_probe(
     sqlx::query_scalar!(
         r#"
         INSERT INTO lane_states AS s (lane, origin, breaker, open_ms, breaker_changed_at, changed_at, prober, probe_until)
-        VALUES ($1, $2, 'half_open', $3, $4, $4, $5, $6)
+        VALUES ($1, $2, 'half_open', $3, $8, $4, $5, $6)
         ON CONFLICT (lane, origin) DO UPDATE
         SET breaker = 'half_open', open_until = NULL, open_ms = excluded.open_ms, changed_at = excluded.changed_at,
-            breaker_changed_at = greatest(excluded.breaker_changed_at, s.breaker_changed_at), prober = excluded.prober, probe_until = excluded.probe_until
+            breaker_changed_at = excluded.breaker_changed_at, prober = excluded.prober, probe_until = excluded.probe_until
         WHERE (s.prober IS NULL OR s.prober = $5 OR s.probe_until <= $4)
           AND coalesce(s.breaker_changed_at, '-infinity') <= $7
         RETURNING probe_until AS "probe_until!"
@@ -230,6 +230,7 @@ pub async fn lease_probe(
         worker,
         now + PROBE_PATIENCE,
         known.changed_at,
+        known.followed_at(now),
     )
     .fetch_optional(pool)
     .await
