@@ -53,7 +53,7 @@ pub enum Count {
     PlannedMs = 7,
     /// Retries that the two sums are over.
     Stretched = 8,
-    /// Times that the lane's breaker opened.
+    /// Times that the lane's breaker opened; stored in a table of its own, `breaker_trips`.
     BreakerTrips = 9,
     /// Queue rows changed or put back by hand.
     TokenFailures = 10,

@@ -95,6 +95,11 @@ typed_id!(
     EventId, "evt_"
 );
 
+typed_id!(
+    /// Something that an operator has to look at.
+    AlertId, "al_"
+);
+
 /// Number of logical shards that every large table is spread over.
 pub const SHARDS: u8 = 64;
 

@@ -103,6 +103,11 @@ struct TierLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: String,
     route: String,
@@ -179,6 +184,7 @@ pub struct Metrics {
     pub lanes_open: Gauge,
     /// Times that a breaker opened.
     pub breaker_trips: Counter,
+    alerts_open: Family<KindLabel, Gauge>,
     /// POSTs without an answer yet.
     pub in_flight: Gauge,
     /// By how many microseconds the database's clock is ahead of this host's.
@@ -200,6 +206,8 @@ impl Metrics {
         r.register("figure", "Figures of retries over the last hour, by lane and tier", figures.clone());
         r.register("figure_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", figure_states.clone());
         let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
+        let alerts_open = Family::default();
+        r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
         Arc::new(Self {
             attempts: Gateway::ALL.map(|gateway| {
@@ -227,6 +235,7 @@ impl Metrics {
             token_faults: TokenFault::ALL
                 .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
             throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
+            alerts_open,
             messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
             pages_cut: counter(r, "pages_cut", "Pages cut off cursors"),
             pages_open: gauge(r, "pages_open", "Pages that this process holds open"),
@@ -301,6 +310,11 @@ impl Metrics {
         };
         self.figures.get_or_create(&labels).set(value);
         self.figure_states.get_or_create(&labels).set(reading.state as i64);
+    }
+
+    /// Says how many alerts of a kind are open.
+    pub fn alerts_open(&self, kind: &'static str, n: i64) {
+        self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
     }
 
     /// Everything in the text format that Prometheus reads (OpenMetrics).

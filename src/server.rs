@@ -147,6 +147,8 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
         tell: Arc::new(move |work| match work {
             Work::Due => dispatcher.kick(),
             Work::Stop(stop) => dispatcher.obey(stop),
+            Work::Orders(states) => dispatcher.obey_orders(states),
+            Work::Flow(flow) => dispatcher.obey_flow(flow),
             Work::Born(lease, born) => {
                 dispatcher.hand_over(born.into_iter().map(|born| (born.lane, born.row)).collect(), lease);
             }

@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::id::{ApiKeyId, AppId, DeadLetterId, MessageId, SubscriptionId, VapidKeyId};
+use crate::id::{AlertId, ApiKeyId, AppId, DeadLetterId, MessageId, SubscriptionId, VapidKeyId};
 use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -137,6 +137,7 @@ path_param!(
     VapidKeyId = "vapid_key",
     ApiKeyId = "api_key",
     DeadLetterId = "dead_letter",
+    AlertId = "alert",
     TopicName = "topic",
     UserId = "user"
 );

@@ -1,19 +1,31 @@
-//! `/v1/gateways`: every lane, for operators.
+//! `/v1/gateways`: every lane, for operators, who can hold, release, open, close and probe it.
 
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::auth::Operator;
-use super::extract::Query;
+use super::extract::{At, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
-use super::problem::Problem;
-use crate::id::{AppId, VapidKeyId};
-use crate::store::lanes::{self, LaneState};
+use super::problem::{Faults, Problem};
+use super::{ApiState, Work};
+use crate::clock::Timestamp;
+use crate::id::{AppId, LaneId, VapidKeyId};
+use crate::policy::payload_limit::BELIEVED_FOR;
+use crate::store::lanes::{self, LaneRow, Order, OriginRow};
+use crate::store::workers::ALL_ORIGINS;
+
+/// A hold or an opening lasts for this long unless the request says otherwise.
+const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);
+/// And at most for this long: 30 days.
+const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// A lane: the deliveries to one push service under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,6 +42,8 @@ pub struct LaneView {
     gateway: String,
     /// Active subscriptions in it.
     subscriptions: i64,
+    /// How often a breaker of it opened by itself within the last hour.
+    trips_last_hour: i64,
     /// What is in force on its way to each origin, where anything is.
     origins: Vec<OriginView>,
 }
@@ -37,22 +51,121 @@ pub struct LaneView {
 /// What is in force on a lane's way to one origin.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OriginView {
-    /// `https://host[:port]`
+    /// `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included.
     origin: String,
-    /// No push before: the gateway asked for it.
+    /// No push before.
     held_until: Option<DateTime<Utc>>,
+    /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`.
+    held_reason: Option<String>,
+    /// The operator's words.
+    held_note: Option<String>,
     /// `closed`, `open` or `half_open`.
     breaker: String,
     /// When an open breaker lets probes through.
     open_until: Option<DateTime<Utc>>,
+    /// How long the breaker's last opening was, in seconds.
+    open_s: Option<f64>,
+    /// The worker that probes, while one does.
+    prober: Option<String>,
+    /// Plaintext octets, padding included, that the gateway is believed to take at most.
+    payload_max: Option<i32>,
     /// When any of this changed.
     changed_at: DateTime<Utc>,
 }
 
-impl From<LaneState> for OriginView {
-    fn from(state: LaneState) -> Self {
-        let LaneState { origin, held_until, breaker, open_until, changed_at, lane: _ } = state;
-        Self { origin, held_until, breaker, open_until, changed_at }
+impl OriginView {
+    fn new(row: OriginRow, now: Timestamp) -> Self {
+        let held_until = row.held_until.filter(|until| now < *until);
+        let held_reason = held_until.map(|_| row.reason.unwrap_or_else(|| "throttled".to_owned()));
+        let probing = row.breaker == "half_open" && row.probe_until.is_some_and(|until| now < until);
+        Self {
+            origin: row.origin,
+            held_until,
+            held_reason,
+            held_note: row.note.filter(|_| held_until.is_some()),
+            open_until: row.open_until.filter(|_| row.breaker == "open"),
+            breaker: row.breaker,
+            open_s: row.open_ms.filter(|ms| *ms > 0).map(|ms| f64::from(ms) / 1_000.0),
+            prober: row.prober.filter(|_| probing).map(|worker| worker.to_string()),
+            payload_max: row.payload_max.filter(|_| row.payload_at.is_some_and(|at| now < at + BELIEVED_FOR)),
+            changed_at: row.changed_at,
+        }
+    }
+}
+
+/// A lane's number, as paths name it.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneNumber(pub LaneId);
+
+impl FromStr for LaneNumber {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.parse().ok().filter(|number| *number > 0);
+        number.map(|number| Self(LaneId(number))).ok_or("must be the number of a lane")
+    }
+}
+
+impl PathParam for LaneNumber {
+    const NAME: &'static str = "lane";
+}
+
+/// An order to a lane. The body may be left out.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderBody {
+    /// `https://host[:port]`; `*`, all origins, those met later included, by default.
+    origin: Option<String>,
+    /// Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
+    seconds: Option<u32>,
+    /// Hold and open, instead of `seconds`: until then.
+    until: Option<DateTime<Utc>>,
+    /// Hold: why, 1 to 200 characters, for whoever looks at it later.
+    reason: Option<String>,
+}
+
+fn is_origin(text: &str) -> bool {
+    text == ALL_ORIGINS
+        || url::Url::parse(text).is_ok_and(|url| url.scheme() == "https" && url.origin().ascii_serialization() == text)
+}
+
+impl OrderBody {
+    fn read(bytes: &Bytes) -> Result<Self, Problem> {
+        if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
+    }
+
+    /// Checks it for an order that `lasts` or not, and that may have a reason or not.
+    fn check(&self, lasts: bool, reasoned: bool, now: Timestamp) -> Result<Timestamp, Problem> {
+        let mut faults = Faults::default();
+        let origin = self.origin.as_deref().unwrap_or(ALL_ORIGINS);
+        faults.require(is_origin(origin), "/origin", "must be `*` or an origin such as `https://push.example`");
+        if !lasts {
+            faults.require(self.seconds.is_none(), "/seconds", "has no meaning for this order");
+            faults.require(self.until.is_none(), "/until", "has no meaning for this order");
+        }
+        faults.require(reasoned || self.reason.is_none(), "/reason", "may stand only with a hold");
+        let plain = self.reason.as_deref().is_none_or(|reason| is_plain_text(reason, 200));
+        faults.require(plain, "/reason", "must be 1 to 200 characters without control characters");
+        let until = match (self.seconds, self.until) {
+            (Some(_), Some(_)) => {
+                faults.refuse("/until", "may not stand beside `seconds`");
+                now
+            }
+            (Some(seconds), None) => {
+                let seconds = Duration::from_secs(seconds.into());
+                let fits = !seconds.is_zero() && seconds <= LENGTH_MAX;
+                faults.require(fits, "/seconds", "must be 1 to 2592000");
+                now + seconds.min(LENGTH_MAX)
+            }
+            (None, Some(until)) => {
+                let fits = now < until && until <= now + LENGTH_MAX;
+                faults.require(fits, "/until", "must lie ahead, and within 30 days");
+                until
+            }
+            (None, None) => now + LENGTH_DEFAULT,
+        };
+        faults.finish()?;
+        Ok(until)
     }
 }
 
@@ -67,19 +180,125 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = lanes::list(&state.pool, cut.below(), cut.ask()).await?;
-    let numbers: Vec<i32> = rows.iter().map(|row| row.id).collect();
-    let mut states = lanes::states(&state.pool, &numbers).await?;
-    let page = cut.page(
-        rows,
-        |row| number_cursor(row.id),
-        |row| LaneView {
-            lane: row.id,
-            app: AppId(row.app),
-            vapid_key_id: VapidKeyId(row.vapid_key),
-            gateway: row.gateway,
-            subscriptions: row.subscriptions,
-            origins: states.extract_if(.., |state| state.lane == row.id).map(OriginView::from).collect(),
-        },
-    );
+    let mut views = views(&state, &rows).await?.into_iter();
+    let page = cut.page(rows, |row| number_cursor(row.id), |_| views.next().expect("there is a view of every row"));
     Ok(page.answer(&uri))
+}
+
+/// Shows a lane.
+#[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", params(("lane" = i32, Path)),
+    security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn show(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+) -> Result<axum::Json<LaneView>, Problem> {
+    view(&state, lane.0).await
+}
+
+async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneView>, Problem> {
+    let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
+    let view = views(state, &[row]).await?.pop().expect("one row, one view");
+    Ok(axum::Json(view))
+}
+
+async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Problem> {
+    let now = state.clock.now();
+    let numbers: Vec<i32> = rows.iter().map(|row| row.id).collect();
+    let mut origins = lanes::states(&state.pool, &numbers).await?;
+    let trips = lanes::trips_since(&state.pool, &numbers, now - Duration::from_secs(3_600)).await?;
+    let view = |row: &LaneRow| LaneView {
+        lane: row.id,
+        app: AppId(row.app),
+        vapid_key_id: VapidKeyId(row.vapid_key),
+        gateway: row.gateway.clone(),
+        subscriptions: row.subscriptions,
+        trips_last_hour: trips.iter().find(|(lane, _)| lane.0 == row.id).map_or(0, |(_, n)| *n),
+        origins: origins.extract_if(.., |origin| origin.lane == row.id).map(|row| OriginView::new(row, now)).collect(),
+    };
+    Ok(rows.iter().map(view).collect())
+}
+
+async fn order(
+    state: &ApiState,
+    LaneNumber(lane): LaneNumber,
+    body: &OrderBody,
+    order: Order,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
+    let told = lanes::order(&state.pool, lane, origin, &order, state.clock.now()).await?;
+    let told = told.ok_or_else(|| Problem::not_found("lane"))?;
+    tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
+    (state.engine.tell)(Work::Orders(told));
+    view(state, lane).await
+}
+
+/// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
+#[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", params(("lane" = i32, Path)),
+    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn hold(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+    body: Bytes,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let body = OrderBody::read(&body)?;
+    let until = body.check(true, true, state.clock.now())?;
+    order(&state, lane, &body, Order::Hold { until, note: body.reason.clone() }).await
+}
+
+/// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
+#[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", params(("lane" = i32, Path)),
+    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn release(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+    body: Bytes,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let body = OrderBody::read(&body)?;
+    body.check(false, false, state.clock.now())?;
+    order(&state, lane, &body, Order::Release).await
+}
+
+/// Opens a lane's breakers: nothing is sent for the given time, then probes are.
+#[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", params(("lane" = i32, Path)),
+    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn open(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+    body: Bytes,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let body = OrderBody::read(&body)?;
+    let until = body.check(true, false, state.clock.now())?;
+    order(&state, lane, &body, Order::Open { until }).await
+}
+
+/// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
+#[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", params(("lane" = i32, Path)),
+    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn close(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+    body: Bytes,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let body = OrderBody::read(&body)?;
+    body.check(false, false, state.clock.now())?;
+    order(&state, lane, &body, Order::Close).await
+}
+
+/// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
+#[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", params(("lane" = i32, Path)),
+    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+pub async fn probe(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(lane): At<LaneNumber>,
+    body: Bytes,
+) -> Result<axum::Json<LaneView>, Problem> {
+    let body = OrderBody::read(&body)?;
+    body.check(false, false, state.clock.now())?;
+    order(&state, lane, &body, Order::Probe).await
 }

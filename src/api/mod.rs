@@ -3,6 +3,7 @@
 //! Who calls is settled by extractors ([`auth`]), what is wrong with a request is told as a problem ([`problem`]), and
 //! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
 
+pub mod alerts;
 pub mod api_keys;
 pub mod apps;
 pub mod auth;
@@ -15,6 +16,7 @@ pub mod deliveries;
 pub mod details;
 pub mod events;
 pub mod extract;
+pub mod flows;
 pub mod gateways;
 pub mod health;
 pub mod hygiene;
@@ -52,8 +54,10 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::gateway::Gateways;
 use crate::policy;
+use crate::store::flows::Flow;
 use crate::store::sending::Born;
 use crate::store::stops::Stop;
+use crate::store::workers::LaneState;
 use crate::vault::Vault;
 use limits::{Limits, Rate};
 use problem::Problem;
@@ -86,6 +90,10 @@ pub enum Work {
     Born(Uuid, Vec<Born>),
     /// To be obeyed before the response goes out.
     Stop(Stop),
+    /// What an operator ordered of lanes, to be obeyed likewise.
+    Orders(Vec<LaneState>),
+    /// What is let through from now on, likewise.
+    Flow(Flow),
 }
 
 /// A handle on this process's dispatch; a process without one only tells the database.
@@ -206,6 +214,22 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(slas::show, slas::change))
         .routes(routes!(metrics::show_all))
         .routes(routes!(metrics::show))
+        .routes(routes!(gateways::show))
+        .routes(routes!(gateways::hold))
+        .routes(routes!(gateways::release))
+        .routes(routes!(gateways::open))
+        .routes(routes!(gateways::close))
+        .routes(routes!(gateways::probe))
+        .routes(routes!(flows::show_app, flows::set_app, flows::clear_app))
+        .routes(routes!(flows::pause_app))
+        .routes(routes!(flows::resume_app))
+        .routes(routes!(flows::reset_app))
+        .routes(routes!(flows::show_lane, flows::set_lane, flows::clear_lane))
+        .routes(routes!(flows::pause_lane))
+        .routes(routes!(flows::resume_lane))
+        .routes(routes!(flows::reset_lane))
+        .routes(routes!(alerts::list))
+        .routes(routes!(alerts::resolve))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
     let (public, mut description) = public.split_for_parts();

@@ -100,8 +100,8 @@ impl Catalog {
         let private = private.map_err(|e| unusable(e.to_string()))?;
         let private = private.try_into().map_err(|_| unusable("a private key has 32 octets".into()))?;
         let key = SigningKey::from_private(private).map_err(|e| unusable(e.to_string()))?;
-        let lane = LaneInfo { id, gateway: row.gateway, vapid_key: row.vapid_key, key, subject: row.subject };
-        let lane = Arc::new(lane);
+        let (app, gateway, vapid_key, subject) = (row.app, row.gateway, row.vapid_key, row.subject);
+        let lane = Arc::new(LaneInfo { id, app, gateway, vapid_key, key, subject });
         self.lanes.lock().insert(id, lane.clone());
         Ok(lane)
     }

@@ -262,6 +262,7 @@ impl Dispatcher {
             attempts: Vec::new(),
             shrunk: None,
             limit: None,
+            refused: None,
             ticket,
         }))
     }

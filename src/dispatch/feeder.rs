@@ -11,6 +11,8 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::Dispatcher;
+use super::catalog::CatalogError;
+use super::fair::Room;
 use super::job::{Job, LaneInfo, Message};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
@@ -31,6 +33,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest, so that a look that claimed a lot does not delay the next one.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
+const TOKENS_REST: Duration = Duration::from_millis(20);
 /// The rest after a failed look.
 const REST_FAILED: Duration = Duration::from_secs(1);
 
@@ -52,16 +56,18 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
         };
         let wake_at = Instant::now() + rest;
         loop {
-            tokio::select! {
+            let tokens_at = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+            let by_rate = tokio::select! {
                 () = tokio::time::sleep_until(wake_at) => break,
                 () = dispatcher.kicked.notified() => break,
-                received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return },
-            }
+                () = tokio::time::sleep_until(tokens_at.unwrap_or(wake_at)) => true,
+                received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return } else { false },
+            };
             appetite.sort_unstable();
             appetite.dedup();
             let _claiming = dispatcher.claiming.lock().await;
             // What the last look did not find is left to the next one.
-            let wanted = |due: &&DueLane| appetite.binary_search(&(due.lane, due.tier)).is_ok();
+            let wanted = |due: &&DueLane| by_rate || appetite.binary_search(&(due.lane, due.tier)).is_ok();
             for due in found.iter().filter(wanted) {
                 if let Err(failed) = dispatcher.draw(*due).await {
                     warn!(error = %failed, "claiming failed");
@@ -90,17 +96,27 @@ impl Dispatcher {
 
     /// Claims from one source until it or the lane's room is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
+        let lane = match self.catalog.lane(due.lane).await {
+            Ok(lane) => lane,
+            Err(CatalogError::Sql(failed)) => return Err(failed),
+            Err(failed) => {
+                error!(error = %failed, "due work cannot be sent");
+                return Ok(0);
+            }
+        };
+        self.ask_to_probe(&lane).await?;
         let mut claimed = 0;
         while self.is_ready() && claimed < DRAW_MAX {
             let now = self.clock.now();
-            let room = self.fair.room(due.lane, due.tier, now);
-            if room == 0 {
+            let room = self.fair.room(&lane, due.tier, now);
+            if room.n == 0 {
+                self.come_back_at(room.next_at);
                 break;
             }
             let n = match due.source {
-                Source::Queue => self.draw_rows(due, room.min(ROWS_MAX), now).await?,
+                Source::Queue => self.draw_rows(due, room.n.min(ROWS_MAX), now).await?,
                 Source::Pages => self.draw_lost_page(due, now).await?,
-                Source::Cursors => self.draw_page(due, now).await?,
+                Source::Cursors => self.draw_page(due, room, now).await?,
             };
             if n == 0 {
                 break;
@@ -108,6 +124,28 @@ impl Dispatcher {
             claimed += n;
         }
         Ok(claimed)
+    }
+
+    /// Asks for the right to probe a lane's origins whose breakers opened long enough ago. Of all workers one gets it.
+    async fn ask_to_probe(&self, lane: &LaneInfo) -> sqlx::Result<()> {
+        let now = self.clock.now();
+        for (slot, origin, known) in self.fair.wants_probe(lane, now) {
+            let right = store::workers::lease_probe(&self.pool, lane.id, &origin, self.id, known, now).await?;
+            self.fair.asked_to_probe(slot, known, right, now);
+        }
+        Ok(())
+    }
+
+    /// Notes when a rate that is used up lets something through again.
+    fn come_back_at(&self, at: Option<Timestamp>) {
+        let mut tokens_at = self.tokens_at.lock();
+        *tokens_at = tokens_at.into_iter().chain(at).min();
+    }
+
+    /// How long until the first of these times.
+    fn take_tokens_at(&self) -> Option<Duration> {
+        let at = self.tokens_at.lock().take()?;
+        Some((at - self.clock.now()).to_std().unwrap_or_default())
     }
 
     async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
@@ -137,11 +175,12 @@ impl Dispatcher {
         }
     }
 
-    async fn draw_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+    async fn draw_page(self: &Arc<Self>, due: DueLane, room: Room, now: Timestamp) -> sqlx::Result<usize> {
         if due.tier == Tier::Engagement && self.postpone(due, now).await? {
             return Ok(1); // another cursor may follow
         }
-        let (size, cut_at) = (self.page_size(due.lane), Instant::now());
+        let (wanted, cut_at) = (self.page_size(due.lane), Instant::now());
+        let size = if room.exact { wanted.min(room.n) } else { wanted };
         let page = self.clock.uuid();
         match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
             Cut::Nothing => Ok(0),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -21,6 +22,7 @@ use crate::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 use crate::webpush::payload::Template;
+use crate::webpush::shrink::{Shrunk, shrink};
 
 /// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
 pub struct Message {
@@ -42,6 +44,8 @@ pub struct Message {
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
+    /// What was last made of it for a gateway that takes no more than so many octets.
+    pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
 /// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
@@ -78,7 +82,18 @@ impl Message {
             sla_s: row.sla_s,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
+            shrunk: Mutex::default(),
         })
+    }
+
+    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
+    /// same one again and again.
+    pub fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
+        let mut last = self.shrunk.lock();
+        match &*last {
+            Some((known, shrunk)) if *known == limit => shrunk.clone(),
+            _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
+        }
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
@@ -90,6 +105,7 @@ impl Message {
 /// What every delivery of one lane shares.
 pub struct LaneInfo {
     pub id: LaneId,
+    pub app: AppId,
     pub gateway: Gateway,
     pub vapid_key: VapidKeyId,
     pub key: SigningKey,
@@ -116,10 +132,12 @@ pub struct Job {
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
     pub attempts: Vec<Attempt>,
-    /// The payload made smaller, after the gateway found it too large.
-    pub shrunk: Option<Arc<Template>>,
+    /// The payload made smaller, since the gateway found it too large, or is believed to.
+    pub shrunk: Option<Arc<Shrunk>>,
     /// Plaintext octets that the gateway is believed to take.
     pub limit: Option<usize>,
+    /// How many it refused, in this turn.
+    pub refused: Option<usize>,
     pub ticket: Ticket,
 }
 

@@ -5,8 +5,10 @@ use crate::classify::{Health, Kind, Outcome};
 use crate::clock::Timestamp;
 use crate::lane::Gateway;
 use crate::policy::Settings;
-use crate::policy::breaker::{Breaker, Permission, Snapshot, State};
-use crate::policy::hold::Hold;
+use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
+use crate::policy::hold::{Held, Hold};
+use crate::policy::payload_limit::PayloadLimit;
+use crate::store::workers::LaneState;
 
 /// Whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +27,11 @@ pub struct Answered<'a> {
     pub now: Timestamp,
     pub probe: bool,
     pub transactional: bool,
+    /// Plaintext octets that were sent, padding included.
+    pub octets: u32,
+    /// How many the gateway had refused before, of the same delivery.
+    pub refused: Option<u32>,
     pub settings: &'a Settings,
-}
-
-/// What one replica learned of a lane and the others have to obey.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    pub held_until: Option<Timestamp>,
-    pub breaker: Option<Snapshot>,
 }
 
 /// What this worker may have in flight in each lane: the limit divided among the workers that live.
@@ -62,12 +61,27 @@ pub struct Lane {
     urgent: u32,
     hold: Hold,
     breaker: Breaker,
+    payload: PayloadLimit,
+    /// Until when this worker is the one that probes.
+    probe_until: Option<Timestamp>,
+    /// When to ask for that right again, after another had it.
+    ask_at: Option<Timestamp>,
 }
 
 impl Lane {
-    pub fn new(gateway: Gateway, share: Share, now: Timestamp) -> Self {
-        let limit = Limit::new(share.of(gateway));
-        Self { gateway, limit, in_flight: 0, urgent: 0, hold: Hold::default(), breaker: Breaker::closed(now) }
+    /// A lane of which nothing is known.
+    pub fn new(gateway: Gateway, share: Share) -> Self {
+        Self {
+            gateway,
+            limit: Limit::new(share.of(gateway)),
+            in_flight: 0,
+            urgent: 0,
+            hold: Hold::default(),
+            breaker: Breaker::closed(Timestamp::UNIX_EPOCH), // whatever others have known is later
+            payload: PayloadLimit::default(),
+            probe_until: None,
+            ask_at: None,
+        }
     }
 
     /// Takes another share of the lane's permits.
@@ -96,10 +110,10 @@ impl Lane {
 
     /// Takes a permit, if hold and breaker let a POST start.
     pub fn enter(&mut self, now: Timestamp, transactional: bool) -> Passage {
-        if let Some(until) = self.hold.until(now) {
+        if let Some(until) = self.shut_until(now) {
             return Passage::Shut(until);
         }
-        let passage = match self.breaker.permit(now, true) {
+        let passage = match self.breaker.permit(now, self.may_probe(now)) {
             Permission::Go => Passage::Free,
             Permission::Probe => Passage::Probe,
             Permission::Wait(until) => return Passage::Shut(until),
@@ -109,16 +123,67 @@ impl Lane {
         passage
     }
 
-    /// Until when nothing may start, as far as it can be told without asking for a probe.
+    /// Until when nothing may start here: a hold, an opening, another worker that probes, probes that are out.
     pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let open_until = match self.breaker.snapshot().state {
-            State::Open { until } => Some(until).filter(|until| now < *until),
-            State::Closed | State::HalfOpen => None,
+        let broken_until = match self.breaker.snapshot().state {
+            State::Closed => None,
+            State::Open { until } if now < until => Some(until),
+            State::Open { .. } | State::HalfOpen if self.may_probe(now) && self.breaker.probes(now) > 0 => None,
+            State::Open { .. } | State::HalfOpen => Some(now + BYSTANDER_WAIT),
         };
-        self.hold.until(now).max(open_until)
+        self.hold.until(now).max(broken_until)
     }
 
-    /// Whether throttling holds it.
+    /// When its breaker, which is open, lets probes through.
+    pub fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.breaker.snapshot().open_until().filter(|until| now < *until)
+    }
+
+    /// How many deliveries may be on their way to it while it is not shut, and whether these are probes, of which there
+    /// must not be more.
+    pub fn capacity(&self, now: Timestamp) -> (usize, bool) {
+        match self.breaker.is_probing(now) {
+            true => (self.breaker.probes(now) as usize, true),
+            false => (self.limit.get() as usize, false),
+        }
+    }
+
+    /// Its breaker, if it cannot go on without the right to probe, which this worker should ask for now.
+    pub fn wants_probe(&self, now: Timestamp) -> Option<Snapshot> {
+        let wants = self.breaker.is_probing(now)
+            && self.hold.until(now).is_none()
+            && !self.may_probe(now)
+            && self.ask_at.is_none_or(|at| at <= now);
+        wants.then(|| self.breaker.snapshot())
+    }
+
+    /// Takes in what asking at `now` for the right to probe a breaker that stood so came to: until when it holds, or none.
+    pub fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+        if self.breaker.snapshot() != known {
+            return; // something else was heard meanwhile
+        }
+        self.probe_until = until;
+        self.ask_at = Some(now + BYSTANDER_WAIT);
+        if until.is_some() {
+            self.breaker.adopt(Snapshot { state: State::HalfOpen, changed_at: known.followed_at(now), ..known });
+        }
+    }
+
+    fn may_probe(&self, now: Timestamp) -> bool {
+        self.probe_until.is_some_and(|until| now < until)
+    }
+
+    /// Plaintext octets that its gateway is believed to take at most.
+    pub fn payload_max(&self, now: Timestamp) -> Option<usize> {
+        self.payload.believed(now).map(|octets| octets as usize)
+    }
+
+    /// Holds it.
+    pub fn hold(&mut self, held: Held) {
+        self.hold.extend(held);
+    }
+
+    /// Whether throttling, an operator or a refused key holds it.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.hold.until(now).is_some()
     }
@@ -138,44 +203,56 @@ impl Lane {
         }
     }
 
-    /// Gives a permit back with an answer. Answers a change that others have to know.
-    pub fn answered(&mut self, answer: &Answered<'_>) -> Option<Change> {
+    /// Gives a permit back with an answer. Notes in `news` what others have to know; false if that is nothing.
+    pub fn answered(&mut self, answer: &Answered<'_>, news: &mut LaneState) -> bool {
         self.in_flight -= 1;
         self.urgent -= u32::from(answer.transactional);
         let health = answer.outcome.health();
-        let breaker = if answer.probe {
+        news.breaker = if answer.probe {
             self.breaker.record_probe(answer.now, health, answer.settings)
         } else {
             self.breaker.record(answer.now, health, answer.settings)
         }
         .map(|_| self.breaker.snapshot());
-        let held_until = match answer.outcome.kind {
+        match answer.outcome.kind {
             Kind::Throttled => {
                 self.limit.congested();
-                Some(self.hold.throttled(answer.now, answer.posted_at, answer.outcome.retry_after))
+                self.hold.throttled(answer.now, answer.posted_at, answer.outcome.retry_after);
+                news.held = self.hold.newest();
             }
             // A `Retry-After` here is this delivery's alone: Mozilla sends one with every 503, for a single failed write.
-            Kind::Unavailable { .. } => {
-                self.limit.congested();
-                None
-            }
-            Kind::Unprocessed => None,
+            Kind::Unavailable { .. } => self.limit.congested(),
+            Kind::Unprocessed => {}
             _ => {
                 self.limit.succeeded();
                 self.hold.succeeded(answer.posted_at);
-                None
             }
+        }
+        news.payload = match answer.outcome.kind {
+            Kind::Accepted { .. } => self.payload.accepted(answer.now, answer.octets, answer.refused),
+            Kind::TooLarge => self.payload.refused(answer.now, answer.octets),
+            _ => None,
         };
-        (breaker.is_some() || held_until.is_some()).then_some(Change { held_until, breaker })
+        news.breaker.is_some() || news.held.is_some() || news.payload.is_some()
     }
 
-    /// Takes over what another replica learned.
-    pub fn adopt(&mut self, change: &Change) {
-        if let Some(until) = change.held_until {
-            self.hold.extend(until);
+    /// Takes over what another replica learned or an operator ordered.
+    pub fn adopt(&mut self, state: &LaneState) {
+        if let Some(at) = state.released_at {
+            self.hold.release(at);
         }
-        if let Some(snapshot) = change.breaker {
+        if let Some(held) = state.held {
+            self.hold.extend(held);
+        }
+        if let Some(snapshot) = state.breaker {
+            // The right to probe was for what the breaker was before, unless this is its own news coming back.
+            if snapshot.changed_at > self.breaker.snapshot().changed_at {
+                (self.probe_until, self.ask_at) = (None, None);
+            }
             self.breaker.adopt(snapshot);
+        }
+        if let Some(learned) = state.payload {
+            self.payload.adopt(learned);
         }
     }
 }

@@ -24,7 +24,6 @@ use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::{padded_len, seal};
-use crate::webpush::shrink::shrink;
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -41,10 +40,10 @@ enum Admission {
 impl Dispatcher {
     /// One turn: everything up to the POST, if there is to be one.
     pub(super) fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
-        let Turn { slot, mut job, probe } = turn;
+        let Turn { slot, mut job, probe, payload_max } = turn;
         match self.admit(&job) {
-            Admission::Post { ttl_s } => match self.seal(&job, ttl_s) {
-                Ok(post) => return Some((Turn { slot, job, probe }, post)),
+            Admission::Post { ttl_s } => match self.seal(fit(&mut job, payload_max), ttl_s) {
+                Ok(post) => return Some((Turn { slot, job, probe, payload_max }, post)),
                 Err(reason) => {
                     let (attempt, fate) = self.dead_unsent(&job, reason);
                     self.settle(&mut job, Some(attempt), fate);
@@ -111,10 +110,12 @@ impl Dispatcher {
             retried: job.retries,
             content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
-        let template = job.shrunk.as_deref().unwrap_or(&message.template);
+        let template = job.shrunk.as_ref().map_or(&message.template, |shrunk| &shrunk.template);
         let mut plaintext = Vec::new();
         template.render(&stamp, &mut plaintext);
-        let pad_to = padded_len(plaintext.len(), job.limit.unwrap_or(PLAINTEXT_MAX));
+        let limit = job.limit.unwrap_or(PLAINTEXT_MAX);
+        // After a 413 it fills the limit that is tried: accepted, it shows that the gateway takes that much.
+        let pad_to = if job.refused.is_some() { limit } else { padded_len(plaintext.len(), limit) };
         let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
         seal(&job.keys, &plaintext, pad_to, &mut body).map_err(|error| {
             error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
@@ -136,7 +137,7 @@ impl Dispatcher {
 
     /// The POST and everything after it.
     pub(super) async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
-        let Turn { slot, mut job, probe } = turn;
+        let Turn { slot, mut job, probe, .. } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
         let reply = tokio::select! {
             reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
@@ -158,14 +159,21 @@ impl Dispatcher {
         let outcome = classify(job.lane.gateway, &answer, now);
         let settings = &job.policy.settings;
         let transactional = job.message.tier == Tier::Transactional;
-        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, settings };
-        if let Some(change) = self.fair.answered(slot, &answered) {
-            self.share(change);
+        let sent = sent - crate::webpush::OVERHEAD;
+        let (octets, refused) = (count(sent), job.refused.map(count));
+        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, octets, refused, settings };
+        if let Some(news) = self.fair.answered(slot, &answered) {
+            if let (Kind::TooLarge, Some(learned)) = (outcome.kind, news.payload) {
+                job.limit = learned.max.map(|octets| octets as usize);
+            }
+            self.share(news);
+        }
+        if outcome.status.is_some() {
+            self.watch_key(&job.lane, outcome.refuses_key(), now);
         }
         let took = began.elapsed();
         self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        let sent = sent - crate::webpush::OVERHEAD;
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {
             retries: job.retries,
@@ -196,7 +204,7 @@ impl Dispatcher {
             ending: Ending::Accepted,
             status: outcome.status,
             took_ms: Some(took_ms),
-            reason: outcome.detail,
+            reason: with_what_is_missing(job, outcome.detail),
         };
         let fate = match verdict {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
@@ -230,12 +238,13 @@ impl Dispatcher {
     /// Prepares a delivery to go out again with a smaller payload, which uses up an attempt. False: nothing helps.
     fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
         let Some(limit) = shrink_target(sent, job.limit) else { return false };
-        let Some(shrunk) = shrink(&job.message.content, limit) else { return false };
+        let Some(shrunk) = job.message.shrink(limit) else { return false };
         attempt.reason = Some(shrunk.tell(sent).into());
         attempt.ending = Ending::Retry;
         job.attempts.push(attempt.clone());
-        job.shrunk = Some(Arc::new(shrunk.template));
+        job.shrunk = Some(shrunk);
         job.limit = Some(limit);
+        job.refused = Some(sent);
         job.retries += 1;
         true
     }
@@ -259,9 +268,13 @@ impl Dispatcher {
     }
 
     /// Puts deliveries of a shut lane off. What is urgent comes back at once when the lane opens, the rest spread out.
+    /// What only waits for flow control stays due.
     pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
+        let now = self.clock.now();
+        let until = until.min(now + PUT_OFF_MAX);
         for mut job in jobs {
             let spread = match job.message.tier {
+                _ if until <= now => Duration::ZERO,
                 Tier::Transactional => Duration::ZERO,
                 _ => SPREAD.mul_f64(self.clock.randomness()),
             };
@@ -327,8 +340,38 @@ impl Dispatcher {
     }
 }
 
+/// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed; so an
+/// operator's release is soon obeyed by what was put off before it.
+const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+/// The longest reason that is kept of an attempt, in octets.
+const REASON_MAX: usize = 500;
 /// Deliveries that a shut lane put off come back over this long, so that they do not come all at once.
 const SPREAD: Duration = Duration::from_secs(2);
+
+/// Makes a delivery fit what its gateway is believed to take, if it can be made to.
+fn fit(job: &mut Job, payload_max: Option<usize>) -> &Job {
+    if let Some(max) = payload_max
+        && job.refused.is_none()
+    {
+        if job.message.template.max_len() <= max {
+            job.limit = Some(max);
+        } else if let Some(shrunk) = job.message.shrink(max) {
+            (job.limit, job.shrunk) = (Some(max), Some(shrunk));
+        }
+    }
+    job
+}
+
+/// What is kept of an answer: the gateway's words, after what the delivery lacked if it was made smaller beforehand.
+fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
+    let shrunk = job.shrunk.as_ref().filter(|_| job.refused.is_none());
+    let told = shrunk.and_then(|shrunk| shrunk.tell_beforehand(detail.as_deref(), REASON_MAX));
+    told.map(String::into_boxed_str).or(detail)
+}
+
+fn count(octets: usize) -> u32 {
+    u32::try_from(octets).unwrap_or(u32::MAX)
+}
 
 fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admission {
     Admission::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))

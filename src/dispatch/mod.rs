@@ -15,6 +15,7 @@ mod catalog;
 mod entry;
 mod fair;
 mod feeder;
+mod flow;
 mod job;
 mod lane;
 pub(crate) mod limit;
@@ -22,6 +23,7 @@ mod line;
 mod page;
 mod policies;
 mod pulse;
+mod queue;
 mod rate;
 mod sealers;
 mod settler;
@@ -44,11 +46,14 @@ use uuid::Uuid;
 use crate::clock::{Clock, Timestamp};
 use crate::figures::Tally;
 use crate::gateway::Gateways;
-use crate::id::{LaneId, SubscriptionId};
+use crate::id::{LaneId, SubscriptionId, VapidKeyId};
 use crate::metrics::Metrics;
 use crate::policy;
+use crate::policy::hold::KeyWatch;
 use crate::store::claims::{ClaimedRow, LEASE};
+use crate::store::flows::Flow;
 use crate::store::stops::Stop;
+use crate::store::workers::LaneState;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
 
@@ -104,12 +109,18 @@ pub struct Dispatcher {
     alive: AtomicUsize,
     /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
     claiming: tokio::sync::Mutex<()>,
+    /// Watches each VAPID key for being refused.
+    keys: Mutex<HashMap<VapidKeyId, KeyWatch>>,
+    /// When the first rate that is used up lets something through again.
+    tokens_at: Mutex<Option<Timestamp>>,
     /// Told when `alive` reaches zero.
     idle: Notify,
     /// Told that something became due.
     kicked: Notify,
     /// Ends the attempts that are still in flight when a stop runs out of patience.
     abandon: Notify,
+    /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
+    informed: AtomicBool,
     stopping: AtomicBool,
     id: Uuid,
     started_at: Timestamp,
@@ -132,14 +143,15 @@ impl Dispatcher {
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
         let (hungry, hunger) = mpsc::unbounded_channel();
+        let started_at = clock.now();
         let dispatcher = Arc::new(Self {
             catalog: Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy),
-            fair: FairQueue::new(settings.lane_limit_max, move |lane, tier| {
+            fair: FairQueue::new(settings.lane_limit_max, started_at, move |lane, tier| {
                 let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
             settler: Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone()),
             id: clock.uuid(),
-            started_at: clock.now(),
+            started_at,
             pool,
             vault,
             clock,
@@ -153,9 +165,12 @@ impl Dispatcher {
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
             claiming: tokio::sync::Mutex::default(),
+            keys: Mutex::default(),
+            tokens_at: Mutex::default(),
             idle: Notify::new(),
             kicked: Notify::new(),
             abandon: Notify::new(),
+            informed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
@@ -174,6 +189,18 @@ impl Dispatcher {
     /// Obeys a stop before its request is answered.
     pub fn obey(&self, stop: Stop) {
         self.stops.obey(stop, Instant::now());
+    }
+
+    /// Obeys orders to lanes before their request is answered.
+    pub fn obey_orders(&self, states: Vec<LaneState>) {
+        states.into_iter().for_each(|state| self.fair.adopt(state));
+        self.kick();
+    }
+
+    /// Keeps to a flow before its request is answered.
+    pub fn obey_flow(&self, flow: Flow) {
+        self.fair.adopt_flow(flow, self.clock.now());
+        self.kick();
     }
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
@@ -196,7 +223,10 @@ impl Dispatcher {
 
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
-        !self.is_stopping() && self.stops.is_fresh(Instant::now()) && !self.settler.is_failing()
+        !self.is_stopping()
+            && self.informed.load(Ordering::Acquire)
+            && self.stops.is_fresh(Instant::now())
+            && !self.settler.is_failing()
     }
 
     /// What is going on in memory, for benchmarks and tests.
@@ -205,8 +235,12 @@ impl Dispatcher {
     }
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
-    /// the clock.
+    /// the clock: it hears at once what others told, and tells them that it lives.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
+        if !self.is_stopping() {
+            self.read_states(None).await?;
+            self.beat(self.clock.now()).await?;
+        }
         let mut found = Vec::new();
         loop {
             self.wait_until_idle().await;

@@ -1,16 +1,19 @@
 //! What the engine does by the clock: read stops and shared lane states, show that it lives, close pages.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::Dispatcher;
-use super::fair::LaneChange;
-use super::lane::Change;
+use super::job::LaneInfo;
 use crate::clock::Timestamp;
+use crate::policy::breaker::State;
+use crate::policy::hold::of_refused_key;
 use crate::store;
+use crate::store::workers::LaneState;
 
 /// How often stops and lane states are read.
 const READ_EVERY: Duration = Duration::from_millis(200);
@@ -35,20 +38,16 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
             // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
             Err(error) => warn!(%error, "reading stops failed"),
         }
-        match store::workers::lane_states(&dispatcher.pool, read_up_to).await {
-            Ok(states) => {
-                for state in &states {
-                    dispatcher.adopt(state);
-                }
-                read_up_to = Some(now - store::stops::LOOK_BACK);
-            }
-            Err(error) => warn!(%error, "reading lane states failed"),
+        match dispatcher.read_states(read_up_to).await {
+            Ok(()) => read_up_to = Some(now - store::stops::LOOK_BACK),
+            Err(error) => warn!(%error, "reading lane states and flows failed"),
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !dispatcher.is_stopping() {
             beat_at = began + BEAT_EVERY;
-            if let Err(error) = dispatcher.beat(now).await {
-                warn!(%error, "the heartbeat failed");
+            match dispatcher.beat(now).await {
+                Ok(()) => dispatcher.informed.store(read_up_to.is_some(), Ordering::Release),
+                Err(error) => warn!(%error, "the heartbeat failed"),
             }
         }
     }
@@ -68,9 +67,20 @@ pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
 }
 
 impl Dispatcher {
-    async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        let workers = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
-        self.fair.share_among(u32::try_from(workers).unwrap_or(u32::MAX));
+    /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
+    pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
+        for state in store::workers::lane_states(&self.pool, since).await? {
+            self.fair.adopt(state);
+        }
+        for flow in store::flows::changed(&self.pool, since).await? {
+            self.fair.adopt_flow(flow, self.clock.now());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
+        let crew = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        self.fair.share_among(crew, now);
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);
@@ -79,6 +89,9 @@ impl Dispatcher {
         self.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
         self.metrics.lanes_open.set(i64::try_from(load.broken).unwrap_or(i64::MAX));
+        for (kind, n) in store::alerts::open(&self.pool).await? {
+            self.metrics.alerts_open(kind.name(), n);
+        }
         if Duration::from_micros(offset.unsigned_abs()) > OFFSET_MAX {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
@@ -98,30 +111,36 @@ impl Dispatcher {
         told
     }
 
-    fn adopt(&self, state: &store::workers::LaneState) {
-        let change = Change { held_until: state.held_until, breaker: state.breaker };
-        self.fair.adopt(LaneChange { lane: state.lane, origin: state.origin.as_str().into(), change });
-    }
-
     /// Tells other replicas what was learned of a lane.
-    pub(super) fn share(self: &Arc<Self>, change: LaneChange) {
-        if let Some(breaker) = change.change.breaker {
-            if matches!(breaker.state, crate::policy::breaker::State::Open { .. }) {
-                self.metrics.breaker_trips.inc();
-            }
-            info!(lane = change.lane.0, origin = &*change.origin, state = breaker.state.name(), "a breaker changed");
+    pub(super) fn share(self: &Arc<Self>, news: LaneState) {
+        let mut tripped = false;
+        if let Some(breaker) = news.breaker {
+            tripped = matches!(breaker.state, State::Open { .. });
+            self.metrics.breaker_trips.inc_by(tripped.into());
+            info!(lane = news.lane.0, origin = &*news.origin, state = breaker.state.name(), "a breaker changed");
         }
         let dispatcher = self.clone();
         tokio::spawn(async move {
-            let LaneChange { lane, origin, change } = change;
-            let state = store::workers::LaneState {
-                lane,
-                origin: origin.as_ref().into(),
-                held_until: change.held_until,
-                breaker: change.breaker,
-            };
-            if let Err(error) = store::workers::share(&dispatcher.pool, &state, dispatcher.clock.now()).await {
+            let now = dispatcher.clock.now();
+            if let Err(error) = store::workers::share(&dispatcher.pool, &news, tripped, now).await {
                 warn!(%error, "telling other workers of a lane failed");
+            }
+        });
+    }
+
+    /// Counts an answer to a VAPID key. A key that is refused as a whole is held, here at once and everywhere soon, so
+    /// that a fault of ours does not cost all its deliveries.
+    pub(super) fn watch_key(self: &Arc<Self>, lane: &Arc<LaneInfo>, refused: bool, now: Timestamp) {
+        let key = lane.vapid_key;
+        if !self.keys.lock().entry(key).or_default().record(now, refused) {
+            return;
+        }
+        self.fair.hold_key(key, of_refused_key(None, now));
+        let (dispatcher, app) = (self.clone(), lane.app);
+        tokio::spawn(async move {
+            match store::lanes::hold_key(&dispatcher.pool, key, app, dispatcher.clock.now()).await {
+                Ok(states) => states.into_iter().for_each(|state| dispatcher.fair.adopt(state)),
+                Err(error) => warn!(%error, "telling other workers of a refused key failed"),
             }
         });
     }

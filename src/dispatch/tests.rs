@@ -1,6 +1,7 @@
 //! Promises of the fair queue and of pages, without a database or a gateway.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -17,13 +18,19 @@ use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
 use crate::message::{Content, Payload};
 use crate::policy::Settings;
+use crate::policy::breaker::{Snapshot, State};
+use crate::policy::flow::Rate;
+use crate::policy::hold::Held;
 use crate::store::claims::{Page, Recipient, Standing};
+use crate::store::flows::Flow;
 use crate::store::opening::StoredPolicies;
 use crate::store::settle::{Due, Fate};
+use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::webpush::keys::SigningKey;
 use crate::webpush::payload::Template;
 
+const APP: AppId = AppId(Uuid::from_u128(1));
 const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 
 fn message(tier: Tier) -> Arc<Message> {
@@ -33,7 +40,7 @@ fn message(tier: Tier) -> Arc<Message> {
     Arc::new(Message {
         id,
         root: id,
-        app: AppId(Uuid::now_v7()),
+        app: APP,
         tier,
         template: Template::new(&content).unwrap(),
         content,
@@ -46,13 +53,14 @@ fn message(tier: Tier) -> Arc<Message> {
         sla_s: None,
         accepted_at: NOW,
         expires_at: NOW,
+        shrunk: Default::default(),
     })
 }
 
 fn lane(id: i32, gateway: Gateway) -> Arc<LaneInfo> {
     let vapid_key = VapidKeyId(Uuid::now_v7());
     let key = SigningKey::generate();
-    Arc::new(LaneInfo { id: LaneId(id), gateway, vapid_key, key, subject: "mailto:ops@example.com".into() })
+    Arc::new(LaneInfo { id: LaneId(id), app: APP, gateway, vapid_key, key, subject: "mailto:ops@example.com".into() })
 }
 
 fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>> {
@@ -72,6 +80,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             attempts: Vec::new(),
             shrunk: None,
             limit: None,
+            refused: None,
             ticket: Ticket::Row(Uuid::now_v7()),
         })
     };
@@ -89,7 +98,7 @@ fn turn(queue: &FairQueue) -> Option<super::fair::Turn> {
 
 #[tokio::test]
 async fn saturated_tiers_share_by_their_weights() {
-    let queue = FairQueue::new(4, |_, _| {});
+    let queue = FairQueue::new(4, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     for tier in Tier::ALL {
         assert!(queue.push(jobs(1200, &message(tier), &lane), NOW).is_empty());
@@ -105,7 +114,7 @@ async fn saturated_tiers_share_by_their_weights() {
 
 #[tokio::test]
 async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
-    let queue = FairQueue::new(4, |_, _| {});
+    let queue = FairQueue::new(4, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     queue.push(jobs(10, &message(Tier::Promotional), &lane), NOW);
     let held: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
@@ -117,7 +126,7 @@ async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
 
 #[tokio::test]
 async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
-    let queue = FairQueue::new(2, |_, _| {});
+    let queue = FairQueue::new(2, NOW, |_, _| {});
     let (one, other) = (lane(1, Gateway::Fcm), lane(2, Gateway::Mozilla));
     let message = message(Tier::Promotional);
     queue.push(jobs(100, &message, &one), NOW);
@@ -131,7 +140,7 @@ async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
-    let queue = FairQueue::new(8, |_, _| {});
+    let queue = FairQueue::new(8, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
     let message = message(Tier::Promotional);
     queue.push(jobs(5, &message, &lane), NOW);
@@ -144,18 +153,113 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
         now: NOW,
         probe: false,
         transactional: false,
+        octets: 128,
+        refused: None,
         settings: &Settings::DEFAULT,
     };
     let told = queue.answered(first.slot, &answered).expect("others have to know");
-    let until = NOW + std::time::Duration::from_secs(30);
-    assert_eq!((told.lane, told.change.held_until), (LaneId(1), Some(until)));
+    let until = NOW + Duration::from_secs(30);
+    assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
     match queue.try_next(0..3, NOW) {
         Some(Next::PutOff(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
         _ => panic!("the lane is held"),
     }
     assert_eq!(queue.push(jobs(3, &message, &lane), NOW).len(), 3);
-    assert_eq!(queue.room(LaneId(1), Tier::Promotional, NOW), 0);
+    assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
     assert!(queue.push(jobs(3, &message, &lane), until).is_empty(), "the hold is over");
+}
+
+fn known(origin: &str) -> LaneState {
+    LaneState::of(LaneId(1), origin.into())
+}
+
+fn tripped(state: State) -> Option<Snapshot> {
+    Some(Snapshot { state, open_for: Duration::from_secs(30), changed_at: NOW })
+}
+
+#[tokio::test]
+async fn what_is_said_of_all_origins_holds_for_those_met_later_until_their_own_release() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let lane = lane(1, Gateway::Wns);
+    let until = NOW + Duration::from_secs(60);
+    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(ALL_ORIGINS) });
+    assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0, "even before an origin is met");
+    let message = message(Tier::Promotional);
+    assert_eq!(queue.push(jobs(1, &message, &lane), NOW).pop().map(|(_, at)| at), Some(until));
+    let later = NOW + Duration::from_secs(1);
+    queue.adopt(LaneState { released_at: Some(later), ..known("https://push.example.com") });
+    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(ALL_ORIGINS) }); // read once more
+    assert!(queue.push(jobs(1, &message, &lane), later).is_empty());
+}
+
+#[tokio::test]
+async fn a_broken_lane_has_room_for_the_probers_probes_alone() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let lane = lane(1, Gateway::Fcm);
+    let over = NOW + Duration::from_secs(30);
+    // Heard of before it is met, as after a restart.
+    queue.adopt(LaneState { breaker: tripped(State::Open { until: over }), ..known("https://push.example.com") });
+    assert!(queue.wants_probe(&lane, NOW).is_empty());
+    assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
+    let [(slot, _, known_then)] = queue.wants_probe(&lane, over)[..] else { panic!("its time is over") };
+    queue.asked_to_probe(slot, known_then, None, over);
+    assert_eq!((queue.room(&lane, Tier::Promotional, over).n, queue.wants_probe(&lane, over).len()), (0, 0));
+    let again = over + Duration::from_secs(1);
+    assert_eq!(queue.wants_probe(&lane, again).len(), 1, "another second, another try");
+    queue.asked_to_probe(slot, known_then, Some(again + Duration::from_secs(15)), again);
+    let room = queue.room(&lane, Tier::Promotional, again);
+    assert_eq!((room.n, room.exact), (3, true));
+    assert!(queue.push(jobs(3, &message(Tier::Promotional), &lane), again).is_empty());
+    assert_eq!(queue.room(&lane, Tier::Promotional, again).n, 0);
+    let mut probes = 0;
+    while let Some(Next::Turn(turn)) = queue.try_next(0..3, again) {
+        assert!(turn.probe);
+        probes += 1;
+    }
+    assert_eq!(probes, 3);
+    assert_eq!(queue.room(&lane, Tier::Promotional, again).n, 0, "until they are answered");
+}
+
+fn flow(rate: Option<u32>, parallelism: Option<u32>, changed_s: u64) -> Flow {
+    let rate = rate.map(|n| Rate { n, period: Duration::from_secs(1) });
+    let changed_at = NOW + Duration::from_secs(changed_s);
+    Flow { app: APP, lane: None, rate, parallelism, paused: false, reset_at: NOW, changed_at }
+}
+
+#[tokio::test]
+async fn a_rate_bounds_what_comes_in_and_gives_back_what_was_not_sent() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let (one, other, message) = (lane(1, Gateway::Fcm), lane(2, Gateway::Apple), message(Tier::Promotional));
+    queue.adopt_flow(flow(Some(2), None, 0), NOW);
+    assert_eq!(queue.room(&one, Tier::Promotional, NOW).n, 3, "one, and a second's worth");
+    assert_eq!(queue.push(jobs(5, &message, &one), NOW).len(), 2);
+    let room = queue.room(&other, Tier::Promotional, NOW);
+    assert_eq!((room.n, room.next_at), (0, Some(NOW + Duration::from_millis(500))), "the app's lanes share it");
+    let turn = turn(&queue).unwrap();
+    queue.release(turn.slot, &turn.job, turn.probe, NOW);
+    assert_eq!(queue.room(&other, Tier::Promotional, NOW).n, 1);
+    queue.adopt_flow(flow(None, None, 1), NOW);
+    queue.adopt_flow(flow(Some(2), None, 0), NOW); // read before that change
+    assert!(queue.room(&other, Tier::Promotional, NOW).n > 3, "the later word counts");
+}
+
+#[tokio::test]
+async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_nothing() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let (one, other, message) = (lane(1, Gateway::Fcm), lane(2, Gateway::Apple), message(Tier::Promotional));
+    queue.adopt_flow(flow(None, Some(3), 0), NOW);
+    queue.share_among(Crew { workers: 2, rank: 0, newcomer: false }, NOW);
+    for lane in [&one, &other] {
+        assert!(queue.push(jobs(2, &message, lane), NOW).is_empty());
+    }
+    let [first, _second] = [turn(&queue).unwrap(), turn(&queue).unwrap()];
+    assert!(turn(&queue).is_none(), "two of three are this worker's");
+    assert_eq!(queue.room(&one, Tier::Promotional, NOW).n, 0);
+    queue.release(first.slot, &first.job, false, NOW);
+    assert!(turn(&queue).is_some(), "in whichever lane it waits");
+    queue.share_among(Crew { workers: 4, rank: 3, newcomer: false }, NOW);
+    assert!(matches!(queue.try_next(0..3, NOW), Some(Next::PutOff(jobs, at)) if (jobs.len(), at) == (1, NOW)));
+    assert_eq!(queue.push(jobs(1, &message, &one), NOW).len(), 1);
 }
 
 #[tokio::test]
@@ -173,7 +277,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let page =
         Page { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients: recipients.collect() };
-    let (cut_at, lease_until) = (Instant::now(), NOW + std::time::Duration::from_secs(30));
+    let (cut_at, lease_until) = (Instant::now(), NOW + Duration::from_secs(30));
     let open = OpenPage::new(&page, message.clone(), lane.clone(), lease_until, cut_at);
     let accepted = |place: usize| {
         let to = page.recipients[place].subscription;
@@ -182,7 +286,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     assert!(open.begin(0, 0, cut_at) && open.begin(1, 0, cut_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));
     assert!(!open.close_if_due(cut_at), "there is time");
-    assert!(open.close_if_due(cut_at + std::time::Duration::from_secs(5)));
+    assert!(open.close_if_due(cut_at + Duration::from_secs(5)));
     assert!(!open.begin(2, 0, cut_at), "the third is a row now");
     let fates: Vec<_> = open.take_settlements(NOW).into_iter().map(|settled| settled.fate).collect();
     assert!(matches!(fates[0], Fate::Ended(Ending::Accepted, None)));

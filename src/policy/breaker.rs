@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
+
 use super::Settings;
 use super::window::{Counts, Window};
 use crate::classify::Health;
@@ -29,10 +31,11 @@ const OPEN_MAX: Duration = Duration::from_secs(600);
 const CALM_MIN: Duration = Duration::from_secs(60);
 /// How many probes are let through.
 const PROBES: u8 = 3;
-/// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some.
-const PROBE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some. The right
+/// to probe lasts as long.
+pub const PROBE_PATIENCE: Duration = Duration::from_secs(15);
 /// How often one without a probe asks again: most probes are answered within a moment.
-const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
+pub const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 /// Deferred work comes back over at most this long.
 const SPREAD_MAX: Duration = Duration::from_secs(30);
 
@@ -83,6 +86,11 @@ impl Snapshot {
         };
         let open_for = Duration::from_millis(u64::try_from(open_ms).unwrap_or(0));
         Some(Self { state, open_for, changed_at })
+    }
+
+    /// When a change that is made now takes effect: later than this one, however coarse the clock is.
+    pub fn followed_at(&self, now: Timestamp) -> Timestamp {
+        now.max(self.changed_at + TimeDelta::microseconds(1))
     }
 
     /// The column `open_until`.
@@ -155,6 +163,21 @@ impl Breaker {
         } else {
             *self = Self::restore(stored);
         }
+    }
+
+    /// Whether it is, or would be by now, half-open: what passes is a probe, and only the replica that may probe sends it.
+    pub fn is_probing(&self, now: Timestamp) -> bool {
+        match self.snapshot.state {
+            State::Closed => false,
+            State::Open { until } => until <= now,
+            State::HalfOpen => true,
+        }
+    }
+
+    /// How many probes may start now, for the replica that may probe.
+    pub fn probes(&self, now: Timestamp) -> u32 {
+        let refilled = matches!(self.snapshot.state, State::Open { .. }) || now >= self.refill_at;
+        u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
     }
 
     /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An opening whose time is over
@@ -231,6 +254,11 @@ impl Breaker {
         }
     }
 
+    /// The operator lets nothing but probes through until one succeeds, wherever it stands.
+    pub fn force_probe(&mut self, now: Timestamp) {
+        self.half_open(now);
+    }
+
     fn trip(&mut self, now: Timestamp, settings: &Settings) -> State {
         let Snapshot { state, open_for: last, changed_at } = self.snapshot;
         let calm_after = changed_at + last.max(CALM_MIN);
@@ -253,7 +281,7 @@ impl Breaker {
 
     /// Every change starts counting afresh.
     fn become_state(&mut self, now: Timestamp, state: State) -> State {
-        let changed_at = now.max(self.snapshot.changed_at);
+        let changed_at = self.snapshot.followed_at(now);
         *self = Self::restore(Snapshot { state, changed_at, ..self.snapshot });
         state
     }

@@ -7,12 +7,27 @@ use crate::clock::Timestamp;
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
+const KEY_FIRST: Duration = Duration::from_secs(600);
+const KEY_LONGEST: Duration = Duration::from_secs(3600);
+
+/// One reason to hold: set at a time, until another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// When it was set.
+    pub at: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+}
 
 /// A lane's hold after throttling answers. One answer holds for the time that its header asks for, or, without a header,
-/// for 1 s, doubling to 60 s until a success.
+/// for 1 s, doubling to 60 s until a success. An operator's release undoes what was set before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hold {
-    until: Option<Timestamp>,
+    /// What ends last.
+    longest: Option<Held>,
+    /// What was set last: it stands when a release undoes what is older.
+    newest: Option<Held>,
+    released_at: Option<Timestamp>,
     /// How long the last hold without a header was; zero after a success.
     step: Duration,
 }
@@ -20,7 +35,12 @@ pub struct Hold {
 impl Hold {
     /// When the lane may send again; none if it may now.
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.until.filter(|until| now < *until)
+        self.longest.map(|held| held.until).filter(|until| now < *until)
+    }
+
+    /// What was set last, for others to [take over](Self::extend).
+    pub fn newest(&self) -> Option<Held> {
+        self.newest
     }
 
     /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Answers when the hold ends.
@@ -36,7 +56,7 @@ impl Hold {
             }
             None => Duration::ZERO,
         };
-        self.extend(now + wait)
+        self.extend(Held { at: now, until: now + wait })
     }
 
     /// Takes in an accepted answer: the next hold without a header is short again. One from before the hold says
@@ -47,20 +67,29 @@ impl Hold {
         }
     }
 
-    /// Takes over a later end, from another replica or the operator.
-    pub fn extend(&mut self, until: Timestamp) -> Timestamp {
-        let until = self.until.map_or(until, |held| held.max(until));
-        self.until = Some(until);
-        until
+    /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Answers when the
+    /// hold ends.
+    pub fn extend(&mut self, held: Held) -> Timestamp {
+        if self.released_at.is_none_or(|released| released <= held.at) {
+            self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));
+            self.longest = Some(self.longest.filter(|longest| longest.until >= held.until).unwrap_or(held));
+        }
+        self.longest.map_or(held.at, |held| held.until)
     }
 
-    /// The operator ends it.
-    pub fn release(&mut self) {
-        *self = Self::default();
+    /// An operator ended at a time whatever had been set by then. To hear of it again changes nothing.
+    pub fn release(&mut self, at: Timestamp) {
+        if self.released_at.is_some_and(|known| at <= known) {
+            return;
+        }
+        self.released_at = Some(at);
+        self.newest = self.newest.filter(|held| held.at > at);
+        self.longest = self.longest.filter(|held| held.at > at).or(self.newest);
+        self.step = Duration::ZERO;
     }
 
     fn precedes(&self, posted_at: Timestamp) -> bool {
-        self.until.is_none_or(|until| until <= posted_at)
+        self.longest.is_none_or(|held| held.until <= posted_at)
     }
 }
 
@@ -86,6 +115,20 @@ impl KeyWatch {
         }
         refused_as_a_whole
     }
+}
+
+/// How long the lanes of a refused key are held: 10 minutes, doubling up to an hour when it recurs within an hour of the
+/// hold before. A hold that is in force stands.
+pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
+    let length = match before {
+        Some(held) if now < held.until => return held,
+        Some(held) if now < held.until + KEY_LONGEST => {
+            let last = (held.until - held.at).to_std().unwrap_or_default();
+            (last * 2).clamp(KEY_FIRST, KEY_LONGEST)
+        }
+        _ => KEY_FIRST,
+    };
+    Held { at: now, until: now + length }
 }
 
 #[cfg(test)]
@@ -143,11 +186,26 @@ mod tests {
     #[test]
     fn a_hold_is_shared_and_can_be_released() {
         let mut hold = Hold::default();
-        hold.extend(at(5_000));
-        assert_eq!(hold.extend(at(4_000)), at(5_000));
+        let held = |at_ms, until_ms| Held { at: at(at_ms), until: at(until_ms) };
+        hold.extend(held(0, 5_000));
+        assert_eq!(hold.extend(held(10, 4_000)), at(5_000));
         assert_eq!(hold.until(at(4_999)), Some(at(5_000)));
-        hold.release();
+        hold.release(at(10));
         assert_eq!(hold.until(at(0)), None);
+        hold.extend(held(9, 9_000));
+        assert_eq!(hold.until(at(11)), None, "it was set before the release");
+    }
+
+    #[test]
+    fn a_release_leaves_what_was_set_after_it_and_is_obeyed_once() {
+        let mut hold = Hold::default();
+        hold.throttled(at(0), at(0), Some(Duration::from_secs(3_600)));
+        hold.throttled(at(2_000), at(0), Some(Duration::from_secs(1)));
+        hold.release(at(1_000)); // heard of late
+        assert_eq!(hold.until(at(2_000)), Some(at(3_000)));
+        hold.throttled(at(4_000), at(4_000), Some(Duration::from_secs(10)));
+        hold.release(at(1_000));
+        assert_eq!(hold.until(at(4_000)), Some(at(14_000)));
     }
 
     #[test]
@@ -167,5 +225,19 @@ mod tests {
     fn one_fault_raises_one_alarm() {
         let mut watch = KeyWatch::default();
         assert_eq!((0..39).filter(|n| watch.record(at(*n), true)).count(), 1);
+    }
+
+    #[test]
+    fn a_key_that_is_refused_again_and_again_is_held_for_an_hour_at_most() {
+        let (mut now, mut before, mut minutes) = (at(0), None, Vec::new());
+        for _ in 0..5 {
+            let held = of_refused_key(before, now);
+            assert_eq!(of_refused_key(Some(held), now + Duration::from_secs(1)), held, "in force");
+            minutes.push((held.until - held.at).num_minutes());
+            (now, before) = (held.until, Some(held));
+        }
+        assert_eq!(minutes, [10, 20, 40, 60, 60]);
+        let later = now + Duration::from_secs(3600);
+        assert_eq!(of_refused_key(before, later).until, later + KEY_FIRST);
     }
 }

@@ -8,7 +8,9 @@
 pub mod breaker;
 pub mod calendar;
 pub mod expression;
+pub mod flow;
 pub mod hold;
+pub mod payload_limit;
 pub mod preview;
 pub mod retry_after;
 pub mod token;

@@ -49,7 +49,7 @@ fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
 
 /// One or more of number and unit, as Go writes durations: `1h2m3.5s`. Read from octets, since µ is not ASCII and may
 /// be U+00B5 or U+03BC.
-fn duration(mut value: &[u8]) -> Option<Duration> {
+pub fn duration(mut value: &[u8]) -> Option<Duration> {
     const UNITS: [(&[u8], u64); 8] = [
         (b"ns", 1),
         (b"us", 1_000),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::figures::LaneSums;
+use crate::figures::{Count, LaneSums};
 use crate::id::LaneId;
 
 /// How long figures are kept: a day more than the longest that anybody looks back.
@@ -64,15 +64,18 @@ pub struct Wanted {
 pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timestamp) -> sqlx::Result<Vec<LaneSums>> {
     let rows = sqlx::query!(
         r#"
-        SELECT f.lane, l.app, l.gateway, f.tier, f.figure, sum(f.n)::bigint AS "n!"
-        FROM figures f JOIN lanes l ON l.id = f.lane
+        SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.figure AS "figure!", sum(f.n)::bigint AS "n!"
+        FROM (SELECT minute, lane, tier, figure, n FROM figures
+              UNION ALL SELECT minute, lane, 0::smallint, $5::smallint, n FROM breaker_trips) f
+        JOIN lanes l ON l.id = f.lane
         WHERE f.minute > $1 AND f.minute <= $2 AND ($3::uuid IS NULL OR l.app = $3) AND ($4::integer IS NULL OR l.id = $4)
         GROUP BY f.lane, l.app, l.gateway, f.tier, f.figure ORDER BY f.lane
         "#,
         from,
         until,
         wanted.app,
-        wanted.lane
+        wanted.lane,
+        Count::BreakerTrips as i16
     )
     .fetch_all(pool)
     .await?;

@@ -1,10 +1,17 @@
-//! Lanes: one row for each (VAPID key, gateway) that ever had a subscription. Never deleted.
+//! Lanes: one row for each (VAPID key, gateway) that ever had a subscription, never deleted; and the orders that are
+//! given to them.
 
+use chrono::TimeDelta;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::alerts::{self, Alert, Kind};
+use super::workers::{ALL_ORIGINS, LaneState, StateRow};
 use crate::clock::Timestamp;
+use crate::id::{AppId, LaneId, VapidKeyId};
 use crate::lane::Gateway;
+use crate::policy::breaker::Breaker;
+use crate::policy::hold::{Held, of_refused_key};
 
 /// The lane of a VAPID key and gateway, made on demand.
 pub async fn ensure(conn: &mut PgConnection, app: Uuid, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
@@ -40,19 +47,33 @@ pub struct LaneRow {
     pub subscriptions: i64,
 }
 
-/// What workers told each other about a lane's way to one origin.
+/// What is in force on a lane's way to one origin, as operators see it.
 #[derive(Debug, Clone)]
-pub struct LaneState {
+pub struct OriginRow {
     /// The lane.
     pub lane: i32,
-    /// `https://host[:port]`
+    /// `https://host[:port]`, or `*` for what was ordered for all of them.
     pub origin: String,
     /// No POST before.
     pub held_until: Option<Timestamp>,
+    /// Why, if not because of an answer: `operator`, `key_refused`.
+    pub reason: Option<String>,
+    /// The operator's own words.
+    pub note: Option<String>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     /// When an open breaker lets probes through.
     pub open_until: Option<Timestamp>,
+    /// How long its last opening was.
+    pub open_ms: Option<i32>,
+    /// The worker that probes.
+    pub prober: Option<Uuid>,
+    /// Until when it has that right.
+    pub probe_until: Option<Timestamp>,
+    /// Plaintext octets that the gateway is believed to take at most.
+    pub payload_max: Option<i32>,
+    /// Since when.
+    pub payload_at: Option<Timestamp>,
     /// When any of this changed.
     pub changed_at: Timestamp,
 }
@@ -71,14 +92,212 @@ pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>,
     .await
 }
 
+/// One lane.
+pub async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
+    let above = lane.0.saturating_add(1);
+    Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane.0))
+}
+
 /// What is known of these lanes' origins.
-pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<LaneState>, sqlx::Error> {
+pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
-        LaneState,
-        r#"SELECT lane, origin, held_until, coalesce(breaker, 'closed') AS "breaker!", open_until, changed_at
+        OriginRow,
+        r#"SELECT lane, origin, held_until, reason, note, coalesce(breaker, 'closed') AS "breaker!", open_until, open_ms,
+             prober, probe_until, payload_max, payload_at, changed_at
          FROM lane_states WHERE lane = ANY($1) ORDER BY lane, origin"#,
         lanes
     )
     .fetch_all(pool)
     .await
+}
+
+/// How often breakers of these lanes opened by themselves since a time, of those where any did. Counted by the minute.
+pub async fn trips_since(pool: &PgPool, lanes: &[i32], since: Timestamp) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
+    sqlx::query!(
+        r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
+         WHERE minute > $2::timestamptz - interval '1 minute' AND lane = ANY($1) GROUP BY lane ORDER BY lane"#,
+        lanes,
+        since
+    )
+    .map(|row| (LaneId(row.lane), row.n))
+    .fetch_all(pool)
+    .await
+}
+
+/// What an operator wants of a lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing is sent until then, whatever held it before.
+    Hold {
+        /// When it may be sent again.
+        until: Timestamp,
+        /// The operator's words.
+        note: Option<String>,
+    },
+    /// Whatever holds it does not any more. What gateways answer from now on counts.
+    Release,
+    /// The breaker opens until then.
+    Open {
+        /// When probes may pass.
+        until: Timestamp,
+    },
+    /// A breaker that is open or half-open lets probes pass now, and closes with the first that succeeds.
+    Close,
+    /// The same, of a closed breaker too.
+    Probe,
+}
+
+/// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Answers what workers have to hear; none:
+/// there is no such lane.
+///
+/// Orders for one lane follow each other, and each is later than anything that was known of what it concerns: it wins,
+/// in the row and in every worker.
+pub async fn order(
+    pool: &PgPool,
+    lane: LaneId,
+    origin: &str,
+    order: &Order,
+    now: Timestamp,
+) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let known =
+        sqlx::query!("SELECT id FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0).fetch_optional(&mut *tx).await?;
+    if known.is_none() {
+        return Ok(None);
+    }
+    let rows = sqlx::query_as!(
+        StateRow,
+        "SELECT lane, origin, held_at, held_until, released_at, breaker, open_until, open_ms, breaker_changed_at,
+                payload_max, payload_at
+         FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE",
+        lane.0,
+        origin
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let mut states: Vec<_> = rows.into_iter().map(LaneState::from).collect();
+    if states.iter().all(|state| &*state.origin != origin) {
+        states.push(LaneState::of(lane, origin.into()));
+    }
+    for state in &mut states {
+        obey(state, order, now);
+        write(&mut tx, state, order, now).await?;
+    }
+    tx.commit().await?;
+    Ok(Some(states))
+}
+
+fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
+    let known = [state.released_at, state.held.map(|held| held.at), state.breaker.map(|breaker| breaker.changed_at)];
+    let at = known.into_iter().flatten().fold(now, |at, known| at.max(known + TimeDelta::microseconds(1)));
+    let mut breaker = state.breaker.map_or_else(|| Breaker::closed(now), Breaker::restore);
+    match order {
+        Order::Hold { until, .. } => {
+            state.released_at = Some(at);
+            state.held = Some(Held { at, until: *until });
+            return;
+        }
+        Order::Release => {
+            (state.released_at, state.held) = (Some(at), None);
+            return;
+        }
+        Order::Open { until } => breaker.force_open(at, *until),
+        Order::Close => breaker.force_close(at),
+        Order::Probe => breaker.force_probe(at),
+    }
+    if state.breaker.is_some() || breaker.snapshot() != Breaker::closed(now).snapshot() {
+        state.breaker = Some(breaker.snapshot());
+    }
+}
+
+async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: Timestamp) -> Result<(), sqlx::Error> {
+    let holds = matches!(order, Order::Hold { .. } | Order::Release);
+    let (reason, note) = match order {
+        Order::Hold { note, .. } => (Some("operator"), note.as_deref()),
+        _ => (None, None),
+    };
+    sqlx::query!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, released_at, reason, note, breaker, open_until,
+                                      open_ms, breaker_changed_at, changed_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET held_at = excluded.held_at, held_until = excluded.held_until, released_at = excluded.released_at,
+            reason = CASE WHEN $13 THEN excluded.reason ELSE s.reason END,
+            note = CASE WHEN $13 THEN excluded.note ELSE s.note END,
+            breaker = excluded.breaker, open_until = excluded.open_until, open_ms = excluded.open_ms,
+            breaker_changed_at = excluded.breaker_changed_at,
+            prober = CASE WHEN $13 THEN s.prober END, probe_until = CASE WHEN $13 THEN s.probe_until END,
+            changed_at = excluded.changed_at
+        "#,
+        state.lane.0,
+        &*state.origin,
+        state.held.map(|held| held.at),
+        state.held.map(|held| held.until),
+        state.released_at,
+        reason,
+        note,
+        state.breaker.map(|breaker| breaker.state.name()),
+        state.breaker.and_then(|breaker| breaker.open_until()),
+        state.breaker.map(|breaker| breaker.open_ms()),
+        state.breaker.map(|breaker| breaker.changed_at),
+        now,
+        holds,
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Holds all lanes of a VAPID key that gateways refuse, and raises an alert. Answers until when, and what workers have to
+/// hear. A hold that is in force for that reason stands as it is.
+pub async fn hold_key(
+    pool: &PgPool,
+    key: VapidKeyId,
+    app: AppId,
+    now: Timestamp,
+) -> Result<Vec<LaneState>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    // Workers that notice at the same time take turns here.
+    sqlx::query!("SELECT id FROM vapid_keys WHERE id = $1 FOR NO KEY UPDATE", key.0).fetch_optional(&mut *tx).await?;
+    let before = sqlx::query!(
+        r#"SELECT held_at AS "at!", held_until AS "until!" FROM lane_states
+         WHERE lane IN (SELECT id FROM lanes WHERE vapid_key = $1) AND origin = '*' AND reason = 'key_refused'
+           AND held_at IS NOT NULL AND held_until IS NOT NULL
+         ORDER BY held_until DESC LIMIT 1"#,
+        key.0
+    )
+    .map(|row| Held { at: row.at, until: row.until })
+    .fetch_optional(&mut *tx)
+    .await?;
+    let held = of_refused_key(before, now);
+    let lanes = sqlx::query_scalar!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, reason, changed_at)
+        SELECT id, '*', $2, $3, 'key_refused', $4 FROM lanes WHERE vapid_key = $1 ORDER BY id
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET held_at = excluded.held_at, held_until = excluded.held_until, reason = excluded.reason, note = NULL,
+            changed_at = excluded.changed_at
+        WHERE coalesce(s.held_until, '-infinity') < excluded.held_until
+          AND coalesce(s.released_at, '-infinity') <= excluded.held_at
+        RETURNING lane
+        "#,
+        key.0,
+        held.at,
+        held.until,
+        now
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let subject = key.to_string();
+    let for_minutes = (held.until - held.at).num_minutes();
+    let detail = format!(
+        "push services refuse this VAPID key: its lanes are held for {for_minutes} minutes; look at its subject, this \
+         server's clock, and whether the key was replaced"
+    );
+    alerts::raise(&mut tx, &Alert { app: Some(app), kind: Kind::KeyRefused, subject: &subject, detail: &detail }, now)
+        .await?;
+    tx.commit().await?;
+    let state = |lane| LaneState { held: Some(held), ..LaneState::of(LaneId(lane), ALL_ORIGINS.into()) };
+    Ok(lanes.into_iter().map(state).collect())
 }

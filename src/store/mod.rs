@@ -2,6 +2,7 @@
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
 
+pub mod alerts;
 pub mod api_keys;
 pub mod apps;
 pub mod calendars;
@@ -13,6 +14,7 @@ pub mod deliveries;
 pub mod endings;
 pub mod events;
 pub mod figures;
+pub mod flows;
 pub mod forged;
 pub mod hygiene;
 pub mod idempotency;

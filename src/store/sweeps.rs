@@ -159,10 +159,11 @@ pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64
         + events.execute(pool).await?.rows_affected())
 }
 
-/// Clears away what nobody reads any more: old stops, idempotency keys and rollups.
+/// Clears away what nobody reads any more: old stops, idempotency keys, rollups and trips.
 pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM stops WHERE at < $1", now - STOPS_KEPT).execute(pool).await?;
     sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_KEPT).execute(pool).await?;
     sqlx::query!("DELETE FROM rollups WHERE minute < $1", now - ROLLUPS_KEPT).execute(pool).await?;
+    sqlx::query!("DELETE FROM breaker_trips WHERE minute < $1", now - ROLLUPS_KEPT).execute(pool).await?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What replicas tell each other: who is alive, and what was learned of a gateway.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -7,21 +8,45 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::id::LaneId;
-use crate::policy::breaker::{Snapshot, State};
+use crate::policy::breaker::{PROBE_PATIENCE, Snapshot};
+use crate::policy::hold::Held;
+use crate::policy::payload_limit::Learned;
 
 /// A worker that has not been heard of for so long is taken for dead.
 pub const SILENCE: Duration = Duration::from_secs(15);
 
-/// Says that this worker lives, forgets the dead, and answers how many live, itself included.
-pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<usize> {
-    let live = sqlx::query_scalar!(
+/// Who shares the work, as one worker sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crew {
+    /// How many live, this one included.
+    pub workers: u32,
+    /// How many of them have a smaller id.
+    pub rank: u32,
+    /// Whether an older one may not have heard of this one yet, or of its own smaller part.
+    pub newcomer: bool,
+}
+
+impl Crew {
+    /// One worker alone.
+    pub const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
+}
+
+/// Says that this worker lives, forgets the dead, and answers who lives.
+pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
+    let others = sqlx::query!(
         r#"
         WITH mine AS (
             INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
             ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at
         ),
-        dead AS (DELETE FROM workers WHERE id <> $1 AND beat_at < $4)
-        SELECT count(*) AS "n!" FROM workers WHERE id <> $1 AND beat_at >= $4
+        dead AS (
+            -- Whoever is taken for dead may be beating again right now.
+            DELETE FROM workers
+            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $4 FOR UPDATE SKIP LOCKED))
+        )
+        SELECT count(*) AS "n!", count(*) FILTER (WHERE id < $1) AS "before!",
+               count(*) FILTER (WHERE (started_at, id) < ($2, $1)) AS "older!"
+        FROM workers WHERE id <> $1 AND beat_at >= $4
         "#,
         worker,
         started_at,
@@ -30,7 +55,9 @@ pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Times
     )
     .fetch_one(pool)
     .await?;
-    Ok(1 + usize::try_from(live).unwrap_or(0))
+    let count = |n: i64| u32::try_from(n).unwrap_or(0);
+    let newcomer = others.older > 0 && now < started_at + SILENCE;
+    Ok(Crew { workers: 1 + count(others.n), rank: count(others.before), newcomer })
 }
 
 /// Whether any worker lives.
@@ -45,31 +72,59 @@ pub async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)
 }
 
-/// What one worker learned of a lane and all obey.
+/// The origin that stands for all origins of a lane, those met later included.
+pub const ALL_ORIGINS: &str = "*";
+
+/// What one worker learned of a lane's way to an origin, or an operator ordered, and all obey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneState {
     /// The lane.
     pub lane: LaneId,
-    /// The origin within it.
-    pub origin: String,
-    /// No POST before.
-    pub held_until: Option<Timestamp>,
+    /// The origin within it, or [`ALL_ORIGINS`].
+    pub origin: Arc<str>,
+    /// No POST before its end.
+    pub held: Option<Held>,
+    /// What was held before this is not any more.
+    pub released_at: Option<Timestamp>,
     /// Where its breaker stands.
     pub breaker: Option<Snapshot>,
+    /// How large a payload it takes.
+    pub payload: Option<Learned>,
 }
 
-/// Records what was learned: the longer hold stands, and the later breaker.
-pub async fn share(pool: &PgPool, state: &LaneState, now: Timestamp) -> sqlx::Result<()> {
-    let open_until = state.breaker.and_then(|breaker| match breaker.state {
-        State::Open { until } => Some(until),
-        State::Closed | State::HalfOpen => None,
-    });
+impl LaneState {
+    /// Nothing known.
+    pub fn of(lane: LaneId, origin: Arc<str>) -> Self {
+        Self { lane, origin, held: None, released_at: None, breaker: None, payload: None }
+    }
+}
+
+/// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later
+/// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening.
+pub async fn share(pool: &PgPool, state: &LaneState, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        INSERT INTO lane_states AS s (lane, origin, held_until, breaker, open_until, open_ms, breaker_changed_at, changed_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        WITH tripped AS (
+            INSERT INTO breaker_trips AS t (minute, lane, n)
+            SELECT date_trunc('minute', $8::timestamptz), $1, 1
+            WHERE $9 AND NOT EXISTS (
+                SELECT FROM lane_states WHERE lane = $1 AND origin = $2 AND breaker = 'open' AND open_until > $8)
+            ON CONFLICT (minute, lane) DO UPDATE SET n = t.n + 1
+        ),
+        released AS (SELECT max(released_at) AS at FROM lane_states WHERE lane = $1 AND origin IN ($2, '*'))
+        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, breaker, open_until, open_ms, breaker_changed_at,
+                                      changed_at, payload_max, payload_at)
+        SELECT $1, $2, CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $3 END,
+               CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $10::timestamptz END, $4, $5, $6, $7, $8, $11, $12
+        FROM released r
         ON CONFLICT (lane, origin) DO UPDATE
-        SET held_until = greatest(s.held_until, excluded.held_until),
+        SET (held_at, held_until, reason, note) = (
+                SELECT CASE WHEN longer THEN excluded.held_at ELSE s.held_at END,
+                       CASE WHEN longer THEN excluded.held_until ELSE s.held_until END,
+                       CASE WHEN longer THEN NULL ELSE s.reason END,
+                       CASE WHEN longer THEN NULL ELSE s.note END
+                FROM (SELECT coalesce(excluded.held_until > coalesce(s.held_until, '-infinity'), false) AS longer) l
+            ),
             (breaker, open_until, open_ms) = (
                 SELECT CASE WHEN later THEN excluded.breaker ELSE s.breaker END,
                        CASE WHEN later THEN excluded.open_until ELSE s.open_until END,
@@ -78,50 +133,105 @@ pub async fn share(pool: &PgPool, state: &LaneState, now: Timestamp) -> sqlx::Re
                          AND excluded.breaker_changed_at >= coalesce(s.breaker_changed_at, '-infinity') AS later) l
             ),
             breaker_changed_at = greatest(s.breaker_changed_at, excluded.breaker_changed_at),
+            payload_max = CASE WHEN excluded.payload_at >= coalesce(s.payload_at, '-infinity')
+                               THEN excluded.payload_max ELSE s.payload_max END,
+            payload_at = greatest(s.payload_at, excluded.payload_at),
             changed_at = excluded.changed_at
         "#,
         state.lane.0,
-        state.origin,
-        state.held_until,
+        &*state.origin,
+        state.held.map(|held| held.at),
         state.breaker.map(|breaker| breaker.state.name()),
-        open_until,
-        state.breaker.map(|breaker| i32::try_from(breaker.open_for.as_millis()).unwrap_or(i32::MAX)),
+        state.breaker.and_then(|breaker| breaker.open_until()),
+        state.breaker.map(|breaker| breaker.open_ms()),
         state.breaker.map(|breaker| breaker.changed_at),
         now,
+        tripped,
+        state.held.map(|held| held.until),
+        state.payload.and_then(|learned| i32::try_from(learned.max?).ok()),
+        state.payload.map(|learned| learned.at),
     )
     .execute(pool)
     .await
     .map(drop)
 }
 
+/// A row of `lane_states`, as far as workers go by it.
+#[derive(Debug)]
+pub(super) struct StateRow {
+    pub lane: i32,
+    pub origin: String,
+    pub held_at: Option<Timestamp>,
+    pub held_until: Option<Timestamp>,
+    pub released_at: Option<Timestamp>,
+    pub breaker: Option<String>,
+    pub open_until: Option<Timestamp>,
+    pub open_ms: Option<i32>,
+    pub breaker_changed_at: Option<Timestamp>,
+    pub payload_max: Option<i32>,
+    pub payload_at: Option<Timestamp>,
+}
+
+impl From<StateRow> for LaneState {
+    fn from(row: StateRow) -> Self {
+        let held = row.held_until.map(|until| Held { at: row.held_at.unwrap_or(until), until });
+        let breaker = row.breaker.zip(row.breaker_changed_at).and_then(|(name, changed_at)| {
+            Snapshot::from_row(&name, row.open_until, row.open_ms.unwrap_or(0), changed_at)
+        });
+        let max = row.payload_max.and_then(|max| u32::try_from(max).ok());
+        let payload = row.payload_at.map(|at| Learned { max, at });
+        let (lane, origin) = (LaneId(row.lane), row.origin.into());
+        Self { lane, origin, held, released_at: row.released_at, breaker, payload }
+    }
+}
+
 /// The lane states that changed since, or all of them.
 pub async fn lane_states(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<LaneState>> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        StateRow,
         r#"
-        SELECT lane, origin, held_until, breaker, open_until, open_ms, breaker_changed_at FROM lane_states
-        WHERE $1::timestamptz IS NULL OR changed_at > $1
+        SELECT lane, origin, held_at, held_until, released_at, breaker, open_until, open_ms, breaker_changed_at,
+               payload_max, payload_at
+        FROM lane_states WHERE $1::timestamptz IS NULL OR changed_at > $1
         "#,
         since
     )
     .fetch_all(pool)
     .await?;
-    let breaker =
-        |name: Option<String>, until: Option<Timestamp>, open_ms: Option<i32>, changed_at: Option<Timestamp>| {
-            let state = match (name.as_deref()?, until) {
-                ("open", Some(until)) => State::Open { until },
-                ("half_open", _) => State::HalfOpen,
-                _ => State::Closed,
-            };
-            let open_for = Duration::from_millis(open_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
-            Some(Snapshot { state, open_for, changed_at: changed_at? })
-        };
-    Ok(rows
-        .into_iter()
-        .map(|row| LaneState {
-            lane: LaneId(row.lane),
-            origin: row.origin,
-            held_until: row.held_until,
-            breaker: breaker(row.breaker, row.open_until, row.open_ms, row.breaker_changed_at),
-        })
-        .collect())
+    Ok(rows.into_iter().map(LaneState::from).collect())
+}
+
+/// Asks for the right to send a half-open breaker's probes, of which one worker has it at a time; a worker that crashes
+/// loses it when its time is over. `known` is the breaker as this worker knows it: one who has not heard of the last
+/// change gets nothing. Answers until when the right holds; with it the breaker is half-open, in the row too.
+pub async fn lease_probe(
+    pool: &PgPool,
+    lane: LaneId,
+    origin: &str,
+    worker: Uuid,
+    known: Snapshot,
+    now: Timestamp,
+) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, breaker, open_ms, breaker_changed_at, changed_at, prober, probe_until)
+        VALUES ($1, $2, 'half_open', $3, $8, $4, $5, $6)
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET breaker = 'half_open', open_until = NULL, open_ms = excluded.open_ms, changed_at = excluded.changed_at,
+            breaker_changed_at = excluded.breaker_changed_at, prober = excluded.prober, probe_until = excluded.probe_until
+        WHERE (s.prober IS NULL OR s.prober = $5 OR s.probe_until <= $4)
+          AND coalesce(s.breaker_changed_at, '-infinity') <= $7
+        RETURNING probe_until AS "probe_until!"
+        "#,
+        lane.0,
+        origin,
+        known.open_ms(),
+        now,
+        worker,
+        now + PROBE_PATIENCE,
+        known.changed_at,
+        known.followed_at(now),
+    )
+    .fetch_optional(pool)
+    .await
 }

@@ -22,6 +22,8 @@ pub struct Shrunk {
 
 /// What the log of attempts says before the names.
 const TOLD: &str = " octets: sent again without ";
+const TOLD_BEFOREHAND: &str = "sent without ";
+const AFTER_NAMES: &str = ": more than this gateway takes";
 
 impl Shrunk {
     /// What the log says of the attempt that was too large with `octets` of plaintext; [`dropped`] reads it back.
@@ -29,11 +31,24 @@ impl Shrunk {
         let what = if self.dropped.is_empty() { "padding".to_owned() } else { self.dropped.join(", ") };
         format!("too large at {octets}{TOLD}{what}")
     }
+
+    /// What the log says of an attempt whose payload had been made smaller beforehand, in front of the gateway's words: at
+    /// most `max` octets of both. None: nothing was given up but padding.
+    pub fn tell_beforehand(&self, words: Option<&str>, max: usize) -> Option<String> {
+        let names = Some(self.dropped.join(", ")).filter(|names| !names.is_empty())?;
+        let mut told = format!("{TOLD_BEFOREHAND}{names}{AFTER_NAMES}");
+        words.iter().for_each(|words| told.extend(["; ", words]));
+        told.truncate(told.floor_char_boundary(max));
+        Some(told)
+    }
 }
 
-/// The names of what was given up after an attempt, out of what [`Shrunk::tell`] wrote of it. None: it says nothing.
+/// The names of what was given up, out of what [`Shrunk::tell`] or [`Shrunk::tell_beforehand`] wrote of an attempt. None:
+/// it says nothing.
 pub fn dropped(told: &str) -> Option<Vec<&str>> {
-    let (_, what) = told.strip_prefix("too large at ")?.split_once(TOLD)?;
+    let beforehand = || Some(told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?.0);
+    let afterwards = || Some(told.strip_prefix("too large at ")?.split_once(TOLD)?.1);
+    let what = beforehand().or_else(afterwards)?;
     Some(what.split(", ").filter(|name| *name != "padding").collect())
 }
 
@@ -168,7 +183,15 @@ mod tests {
     #[test]
     fn what_was_given_up_is_read_back_from_what_was_told() {
         let shrunk = shrink(&content(None, full()), 600).unwrap();
-        assert_eq!(dropped(&shrunk.tell(3993)), Some(shrunk.dropped));
+        let words = "ö".repeat(400);
+        for told in [
+            shrunk.tell(3993),
+            shrunk.tell_beforehand(None, 500).unwrap(),
+            shrunk.tell_beforehand(Some(&words), 500).unwrap(),
+        ] {
+            assert!(told.len() <= 500);
+            assert_eq!(dropped(&told).as_ref(), Some(&shrunk.dropped), "{told}");
+        }
         let padding = shrink(&content(None, full()), 9999).unwrap();
         assert_eq!(dropped(&padding.tell(3993)), Some(vec![]));
         assert_eq!(dropped("too large"), None);

@@ -73,6 +73,8 @@ pub struct TestApp {
     pub router: Router,
     /// The secret of a key of the app, with all its scopes.
     pub key: String,
+    /// The secret of an operator's key.
+    pub operator: String,
     /// The VAPID public key that new subscriptions are made with.
     pub application_server_key: Vec<u8>,
     dispatch: Settings,
@@ -148,7 +150,8 @@ impl TestApp {
             dispatcher,
             proxy,
             router: api::router(state),
-            key: operator,
+            key: operator.clone(),
+            operator,
             application_server_key: Vec::new(),
             dispatch: setup.dispatch,
             tasks,
@@ -190,6 +193,18 @@ impl TestApp {
         let status = response.status().as_u16();
         let bytes = axum::body::to_bytes(response.into_body(), 1 << 24).await.unwrap();
         Reply { status, json: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+    }
+
+    /// A request with the operator's key.
+    pub async fn operate(&self, method: Method, path: &str, body: Value) -> Reply {
+        self.call_as(method, path, &self.operator, body).await
+    }
+
+    /// The number of the app's lane to a gateway.
+    pub async fn lane(&self, gateway: &str) -> i64 {
+        let lanes = self.operate(Method::GET, "/v1/gateways", Value::Null).await.ok(200);
+        let lane = lanes["data"].as_array().unwrap().iter().find(|lane| lane["gateway"] == gateway);
+        lane.expect("somebody has subscribed there")["lane"].as_i64().unwrap()
     }
 
     pub async fn get(&self, path: &str) -> Value {

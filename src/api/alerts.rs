@@ -1,0 +1,74 @@
+//! `/v1/alerts`: what an operator has to look at.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::Operator;
+use super::extract::{At, Query};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use crate::id::{AlertId, AppId};
+use crate::store::alerts::{self, AlertRow};
+
+/// An alert.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AlertView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: AlertId,
+    /// Whose it is; null: the server's as a whole.
+    #[schema(value_type = Option<String>)]
+    app: Option<AppId>,
+    /// `key_refused`, `tampered`, `replayed` or `figure`.
+    kind: String,
+    /// What it is about: a key, a message, a lane, a figure.
+    subject: String,
+    /// What happened, for people.
+    detail: String,
+    /// How often it happened since the alert was opened.
+    n: i64,
+    /// When it was opened.
+    first_at: DateTime<Utc>,
+    /// When it last happened.
+    last_at: DateTime<Utc>,
+    /// When somebody resolved it; null: it is open.
+    resolved_at: Option<DateTime<Utc>>,
+}
+
+impl From<AlertRow> for AlertView {
+    fn from(row: AlertRow) -> Self {
+        let AlertRow { id, app, kind, subject, detail, n, first_at, last_at, resolved_at } = row;
+        Self { id: AlertId(id), app: app.map(AppId), kind, subject, detail, n, first_at, last_at, resolved_at }
+    }
+}
+
+/// Lists all alerts: open ones first, each kind from the newest.
+#[utoipa::path(get, path = "/v1/alerts", tag = "Operations", params(Paging),
+    security(("api_key" = ["operator"])), responses((status = 200, body = Page<AlertView>)))]
+pub async fn list(
+    _: Operator,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = alerts::list(&state.pool, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, AlertView::from).answer(&uri))
+}
+
+/// Resolves an alert: somebody has looked at it. If it happens again, that is a new one.
+#[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations", params(("alert" = String, Path)),
+    security(("api_key" = ["operator"])), responses((status = 200, body = AlertView)))]
+pub async fn resolve(
+    _: Operator,
+    State(state): State<ApiState>,
+    At(id): At<AlertId>,
+) -> Result<axum::Json<AlertView>, Problem> {
+    let row = alerts::resolve(&state.pool, id.0, state.clock.now()).await?;
+    row.map(|row| axum::Json(row.into())).ok_or_else(|| Problem::not_found("alert"))
+}

@@ -1,0 +1,398 @@
+//! What the fair queue consists of: jobs by tier and lane, the lanes' states, and the flows that they are subject to.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fair::{Load, Next, Room, Slot, Turn};
+use super::flow::{Flows, Scope};
+use super::job::{Job, LaneInfo};
+use super::lane::{Lane, Passage, Share};
+use super::limit::Limit;
+use crate::clock::Timestamp;
+use crate::delivery::Tier;
+use crate::id::{AppId, LaneId, VapidKeyId};
+use crate::lane::Gateway;
+use crate::policy::breaker::Snapshot;
+use crate::policy::hold::Held;
+use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
+
+/// Shares of the tiers while all of them have work.
+const WEIGHTS: [u32; 3] = [8, 3, 1];
+pub const TIERS: usize = WEIGHTS.len();
+/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// For how long: by then its attempts have met their deadline, and the breaker knows.
+const STALLED_FOR: Duration = super::ATTEMPT_DEADLINE;
+/// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
+/// ones that are shut or stalled.
+const LOOK_PAST: usize = 64;
+
+pub struct Queue {
+    share: Share,
+    pub flows: Flows,
+    slots: Vec<LaneQueue>,
+    index: HashMap<(LaneId, Arc<str>), Slot>,
+    groups: HashMap<LaneId, Group>,
+    apps: HashMap<AppId, Vec<Slot>>,
+    /// What others told of origins that this process has not met.
+    heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
+    /// Slots with a job of the tier and a permit for it.
+    pub ready: [VecDeque<Slot>; TIERS],
+    credit: [u32; TIERS],
+}
+
+/// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
+#[derive(Default)]
+struct Group {
+    slots: Vec<Slot>,
+    waiting: [usize; TIERS],
+    /// What was said of all its origins, for those that are met later.
+    all: Option<LaneState>,
+}
+
+struct LaneQueue {
+    id: LaneId,
+    app: AppId,
+    key: VapidKeyId,
+    origin: Arc<str>,
+    lane: Lane,
+    jobs: [VecDeque<Box<Job>>; TIERS],
+    in_ready: [bool; TIERS],
+    /// When a permit was last taken or given back.
+    moved_at: Instant,
+}
+
+impl LaneQueue {
+    /// Until when a delivery that is claimed now should rather not wait here. One strange origin that hangs must not
+    /// fill the room that all strange origins share.
+    fn put_off_until(&self, tier: usize, now: Timestamp) -> Option<Timestamp> {
+        let stalled =
+            || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
+        self.lane.shut_until(now).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
+}
+
+/// Whether lanes of this gateway lead to several origins.
+fn spans_origins(gateway: Gateway) -> bool {
+    matches!(gateway, Gateway::Wns | Gateway::Other)
+}
+
+impl Queue {
+    /// An empty one, in a worker that started at a time.
+    pub fn new(limit_max: u32, started_at: Timestamp) -> Self {
+        Self {
+            share: Share { limit_max, workers: 1 },
+            flows: Flows::new(started_at),
+            slots: Vec::new(),
+            index: HashMap::new(),
+            groups: HashMap::new(),
+            apps: HashMap::new(),
+            heard: HashMap::new(),
+            ready: Default::default(),
+            credit: WEIGHTS,
+        }
+    }
+
+    /// Takes this worker's share, now that these live. False if that changes nothing.
+    pub fn share_among(&mut self, crew: Crew, now: Timestamp) -> bool {
+        if !self.flows.set_crew(crew, now) {
+            return false;
+        }
+        self.share.workers = crew.workers;
+        for slot in 0..self.slots.len() {
+            self.slots[slot].lane.set_share(self.share);
+            self.make_ready(slot);
+        }
+        true
+    }
+
+    fn slot(&mut self, lane: &LaneInfo, origin: &str) -> Slot {
+        // The look-up wants an owned key; endpoints share few origins, and the allocation is small.
+        let key = (lane.id, Arc::from(origin));
+        if let Some(slot) = self.index.get(&key) {
+            return *slot;
+        }
+        let slot = self.slots.len();
+        let mut state = Lane::new(lane.gateway, self.share);
+        let group = self.groups.entry(lane.id).or_default();
+        let own = self.heard.get_mut(&lane.id).and_then(|heard| heard.remove(origin));
+        group.all.iter().chain(&own).for_each(|heard| state.adopt(heard));
+        group.slots.push(slot);
+        self.apps.entry(lane.app).or_default().push(slot);
+        self.slots.push(LaneQueue {
+            id: lane.id,
+            app: lane.app,
+            key: lane.vapid_key,
+            origin: key.1.clone(),
+            lane: state,
+            jobs: Default::default(),
+            in_ready: [false; TIERS],
+            moved_at: Instant::now(),
+        });
+        self.index.insert(key, slot);
+        slot
+    }
+
+    /// Lets a delivery in. One that may not go now comes back, with the time until which it is put off.
+    pub fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
+        let slot = self.slot(&job.lane, job.endpoint.origin());
+        let tier = index(job.message.tier);
+        let queue = &mut self.slots[slot];
+        if let Some(until) = queue.put_off_until(tier, now) {
+            return Err((job, until));
+        }
+        if self.flows.is_shut(queue.app, queue.id) || !self.flows.take(queue.app, queue.id, now) {
+            return Err((job, now)); // due at once, though nobody claims it before it may go
+        }
+        if let Some(group) = self.groups.get_mut(&queue.id) {
+            group.waiting[tier] += 1;
+        }
+        queue.jobs[tier].push_back(job);
+        self.make_ready(slot);
+        Ok(())
+    }
+
+    fn make_ready(&mut self, slot: Slot) {
+        for tier in 0..TIERS {
+            let queue = &self.slots[slot];
+            // Where nothing may go, the next turn sends away what waits.
+            let has_turn = || self.has_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id);
+            if !queue.in_ready[tier] && !queue.jobs[tier].is_empty() && has_turn() {
+                self.slots[slot].in_ready[tier] = true;
+                self.ready[tier].push_back(slot);
+            }
+        }
+    }
+
+    /// Whether one more POST fits under the lane's limit and the parallelism that it is subject to.
+    fn has_permit(&self, slot: Slot, tier: usize) -> bool {
+        let LaneQueue { app, id, lane, .. } = &self.slots[slot];
+        lane.has_permit(tier == 0) && self.flows.parts(*app, *id).all(|(scope, part)| self.in_flight(scope) < part)
+    }
+
+    fn in_flight(&self, scope: Scope) -> u32 {
+        self.slots_of(scope).map(|queue| queue.lane.in_flight()).sum()
+    }
+
+    fn slots_of(&self, (app, lane): Scope) -> impl Iterator<Item = &LaneQueue> {
+        let slots = match lane {
+            Some(lane) => self.groups.get(&lane).map(|group| &group.slots),
+            None => self.apps.get(&app),
+        };
+        slots.into_iter().flatten().map(|slot| &self.slots[*slot])
+    }
+
+    pub fn has_ready(&self) -> bool {
+        self.ready.iter().any(|ready| !ready.is_empty())
+    }
+
+    pub fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
+        let queue = &mut self.slots[slot];
+        if let Some(group) = self.groups.get_mut(&queue.id) {
+            (0..TIERS).for_each(|tier| group.waiting[tier] -= queue.jobs[tier].len());
+        }
+        let jobs: Vec<_> = queue.jobs.iter_mut().flat_map(std::mem::take).collect();
+        jobs.iter().for_each(|_| self.flows.give_back(queue.app, queue.id));
+        jobs
+    }
+
+    pub fn evict_all(&mut self) -> Vec<Box<Job>> {
+        (0..self.slots.len()).flat_map(|slot| self.evict(slot)).collect()
+    }
+
+    pub fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+        // Twice: once with what is left of the round's credit, once with a fresh round's.
+        for _ in 0..2 {
+            for tier in tiers.clone() {
+                while self.credit[tier] > 0
+                    && let Some(slot) = self.ready[tier].pop_front()
+                {
+                    if let Some(next) = self.take(slot, tier, now) {
+                        return Some(next);
+                    }
+                }
+            }
+            self.credit = WEIGHTS;
+        }
+        None
+    }
+
+    fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
+        self.slots[slot].in_ready[tier] = false;
+        let (app, id) = (self.slots[slot].app, self.slots[slot].id);
+        if self.flows.is_shut(app, id) {
+            let jobs = self.evict(slot);
+            return (!jobs.is_empty()).then_some(Next::PutOff(jobs, now));
+        }
+        if !self.has_permit(slot, tier) {
+            return None; // back in line with the next permit
+        }
+        let queue = &mut self.slots[slot];
+        let job = queue.jobs[tier].pop_front()?;
+        let probe = match queue.lane.enter(now, tier == 0) {
+            Passage::Free => false,
+            Passage::Probe => true,
+            Passage::Shut(until) => {
+                queue.jobs[tier].push_front(job);
+                return Some(Next::PutOff(self.evict(slot), until));
+            }
+        };
+        queue.moved_at = Instant::now();
+        let payload_max = queue.lane.payload_max(now);
+        self.credit[tier] -= 1;
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.waiting[tier] -= 1;
+        }
+        self.make_ready(slot);
+        Some(Next::Turn(Turn { slot, job, probe, payload_max }))
+    }
+
+    /// Lets a lane learn something that frees a permit, and others take it.
+    pub fn give_back<T>(&mut self, slot: Slot, sent: bool, learn: impl FnOnce(&mut Lane) -> T) -> T {
+        let queue = &mut self.slots[slot];
+        let learnt = learn(&mut queue.lane);
+        queue.moved_at = Instant::now();
+        let (app, id) = (queue.app, queue.id);
+        if !sent {
+            self.flows.give_back(app, id);
+        }
+        self.make_ready(slot);
+        if self.flows.parts(app, id).next().is_some() {
+            // What waits for the parallelism of the app may be in any of its lanes.
+            for other in self.apps.get(&app).cloned().unwrap_or_default() {
+                self.make_ready(other);
+            }
+        }
+        learnt
+    }
+
+    /// Takes over what others know of a lane. An origin that this process has not met learns it then.
+    pub fn adopt(&mut self, state: LaneState) {
+        if &*state.origin == ALL_ORIGINS {
+            let group = self.groups.entry(state.lane).or_default();
+            for slot in &group.slots {
+                self.slots[*slot].lane.adopt(&state);
+            }
+            group.all = Some(state);
+            return;
+        }
+        match self.index.get(&(state.lane, state.origin.clone())) {
+            Some(slot) => self.slots[*slot].lane.adopt(&state),
+            None => drop(self.heard.entry(state.lane).or_default().insert(state.origin.clone(), state)),
+        }
+    }
+
+    /// Holds every lane of a key.
+    pub fn hold_key(&mut self, key: VapidKeyId, held: Held) {
+        self.slots.iter_mut().filter(|queue| queue.key == key).for_each(|queue| queue.lane.hold(held));
+    }
+
+    /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now.
+    pub fn wants_probe(&mut self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
+        if !spans_origins(lane.gateway)
+            && let Some(heard) = self.heard.remove(&lane.id)
+        {
+            // Its only origin, which stands as it was heard of.
+            for (origin, state) in heard {
+                let slot = self.slot(lane, &origin);
+                self.slots[slot].lane.adopt(&state);
+            }
+        }
+        let Some(group) = self.groups.get(&lane.id) else { return Vec::new() };
+        let wish = |slot: &Slot| {
+            let queue = &self.slots[*slot];
+            Some((*slot, queue.origin.clone(), queue.lane.wants_probe(now)?))
+        };
+        group.slots.iter().filter_map(wish).collect()
+    }
+
+    /// Takes in what asking for the right to probe came to.
+    pub fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+        self.slots[slot].lane.asked_to_probe(known, until, now);
+    }
+
+    /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
+    pub fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
+        let mut room = self.room_of_lane(lane, tier, now);
+        if self.flows.is_shut(lane.app, lane.id) {
+            return Room::NONE;
+        }
+        let (tokens, next_at) = self.flows.tokens(lane.app, lane.id, now);
+        if tokens < usize::MAX {
+            room = Room { n: room.n.min(tokens), exact: true, next_at: next_at.filter(|_| room.n > 0) };
+        }
+        for (scope, part) in self.flows.parts(lane.app, lane.id) {
+            let before_it = |queue: &LaneQueue| queue.jobs[..=index(tier)].iter().map(VecDeque::len).sum::<usize>();
+            let waiting: usize = self.slots_of(scope).map(before_it).sum();
+            room = Room { n: room.n.min((part as usize).saturating_sub(waiting)), exact: true, ..room };
+        }
+        room
+    }
+
+    fn room_of_lane(&self, info: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
+        let group = self.groups.get(&info.id);
+        let Some(group) = group.filter(|group| !group.slots.is_empty()) else {
+            // As its first origin will stand.
+            let mut lane = Lane::new(info.gateway, self.share);
+            if let Some(all) = group.and_then(|group| group.all.as_ref()) {
+                lane.adopt(all);
+            }
+            if lane.is_held(now) || lane.opens_at(now).is_some() {
+                return Room::NONE;
+            }
+            let (n, exact) = lane.capacity(now);
+            let start = Limit::new(self.share.of(Gateway::Fcm)).get() as usize;
+            return Room { n: if exact { n } else { start }, exact, next_at: None };
+        };
+        let (mut limit, mut waiting, mut look_past, mut exact) = (0, 0, 0, false);
+        for queue in group.slots.iter().map(|slot| &self.slots[*slot]) {
+            if queue.put_off_until(index(tier), now).is_none() {
+                let (capacity, probes) = queue.lane.capacity(now);
+                limit += capacity;
+                exact |= probes;
+                waiting += queue.jobs[index(tier)].len();
+            } else if queue.lane.is_stranger() {
+                look_past = LOOK_PAST;
+            }
+        }
+        Room { n: (limit + look_past).saturating_sub(waiting), exact, next_at: None }
+    }
+
+    /// Deliveries of a lane and tier that wait, and the lane's limit.
+    pub fn depth(&self, slot: Slot, tier: Tier) -> (LaneId, usize, usize) {
+        let queue = &self.slots[slot];
+        (queue.id, self.groups[&queue.id].waiting[index(tier)], queue.lane.limit.get() as usize)
+    }
+
+    /// A lane and origin, by name.
+    pub fn name(&self, slot: Slot) -> LaneState {
+        LaneState::of(self.slots[slot].id, self.slots[slot].origin.clone())
+    }
+
+    pub fn load(&self, now: Timestamp) -> Load {
+        let lanes = || self.slots.iter().map(|queue| &queue.lane);
+        Load {
+            waiting: self.groups.values().flat_map(|group| group.waiting).sum(),
+            in_flight: lanes().map(|lane| lane.in_flight() as usize).sum(),
+            held: lanes().filter(|lane| lane.is_held(now)).count(),
+            broken: lanes().filter(|lane| lane.is_broken()).count(),
+        }
+    }
+
+    /// Looks at all lanes anew: something changed that may concern any of them.
+    pub fn refresh(&mut self) {
+        (0..self.slots.len()).for_each(|slot| self.make_ready(slot));
+    }
+}
+
+pub fn index(tier: Tier) -> usize {
+    match tier {
+        Tier::Transactional => 0,
+        Tier::Promotional => 1,
+        Tier::Engagement => 2,
+    }
+}

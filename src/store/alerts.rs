@@ -1,0 +1,134 @@
+//! Alerts: what somebody has to look at.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::{NoContext, Uuid};
+
+use crate::clock::Timestamp;
+use crate::id::AppId;
+
+/// What an alert is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Gateways refuse a VAPID key.
+    KeyRefused,
+    /// A delivery's row was changed by hand.
+    Tampered,
+    /// A delivery that had ended was put back.
+    Replayed,
+    /// A figure misses its target.
+    Figure,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::KeyRefused, Self::Tampered, Self::Replayed, Self::Figure];
+
+    /// The name used in the database, JSON, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KeyRefused => "key_refused",
+            Self::Tampered => "tampered",
+            Self::Replayed => "replayed",
+            Self::Figure => "figure",
+        }
+    }
+}
+
+/// An alert to raise.
+#[derive(Debug, Clone, Copy)]
+pub struct Alert<'a> {
+    /// Whose it is; none: the server's as a whole.
+    pub app: Option<AppId>,
+    /// What it is about.
+    pub kind: Kind,
+    /// Which key, message, lane or figure. There is one open alert for each kind and subject. Never a secret.
+    pub subject: &'a str,
+    /// For people. Never a secret.
+    pub detail: &'a str,
+}
+
+/// Raises an alert, or counts it once more if it is open already. True: it is new, and was logged.
+pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -> sqlx::Result<bool> {
+    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+    let id = Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, now.timestamp_subsec_nanos()));
+    let n = sqlx::query_scalar!(
+        "INSERT INTO alerts AS a (id, app, kind, subject, detail, first_at, last_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
+         ON CONFLICT (kind, subject) WHERE resolved_at IS NULL
+         DO UPDATE SET n = a.n + 1, detail = excluded.detail, last_at = excluded.last_at RETURNING n",
+        id,
+        alert.app.map(|app| app.0),
+        alert.kind.name(),
+        alert.subject,
+        alert.detail,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    if n == 1 {
+        tracing::error!(kind = alert.kind.name(), subject = alert.subject, "alert: {}", alert.detail);
+    }
+    Ok(n == 1)
+}
+
+/// A row of `alerts`.
+#[derive(Debug)]
+pub struct AlertRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose it is.
+    pub app: Option<Uuid>,
+    /// [`Kind::name`].
+    pub kind: String,
+    /// What it is about.
+    pub subject: String,
+    /// For people.
+    pub detail: String,
+    /// How often it was raised since it was opened.
+    pub n: i64,
+    /// When it was opened.
+    pub first_at: Timestamp,
+    /// When it was last raised.
+    pub last_at: Timestamp,
+    /// When somebody had looked at it.
+    pub resolved_at: Option<Timestamp>,
+}
+
+/// Alerts that follow after the one of id `before` (the greatest id: from the beginning): open ones first, then resolved
+/// ones, each from the newest.
+pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
+    sqlx::query_as!(
+        AlertRow,
+        "SELECT a.id, a.app, a.kind, a.subject, a.detail, a.n, a.first_at, a.last_at, a.resolved_at FROM alerts a
+         WHERE coalesce(
+             (SELECT CASE WHEN last.resolved_at IS NULL THEN a.resolved_at IS NOT NULL OR a.id < last.id
+                          ELSE a.resolved_at IS NOT NULL AND a.id < last.id END
+              FROM alerts last WHERE last.id = $1), true)
+         ORDER BY a.resolved_at IS NOT NULL, a.id DESC LIMIT $2",
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays
+/// as it is.
+pub async fn resolve(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
+    sqlx::query_as!(
+        AlertRow,
+        "UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
+         RETURNING id, app, kind, subject, detail, n, first_at, last_at, resolved_at",
+        id,
+        now
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// How many alerts of each kind are open.
+pub async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
+    let found = sqlx::query!(r#"SELECT kind, count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#)
+        .fetch_all(pool);
+    let found = found.await?;
+    Ok(Kind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind.name()).map_or(0, |row| row.n))))
+}

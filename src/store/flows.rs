@@ -1,0 +1,205 @@
+//! Flow control: what an app or an operator lets through, of an app as a whole or of one lane.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::id::{AppId, LaneId};
+use crate::policy::flow::Rate;
+
+/// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
+const COUNT_MAX: i64 = 10_000;
+/// Messages being fanned out that are looked at for one count.
+const CURSORS_MAX: i64 = 100;
+
+/// What is in force. All of it empty: anything goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flow {
+    /// Whose it is.
+    pub app: AppId,
+    /// For this lane; none: for all lanes of the app together.
+    pub lane: Option<LaneId>,
+    /// At most so many in a period.
+    pub rate: Option<Rate>,
+    /// At most so many at a time.
+    pub parallelism: Option<u32>,
+    /// Nothing goes.
+    pub paused: bool,
+    /// What was used before does not count.
+    pub reset_at: Timestamp,
+    /// When it came to be so: later than whatever was in force before.
+    pub changed_at: Timestamp,
+}
+
+struct Row {
+    app: Uuid,
+    lane: Option<i32>,
+    rate: Option<i32>,
+    period_ms: Option<i32>,
+    parallelism: Option<i32>,
+    paused: bool,
+    reset_at: Timestamp,
+    changed_at: Timestamp,
+}
+
+impl From<Row> for Flow {
+    fn from(row: Row) -> Self {
+        let positive = |n: i32| u32::try_from(n).ok().filter(|n| *n > 0);
+        let rate = row.rate.and_then(positive).zip(row.period_ms.and_then(positive));
+        Self {
+            app: AppId(row.app),
+            lane: row.lane.map(LaneId),
+            rate: rate.map(|(n, period_ms)| Rate { n, period: Duration::from_millis(period_ms.into()) }),
+            parallelism: row.parallelism.and_then(positive),
+            paused: row.paused,
+            reset_at: row.reset_at,
+            changed_at: row.changed_at,
+        }
+    }
+}
+
+/// What to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Other limits. A rate where there was none begins afresh.
+    Limits {
+        /// At most so many in a period.
+        rate: Option<Rate>,
+        /// At most so many at a time.
+        parallelism: Option<u32>,
+    },
+    /// Nothing goes any more, or what the limits let through.
+    Paused(bool),
+    /// What was used is forgotten.
+    Reset,
+    /// Anything goes.
+    Clear,
+}
+
+/// Makes a change, which workers hear of within a second. `id` is a fresh one.
+pub async fn change(
+    pool: &PgPool,
+    id: Uuid,
+    app: AppId,
+    lane: Option<LaneId>,
+    change: Change,
+    now: Timestamp,
+) -> sqlx::Result<Flow> {
+    let (limits, paused, reset) = match change {
+        Change::Limits { rate, parallelism } => (Some((rate, parallelism)), None, false),
+        Change::Paused(paused) => (None, Some(paused), false),
+        Change::Reset => (None, None, true),
+        Change::Clear => (Some((None, None)), Some(false), false),
+    };
+    let (rate, parallelism) = limits.unwrap_or_default();
+    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let row = sqlx::query_as!(
+        Row,
+        r#"
+        INSERT INTO flows AS f (id, app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at)
+        VALUES ($1, $2, $3, $4, $5, $6, coalesce($7, false), $8, $8)
+        ON CONFLICT (app, lane) DO UPDATE
+        SET rate = CASE WHEN $9 THEN excluded.rate ELSE f.rate END,
+            period_ms = CASE WHEN $9 THEN excluded.period_ms ELSE f.period_ms END,
+            parallelism = CASE WHEN $9 THEN excluded.parallelism ELSE f.parallelism END,
+            paused = coalesce($7, f.paused),
+            reset_at = CASE WHEN $10 OR f.rate IS NULL
+                            THEN greatest(excluded.reset_at, f.reset_at + interval '1 microsecond')
+                            ELSE f.reset_at END,
+            changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
+        RETURNING app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at
+        "#,
+        id,
+        app.0,
+        lane.map(|lane| lane.0),
+        rate.map(|rate| number(rate.n)),
+        rate.map(|rate| i32::try_from(rate.period.as_millis()).unwrap_or(i32::MAX)),
+        parallelism.map(number),
+        paused,
+        now,
+        limits.is_some(),
+        reset,
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(row.into())
+}
+
+/// What is in force for an app as a whole or one lane; none: it was never set.
+pub async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
+         WHERE app = $1 AND lane IS NOT DISTINCT FROM $2",
+        app.0,
+        lane.map(|lane| lane.0)
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(row.map(Flow::from))
+}
+
+/// What changed since, or all of it.
+pub async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<Flow>> {
+    let rows = sqlx::query_as!(
+        Row,
+        "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
+         WHERE $1::timestamptz IS NULL OR changed_at > $1",
+        since
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(Flow::from).collect())
+}
+
+/// What is due and was not sent yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Deliveries: queue rows that are due, and what is left to fan out.
+    pub deliveries: i64,
+    /// Whether there are more than were counted.
+    pub or_more: bool,
+    /// Since when the oldest of the queue rows has been due.
+    pub oldest_due_at: Option<Timestamp>,
+}
+
+/// Counts what waits in an app's lanes, or in one of them, at a cost that does not grow with it.
+pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<Waiting> {
+    let found = sqlx::query!(
+        r#"
+        WITH mine AS (SELECT id FROM lanes WHERE app = $1 AND ($2::integer IS NULL OR id = $2)),
+        rows AS (
+            SELECT n.n, o.due_at FROM mine CROSS JOIN generate_series(1, 3) AS t (tier),
+            LATERAL (SELECT count(*) AS n FROM (SELECT FROM queue
+                     WHERE lane = mine.id AND tier = t.tier AND due_at <= $3 LIMIT $4) c) n,
+            LATERAL (SELECT min(due_at) AS due_at FROM (SELECT due_at FROM queue
+                     WHERE lane = mine.id AND tier = t.tier AND due_at <= $3 ORDER BY due_at LIMIT 1) o) o
+        ),
+        due AS (
+            SELECT c.lane, c.topic, c.after FROM cursors c JOIN mine ON mine.id = c.lane WHERE c.due_at <= $3 LIMIT $5
+        ),
+        fan_out AS (
+            SELECT (SELECT count(*) FROM (SELECT FROM subscriptions WHERE lane = due.lane AND state = 'active'
+                    AND id > due.after LIMIT $4) s) AS n FROM due WHERE topic IS NULL
+            UNION ALL
+            SELECT (SELECT count(*) FROM (SELECT FROM topic_members WHERE topic = due.topic AND lane = due.lane
+                    AND subscription > due.after LIMIT $4) m) FROM due WHERE topic IS NOT NULL
+        ),
+        counted AS (SELECT n FROM rows UNION ALL SELECT n FROM fan_out)
+        SELECT coalesce(sum(n), 0)::bigint AS "deliveries!",
+               coalesce(max(n) = $4, false) OR (SELECT count(*) FROM due) = $5 AS "or_more!",
+               (SELECT min(due_at) FROM rows) AS oldest_due_at
+        FROM counted
+        "#,
+        app.0,
+        lane.map(|lane| lane.0),
+        now,
+        COUNT_MAX,
+        CURSORS_MAX,
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(Waiting { deliveries: found.deliveries, or_more: found.or_more, oldest_due_at: found.oldest_due_at })
+}

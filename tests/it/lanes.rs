@@ -1,0 +1,332 @@
+//! What all workers know of a lane, and what operators order: breakers and their probes, holds, refused keys, limits of
+//! payloads.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::dispatch::Settings;
+use bellwire::id::LaneId;
+use bellwire::lane::Gateway;
+use bellwire::policy::breaker::{Snapshot, State};
+use bellwire::simulator::{Action, Rule};
+use bellwire::store::alerts::{self, Alert, Kind};
+use bellwire::store::workers;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::delivery::counts;
+use crate::support::app::{PATIENCE, Worker, scalar};
+use crate::support::{Setup, TestApp, seed};
+
+fn on(gateway: Gateway, action: Action) -> Rule {
+    Rule { gateway: Some(gateway), ..Rule::always(action) }
+}
+
+/// Moves the clock, and lets both engines work off what became due. They are idle when it moves: no lease runs out.
+async fn advance(app: &TestApp, other: &Worker, by: Duration) {
+    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.clock.advance(by);
+    tokio::join!(app.run_until_idle(), other.run_until_idle());
+}
+
+/// Waits until the database says so.
+async fn stored(app: &TestApp, condition: &'static str) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while scalar(&app.pool, condition).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("this never came about: {condition}"));
+}
+
+async fn order(app: &TestApp, lane: i64, order: &str, body: Value) -> Value {
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/{order}"), body).await.ok(200)
+}
+
+/// The first origin of a lane as it is shown.
+async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
+    let lane = app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
+    let origins = lane["origins"].as_array().unwrap();
+    origins.iter().find(|shown| shown["origin"].as_str().unwrap().starts_with(origin)).cloned().unwrap_or(Value::Null)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_engines_an_outage_meets_nothing_but_probes_and_nothing_else_costs_an_attempt() {
+    const RETRIES: &str = "SELECT coalesce(sum(retries), 0)::bigint FROM queue";
+    const TRIPS: &str = "SELECT coalesce(sum(n), 0)::bigint FROM breaker_trips";
+    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    seed(&app, "fcm", 0..300).await;
+    let other = app.worker(app.clock.clone()).await;
+    let outage = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    advance(&app, &other, Duration::from_secs(1)).await;
+    assert_eq!([app.dispatcher.load().broken, other.dispatcher.load().broken], [1, 1], "both know");
+
+    let (before, retries, trips) =
+        (app.simulator.report().requests, scalar(&app.pool, RETRIES).await, scalar(&app.pool, TRIPS).await);
+    for _ in 0..130 {
+        advance(&app, &other, Duration::from_secs(5)).await;
+    }
+    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    let probes = i64::try_from(app.simulator.report().requests - before).unwrap();
+    let reopened = scalar(&app.pool, TRIPS).await - trips;
+    assert_eq!(probes, 3 * reopened, "three probes before each opening, and nothing else");
+    assert!((3..=5).contains(&reopened), "30 s, then twice as long each time: {reopened}");
+    assert_eq!(scalar(&app.pool, RETRIES).await, retries + probes, "only what was sent used up an attempt");
+    assert_eq!(app.message(&message).await["counts"]["dead"], 0);
+    let lane = app.lane("fcm").await;
+    let view = app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
+    assert_eq!(view["trips_last_hour"], trips + reopened);
+    assert!(shown(&app, lane, "https://").await["open_s"].as_f64().unwrap() >= 240.0);
+
+    app.simulator.remove_rule(outage);
+    for _ in 0..150 {
+        advance(&app, &other, Duration::from_secs(5)).await;
+    }
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.duplicates), (300, 0));
+    assert_eq!([app.dispatcher.load().broken, other.dispatcher.load().broken], [0, 0]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_worker_at_a_time_may_probe_and_a_crash_ends_its_right() {
+    let app = TestApp::start().await;
+    let now = app.clock.now();
+    let known = Snapshot { state: State::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
+    let [one, other] = [1, 2].map(Uuid::from_u128);
+    let ask = async |worker, known, at| {
+        workers::lease_probe(&app.pool, LaneId(7), "https://push.example", worker, known, at).await.unwrap()
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(ask(one, known, now + second).await, Some(now + 16 * second));
+    let half_open = Snapshot { state: State::HalfOpen, changed_at: now + second, ..known };
+    assert_eq!(ask(other, known, now + 20 * second).await, None, "it has not heard of the last change");
+    assert_eq!(ask(other, half_open, now + 2 * second).await, None, "another one probes");
+    assert_eq!(ask(one, half_open, now + 2 * second).await, Some(now + 17 * second), "it may ask again");
+    let half_open = Snapshot { changed_at: now + 2 * second, ..half_open };
+    assert_eq!(ask(other, half_open, now + 17 * second).await, Some(now + 32 * second), "the first has died");
+    let told = workers::lane_states(&app.pool, None).await.unwrap();
+    assert_eq!(told[0].breaker, Some(Snapshot { changed_at: now + 17 * second, ..half_open }));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
+    let app = TestApp::start().await;
+    let other = app.worker(app.clock.clone()).await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    app.subscribe("mozilla", 0..1).await;
+    let lane = app.lane("fcm").await;
+    let view = order(&app, lane, "hold", json!({"seconds": 120, "reason": "moving house"})).await;
+    let held = &view["origins"][0];
+    assert_eq!(
+        (&held["origin"], &held["held_reason"], &held["held_note"]),
+        (&json!("*"), &json!("operator"), &json!("moving house"))
+    );
+    let message = app.send(json!({"all": true}), json!({"tier": "transactional"})).await;
+    advance(&app, &other, Duration::from_secs(119)).await;
+    assert_eq!(app.message(&message).await["counts"]["accepted"], 1, "the other lane is not concerned");
+    order(&app, lane, "hold", json!({"seconds": 120})).await; // the later word, for longer
+    advance(&app, &other, Duration::from_secs(60)).await;
+    assert_eq!(app.message(&message).await["counts"]["queued"], 1);
+    order(&app, lane, "release", Value::Null).await;
+    advance(&app, &other, Duration::from_secs(61)).await; // what was put off comes back
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
+    assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
+
+    // A release ends a gateway's hold, too; a later answer holds again.
+    for _ in 0..2 {
+        let throttled = Action::Throttled { retry_after_s: Some(3_600) };
+        let rule = app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, throttled) }).unwrap();
+        app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
+        app.run_until_idle().await;
+        stored(&app, "SELECT count(*) FROM lane_states WHERE held_until IS NOT NULL").await;
+        advance(&app, &other, Duration::from_secs(5)).await;
+        assert!(app.dispatcher.load().held + other.dispatcher.load().held > 0);
+        assert_eq!(shown(&app, lane, "https://").await["held_reason"], "throttled");
+        app.simulator.remove_rule(rule);
+        order(&app, lane, "release", json!({"origin": "*"})).await;
+        advance(&app, &other, Duration::from_secs(5)).await;
+        assert_eq!([app.dispatcher.load().held, other.dispatcher.load().held], [0, 0]);
+    }
+    advance(&app, &other, Duration::from_secs(3_600)).await; // the deliveries that were throttled themselves
+    assert_eq!(app.simulator.report().accepted, 4);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_breaker_is_obeyed_by_all_and_a_forced_close_probes_first() {
+    let app = TestApp::start().await;
+    let other = app.worker(app.clock.clone()).await;
+    app.subscribe("fcm", 0..30).await;
+    let lane = app.lane("fcm").await;
+    let send = async || app.send(json!({"all": true}), json!({"tier": "transactional", "ttl": 3_600})).await;
+    assert_eq!(order(&app, lane, "open", json!({"seconds": 600})).await["origins"][0]["breaker"], "open");
+    let message = send().await;
+    advance(&app, &other, Duration::from_secs(10)).await;
+    assert_eq!(app.simulator.report().requests, 0);
+    // A gateway that is still down sees three probes, and is left alone again.
+    let down = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();
+    order(&app, lane, "close", Value::Null).await;
+    for _ in 0..3 {
+        advance(&app, &other, Duration::from_secs(1)).await;
+    }
+    assert_eq!(app.simulator.report().requests, 3);
+    let another = send().await;
+    advance(&app, &other, Duration::from_secs(2)).await;
+    assert_eq!(app.simulator.report().requests, 3);
+    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open' AND origin <> '*'").await;
+    app.simulator.remove_rule(down);
+    order(&app, lane, "probe", Value::Null).await;
+    for _ in 0..130 {
+        advance(&app, &other, Duration::from_secs(5)).await;
+    }
+    for message in [message, another] {
+        assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("accepted", 30), ("awaiting_ack", 30)]));
+    }
+    assert_eq!(shown(&app, lane, "https://").await["breaker"], "closed");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_are_checked() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let lane = app.lane("fcm").await;
+    for (path, body, status, place) in [
+        ("999/hold".to_owned(), json!({}), 404, ""),
+        ("fcm/hold".to_owned(), json!({}), 400, ""),
+        (format!("{lane}/explode"), json!({}), 404, ""),
+        (format!("{lane}/hold"), json!({"seconds": 0}), 422, "/seconds"),
+        (format!("{lane}/hold"), json!({"seconds": 2_592_001}), 422, "/seconds"),
+        (format!("{lane}/hold"), json!({"until": "2020-01-01T00:00:00Z"}), 422, "/until"),
+        (format!("{lane}/open"), json!({"origin": "push.example"}), 422, "/origin"),
+        (format!("{lane}/open"), json!({"reason": "why not"}), 422, "/reason"),
+        (format!("{lane}/close"), json!({"seconds": 5}), 422, "/seconds"),
+        (format!("{lane}/release"), json!({"origins": "*"}), 422, "/origins"),
+    ] {
+        let refused = app.operate(Method::POST, &format!("/v1/gateways/{path}"), body.clone()).await;
+        assert_eq!(refused.status, status, "{path} {body}: {}", refused.json);
+        assert_eq!(refused.json["errors"][0]["pointer"].as_str().unwrap_or_default(), place, "{path} {body}");
+    }
+    let path = format!("/v1/gateways/{lane}/hold");
+    assert_eq!(app.call(Method::POST, &path, Value::Null).await.status, 403, "an app's key is not enough");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base() {
+    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    let other = app.worker(app.clock.clone()).await;
+    seed(&app, "fcm", 0..200).await;
+    seed(&app, "mozilla", 0..200).await;
+    let refusals =
+        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, Action::Unauthorized)));
+    let message = app.send(json!({"all": true}), json!({})).await;
+    stored(&app, "SELECT count(*) FROM lane_states WHERE origin = '*' AND reason = 'key_refused'").await;
+    advance(&app, &other, Duration::from_secs(60)).await;
+    let dead = app.counts(&message).await["dead"];
+    assert!((20..100).contains(&dead), "{dead} of 400 died");
+    assert_eq!(app.simulator.report().requests, u64::try_from(dead).unwrap());
+    let lanes = [app.lane("fcm").await, app.lane("mozilla").await];
+    for lane in lanes {
+        assert_eq!(shown(&app, lane, "*").await["held_reason"], "key_refused");
+    }
+    let list = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+    let alert = &list["data"][0];
+    assert_eq!((&alert["kind"], &alert["resolved_at"]), (&json!("key_refused"), &Value::Null), "{list}");
+    assert!(alert["subject"].as_str().unwrap().starts_with("vk_") && alert["app"].is_string(), "{list}");
+
+    refusals.into_iter().for_each(|rule| assert!(app.simulator.remove_rule(rule.unwrap())));
+    for lane in lanes {
+        order(&app, lane, "release", Value::Null).await;
+    }
+    for _ in 0..50 {
+        advance(&app, &other, Duration::from_secs(12)).await; // what was put off until the hold's end
+    }
+    let end = counts(&[("targeted", 400), ("accepted", 400 - dead), ("awaiting_ack", 400 - dead), ("dead", dead)]);
+    assert_eq!(app.counts(&message).await, end);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
+    let app = TestApp::start().await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let raise = async |conn: &mut sqlx::PgConnection, subject: &str| {
+        let alert = Alert { app: None, kind: Kind::Tampered, subject, detail: "a row was changed by hand" };
+        app.clock.advance(Duration::from_secs(1));
+        alerts::raise(conn, &alert, app.clock.now()).await.unwrap()
+    };
+    assert!(raise(&mut conn, "one").await && raise(&mut conn, "two").await && !raise(&mut conn, "one").await);
+    let list = async |query: &str| app.operate(Method::GET, &format!("/v1/alerts{query}"), Value::Null).await.ok(200);
+    let names = |page: &Value| -> Vec<(String, i64)> {
+        let row = |row: &Value| (row["subject"].as_str().unwrap().to_owned(), row["n"].as_i64().unwrap());
+        page["data"].as_array().unwrap().iter().map(row).collect()
+    };
+    let all = list("").await;
+    assert_eq!(names(&all), [("two".to_owned(), 1), ("one".to_owned(), 2)]);
+    let resolve = format!("/v1/alerts/{}/resolve", all["data"][0]["id"].as_str().unwrap());
+    let resolved = app.operate(Method::POST, &resolve, Value::Null).await.ok(200);
+    assert!(resolved["resolved_at"].is_string());
+    assert!(raise(&mut conn, "two").await, "what was resolved and happens again is new");
+    app.operate(Method::POST, "/v1/alerts/al_00000000-0000-7000-8000-000000000000/resolve", Value::Null).await.ok(404);
+    // Page by page: the open ones, then the resolved one.
+    let (mut query, mut walked) = ("?limit=1".to_owned(), Vec::new());
+    loop {
+        let page = list(&query).await;
+        walked.extend(names(&page));
+        let Some(iterator) = page["iterator"].as_str() else { break };
+        query = format!("?limit=1&iterator={iterator}");
+    }
+    assert_eq!(walked, [("two".to_owned(), 1), ("one".to_owned(), 2), ("two".to_owned(), 1)]);
+    app.run_until_idle().await;
+    assert!(app.metrics.render().contains("bellwire_alerts_open{kind=\"tampered\"} 2"));
+    assert_eq!(app.call(Method::GET, "/v1/alerts", Value::Null).await.status, 403);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_gateway_takes_is_remembered_until_it_takes_more() {
+    let app = TestApp::start().await;
+    let other = app.worker(app.clock.clone()).await;
+    let subscribers = app.subscribe("mozilla", 0..6).await;
+    // The first is a phone: nothing large gets through to it.
+    let phone = Rule { endpoints: Some([0].into()), attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) };
+    app.simulator.add_rule(phone).unwrap();
+    let image = format!("https://example.com/{}", "i".repeat(1_500));
+    let content =
+        json!({"content": {"title": "T", "body": "b".repeat(2_000), "url": "https://example.com/", "image": image}});
+    // How often a delivery was attempted, and what is kept of the last attempt.
+    let send = async |index: usize| {
+        let message = app.send(json!({"subscriptions": [subscribers[index].id]}), content.clone()).await;
+        tokio::join!(app.run_until_idle(), other.run_until_idle());
+        let delivery = app.delivery(&message, &subscribers[index].id).await;
+        assert_eq!(delivery["state"], "accepted", "{delivery}");
+        let attempts = delivery["attempts"].as_array().unwrap().clone();
+        (attempts.len(), attempts.last().unwrap()["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(send(0).await, (2, String::new()));
+    stored(&app, "SELECT count(*) FROM lane_states WHERE payload_max = 2744").await;
+    let lane = app.lane("mozilla").await;
+    assert_eq!(shown(&app, lane, "https://").await["payload_max"], 2_744);
+    assert_eq!(send(1).await, (1, "sent without image: more than this gateway takes".to_owned()));
+    // The other engine knows it, too.
+    app.dispatcher.stop(Duration::ZERO).await;
+    assert_eq!(send(2).await, (1, "sent without image: more than this gateway takes".to_owned()));
+    let received = app.simulator.received(&subscribers[2].endpoint).unwrap();
+    assert!(received[0].plaintext.as_ref().unwrap().len() <= 2_744);
+    // Something larger is taken, which cannot be made smaller: so much for that limit.
+    app.clock.advance(Duration::from_secs(61));
+    let raw = json!({"to": {"subscriptions": [subscribers[3].id]}, "payload": "r".repeat(3_500)});
+    let raw = app.call(Method::POST, "/v1/apps/shop/messages", raw).await.ok(202)["id"].as_str().unwrap().to_owned();
+    other.run_until_idle().await;
+    assert_eq!(app.delivery(&raw, &subscribers[3].id).await["state"], "accepted");
+    assert_eq!(send(4).await, (1, String::new()));
+    app.finish().await;
+}
