@@ -18,8 +18,8 @@ use crate::id::LaneId;
 pub const WINDOW: Duration = Duration::from_secs(3600);
 /// A share of fewer samples than this says nothing.
 pub const SAMPLES_MIN: u64 = 100;
-/// What goes on for so long is sustained.
-pub const SUSTAINED: Duration = Duration::from_secs(3 * 3600);
+/// What goes on for so many hours is sustained.
+pub const SUSTAINED_HOURS: u32 = 3;
 
 /// POSTs until acceptance that have a class of their own; the last class is "more".
 const ATTEMPT_CLASSES: usize = 11;

@@ -12,6 +12,8 @@ use crate::store::{figures, partitions, refusals, steering, sweeps, throttles};
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// How often figures are compared with their alert lines.
+const WATCH_EVERY: Duration = Duration::from_secs(60);
 /// How often partitions are made and dropped and old rows cleared.
 const KEEP_EVERY: Duration = Duration::from_secs(3600);
 
@@ -28,12 +30,18 @@ pub struct Retention {
 pub async fn maintain(pool: PgPool, clock: Clock, retention: Retention) {
     let mut ticks = interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut keep_at = clock.now();
+    let (mut keep_at, mut watch_at) = (clock.now(), clock.now());
     loop {
         ticks.tick().await;
         let now = clock.now();
         if let Err(error) = sweep(&pool, now).await {
             warn!(%error, "sweeping failed; it is tried again");
+        }
+        if now >= watch_at {
+            match figures::watch(&pool, now).await {
+                Ok(_) => watch_at = now + WATCH_EVERY,
+                Err(error) => warn!(%error, "figures could not be watched; it is tried again"),
+            }
         }
         if now >= keep_at {
             match keep_house(&pool, now, retention).await {

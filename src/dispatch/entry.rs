@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 use uuid::Uuid;
 
 use super::feeder::START_WITHIN;
@@ -104,11 +104,7 @@ impl Dispatcher {
 
     async fn end_forged(&self, entry: &Entry, lease: Uuid, reason: DeadReason) {
         let subscription = entry.row.recipient.subscription;
-        error!(
-            subscription = label(&self.vault, subscription),
-            reason = reason.name(),
-            "a queue row was changed by hand"
-        );
+        debug!(subscription = label(&self.vault, subscription), reason = reason.name(), "a queue row was forged");
         let forged = Forged {
             lease,
             subscription,

@@ -1,16 +1,17 @@
 //! The figures that workers count: added to by all of them, read as the sums of an hour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::{DurationRound as _, TimeDelta};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::alerts::{self, Alert, Kind};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::figures::{Count, LaneSums};
-use crate::id::LaneId;
+use crate::figures::{self, Count, Figure, LaneSums, Reading, State};
+use crate::id::{AppId, LaneId};
 
 /// How long figures are kept: a day more than the longest that anybody looks back.
 const KEPT: Duration = Duration::from_secs(2 * 86_400);
@@ -90,6 +91,63 @@ pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timesta
         }
     }
     Ok(lanes)
+}
+
+/// Raises an alert for each lane and tier of which a figure is past its line, and answers how many those are. Breaker
+/// trips have to go on for hours: one bad hour is what breakers are for.
+pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+    let hour = |ago: u32| (now - figures::WINDOW * (ago + 1), now - figures::WINDOW * ago);
+    let (from, until) = hour(0);
+    let lanes = read(pool, Wanted::default(), from, until).await?;
+    let mut tripping = trippers(&lanes);
+    for ago in 1..figures::SUSTAINED_HOURS {
+        if !tripping.is_empty() {
+            let (from, until) = hour(ago);
+            tripping = &tripping & &trippers(&read(pool, Wanted::default(), from, until).await?);
+        }
+    }
+    let mut raised = 0;
+    for lane in &lanes {
+        for (tier, sums) in &lane.tiers {
+            let counts = |figure| match tier {
+                None => figure == Figure::BreakerTrips && tripping.contains(&lane.lane),
+                Some(_) => figure != Figure::BreakerTrips,
+            };
+            let past = figures::read(sums, 1).into_iter().filter(|reading| reading.state == State::Alert);
+            for reading in past.filter(|reading| counts(reading.figure)) {
+                raise(pool, lane, *tier, &reading, now).await?;
+                raised += 1;
+            }
+        }
+    }
+    Ok(raised)
+}
+
+/// Lanes whose breakers tripped too often.
+fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
+    let is_past = |reading: &Reading| reading.figure == Figure::BreakerTrips && reading.state == State::Alert;
+    let trips = |lane: &&LaneSums| lane.tiers.get(&None).is_some_and(|sums| figures::read(sums, 1).iter().any(is_past));
+    lanes.iter().filter(trips).map(|lane| lane.lane).collect()
+}
+
+async fn raise(
+    pool: &PgPool,
+    lane: &LaneSums,
+    tier: Option<Tier>,
+    reading: &Reading,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let (name, tier) = (reading.figure.name(), tier.map_or("", Tier::name));
+    let subject = format!("{name} lane {} {tier}", lane.lane.0);
+    let detail = format!(
+        "{name} of {} {tier} deliveries in lane {} was {:.2} over the last hour; the alert line is {:.2}",
+        lane.gateway,
+        lane.lane.0,
+        reading.value.unwrap_or_default(),
+        reading.alert
+    );
+    let alert = Alert { app: Some(AppId(lane.app)), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
+    alerts::raise(&mut *pool.acquire().await?, &alert, now).await
 }
 
 /// Forgets what nobody looks at any more.

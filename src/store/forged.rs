@@ -4,6 +4,7 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::alerts::{self, Alert, Kind};
 use super::events::{self, Body, Event};
 use super::settle::Fenced;
 use crate::classify::DeadReason;
@@ -86,7 +87,12 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
     )
     .execute(&mut *tx)
     .await?;
-    let body = Body::DeadLetterCreated { reason: row.reason.name().to_owned(), dead_letter: DeadLetterId(row.letter) };
+    let kind = if row.reason == DeadReason::Replayed { Kind::Replayed } else { Kind::Tampered };
+    let (subject, letter) = (row.message.to_string(), DeadLetterId(row.letter));
+    let detail =
+        format!("a row of the queue was changed or put back by hand; it was not sent: see the dead letter {letter}");
+    alerts::raise(&mut tx, &Alert { app: Some(row.app), kind, subject: &subject, detail: &detail }, now).await?;
+    let body = Body::DeadLetterCreated { reason: row.reason.name().to_owned(), dead_letter: letter };
     events::record(&mut tx, vec![Event { app: row.app.0, body, n: 1 }], now).await?;
     tx.commit().await?;
     Ok(Fenced::Written)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
 use super::unsent::{Waiting, settle_unsent};
@@ -95,14 +96,15 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
 /// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open letter holds on
 /// to it. Answers how many messages it looked at.
 ///
-/// Whatever still needs its content is looked at again after a tenth of its age, or in a day if letters need it:
-/// handling them brings the look forward.
+/// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
+/// if letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
+/// lane is shut, is settled as expired here.
 pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let looked = sqlx::query!(
         r#"
         WITH due AS (
-            SELECT id, accepted_at, ended_by,
+            SELECT id, accepted_at, expires_at, ended_by,
                    -- Not EXISTS, which may be planned as a look at the whole table.
                    state = 'scheduled' OR (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
                      OR (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NOT NULL
@@ -115,17 +117,47 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
         UPDATE messages m
         SET content = CASE WHEN moving OR needed OR due.ended_by IS NULL THEN m.content END,
             ended_by = CASE WHEN NOT moving THEN coalesce(due.ended_by, $1) END,
-            look_at = $1 + CASE WHEN moving THEN least((($1 - due.accepted_at) / 10), interval '1 hour')
+            -- A look comes the grace later than `look_at`; the one after expiry comes when it is due.
+            look_at = $1 + CASE WHEN moving AND due.expires_at < $3 THEN interval '0'
+                                WHEN moving THEN least((($1 - due.accepted_at) / 10), interval '1 hour',
+                                                       due.expires_at - $3 - ($1 - $2))
                                 WHEN needed THEN interval '1 day' ELSE interval '0' END
         FROM due WHERE m.id = due.id
+        RETURNING m.id, moving AND due.expires_at < $3 AS "overdue!"
         "#,
         now,
-        now - CONTENT_GRACE
+        now - CONTENT_GRACE,
+        now - EXPIRY_GRACE
     )
-    .execute(&mut *tx)
+    .fetch_all(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(looked.rows_affected())
+    for message in looked.iter().filter(|message| message.overdue) {
+        while expire_rows(pool, message.id, now).await? > 0 {}
+    }
+    Ok(looked.len() as u64)
+}
+
+/// Settles a chunk of a message's rows that nobody holds as expired. Answers how many.
+async fn expire_rows(pool: &PgPool, message: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+    let mut tx = pool.begin().await?;
+    let rows = sqlx::query_as!(
+        Waiting,
+        r#"
+        DELETE FROM queue WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2) LIMIT $3 FOR UPDATE SKIP LOCKED))
+        RETURNING shard, subscription, message, lane, tier, retries
+        "#,
+        message,
+        now,
+        CHUNK
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let n = rows.len();
+    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
+    tx.commit().await?;
+    Ok(n)
 }
 
 /// Deletes a chunk of what the archive keeps no longer: letters, their trail, and events of before `cutoff`. Answers how

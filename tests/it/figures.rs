@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::delivery::Tier;
+use bellwire::figures::Count;
+use bellwire::id::LaneId;
 use bellwire::simulator::{Action, Rule};
+use bellwire::store::figures;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
@@ -53,6 +57,36 @@ async fn retries_show_in_the_figures_of_their_lane_and_tier() {
     assert_eq!(view["lanes"][0]["gateway"], "fcm");
     let transactional = figure(&view["tiers"]["transactional"], "first_retry_success");
     assert_eq!((&transactional["samples"], &transactional["value"]), (&json!(0), &Value::Null));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_figure_past_its_line_raises_an_alert_and_trips_do_when_they_go_on_for_hours() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let now = app.clock.now();
+    let watch = async |now| figures::watch(&app.pool, now).await.unwrap();
+    let (lane, tier) = (LaneId(1), Some(Tier::Promotional));
+    let add = async |figures: &[(Count, u64)], now| {
+        let rows = figures.iter().map(|(count, n)| (lane, tier, *count as i16, *n));
+        figures::add(&app.pool, rows, now).await.unwrap();
+    };
+    add(&[(Count::FirstRetries, 100), (Count::FirstAccepted, 60)], now).await;
+    assert_eq!(watch(now).await, 0, "at the line is not past it");
+    add(&[(Count::FirstRetries, 1)], now).await;
+    assert_eq!((watch(now).await, watch(now).await), (1, 1));
+    let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+    let alert = &alerts["data"][0];
+    assert_eq!((&alert["kind"], &alert["n"]), (&json!("figure"), &json!(2)), "{alerts}");
+    assert_eq!(alert["subject"], "first_retry_success lane 1 promotional");
+
+    let hour = Duration::from_secs(3_600);
+    for n in 1..=3 {
+        let now = now + hour * n;
+        let trips = "INSERT INTO breaker_trips (minute, lane, n) VALUES (date_trunc('minute', $1::timestamptz), 1, 6)";
+        sqlx::query(trips).bind(now).execute(&app.pool).await.unwrap();
+        assert_eq!(watch(now).await, usize::from(n == 3), "after {n} bad hours");
+    }
     app.finish().await;
 }
 

@@ -159,6 +159,28 @@ async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_waits_in_a_held_lane_expires_in_its_time() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    let lane = app.lane("fcm").await;
+    order(&app, lane, "hold", json!({"seconds": 86_400})).await;
+    let (brief, lasting) = (app.send(to.clone(), json!({"ttl": 900})).await, app.send(to, json!({})).await);
+    app.run_until_idle().await;
+    for _ in 0..6 {
+        app.advance(Duration::from_secs(150)).await;
+        app.sweep().await;
+    }
+    assert_eq!(app.counts(&brief).await, counts(&[("targeted", 1), ("queued", 1)]), "just at its end");
+    for _ in 0..2 {
+        app.advance(Duration::from_secs(31)).await;
+        app.sweep().await;
+    }
+    assert_eq!(app.counts(&brief).await, counts(&[("targeted", 1), ("expired", 1)]), "a minute after");
+    assert_eq!(app.counts(&lasting).await, counts(&[("targeted", 1), ("queued", 1)]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_forced_breaker_is_obeyed_by_all_and_a_forced_close_probes_first() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use axum::http::Method;
 use bellwire::simulator::{Action, Rule};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::delivery::counts;
 use crate::support::app::{TestApp, scalar};
@@ -57,6 +58,8 @@ async fn a_row_changed_by_hand_is_never_sent() {
         assert_eq!(delivery["attempts"][1]["reason"], "tampered", "{change}: {delivery}");
         let letters = scalar(&app.pool, "SELECT count(*) FROM dead_letters WHERE reason = 'tampered'").await;
         assert_eq!((letters, faults(&app, "tampered")), (1, true), "{change}");
+        let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+        assert_eq!((&alerts["data"][0]["kind"], &alerts["data"][0]["subject"]), (&json!("tampered"), &json!(message)));
         app.finish().await;
     }
 }
