@@ -1,6 +1,6 @@
-import type { Details, Failure, Message, Obstacle } from "./types";
+import type { Details, Failure, Message, Obstacle } from "./types.js";
 
-export type * from "./types";
+export type * from "./types.js";
 
 /** What a page says once, at `init`. */
 export interface Options {

@@ -1,4 +1,4 @@
-import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Result, Status } from "./api";
+import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Result, Status } from "./api.js";
 import { MESSAGES, obstacle } from "./page/environment";
 import { ask } from "./page/prompt";
 import { workerPlace } from "./page/worker";
@@ -8,7 +8,7 @@ import { FLUSH, type News, newsChannel } from "./shared/news";
 import { reconcile, type Wish } from "./shared/reconcile";
 import { end, load, loadFor, save, type Saved, settled } from "./shared/saved";
 
-export type * from "./api";
+export type * from "./api.js";
 
 const RETRY_MIN_MS = 5_000;
 const RETRY_MAX_MS = 300_000;
@@ -25,7 +25,7 @@ export function init(options: Options): Client {
   const channel = blocked ? undefined : newsChannel();
   let lastStatus = "";
   let retryMs = RETRY_MIN_MS;
-  let retry: ReturnType<typeof setTimeout> | undefined;
+  let callOff = () => {};
 
   function emit<E extends keyof Events>(event: E, detail: Events[E]): void {
     listeners[event]?.forEach((listener) => {
@@ -113,12 +113,12 @@ export function init(options: Options): Client {
 
   /** Tries again later, in growing intervals, as long as that may help. */
   function plan(failure?: Failure): void {
-    clearTimeout(retry);
+    callOff();
     if (!failure?.retrying) {
       retryMs = RETRY_MIN_MS;
       return;
     }
-    retry = setTimeout(() => void settle(), retryMs * clock.jitter());
+    callOff = clock.later(retryMs * clock.jitter(), () => void settle());
     retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
   }
 

@@ -1,7 +1,7 @@
 import { alone } from "../shared/alone";
 import { FLUSH, type News, newsChannel } from "../shared/news";
 import { reconcile } from "../shared/reconcile";
-import { load, settled } from "../shared/saved";
+import { load, type Saved, settled } from "../shared/saved";
 import type { Bellwire, RawHandler } from "./api";
 import { go } from "./click";
 import { notify } from "./notify";
@@ -68,11 +68,11 @@ async function catchUp(worker: ServiceWorkerGlobalScope, changed = false): Promi
 async function renew(worker: ServiceWorkerGlobalScope, changed: boolean): Promise<boolean> {
   const { registration } = worker;
   const { scope } = registration;
-  const idle = (saved: Awaited<ReturnType<typeof load>>) => !saved || (!changed && isDone(saved));
-  if (idle(await load(scope))) return true;
+  const idle = async (saved?: Saved) => !saved || (!changed && (await isDone(saved, registration)));
+  if (await idle(await load(scope))) return true;
   return alone(scope, async () => {
     const saved = await load(scope);
-    if (!saved || idle(saved)) return true;
+    if (!saved || (await idle(saved))) return true;
     const failure = await reconcile(saved, registration);
     const channel = newsChannel();
     channel.postMessage({ scope, type: "change" } satisfies News);
@@ -81,6 +81,9 @@ async function renew(worker: ServiceWorkerGlobalScope, changed: boolean): Promis
   });
 }
 
-function isDone(saved: NonNullable<Awaited<ReturnType<typeof load>>>): boolean {
-  return !saved.ended.length && (saved.wanted ? settled(saved) : !saved.renew);
+/** A change that could not be made good at once shows in the endpoint, which is not the registered one any more. */
+async function isDone(saved: Saved, { pushManager }: ServiceWorkerRegistration): Promise<boolean> {
+  if (saved.ended.length) return false;
+  if (!saved.wanted) return !saved.renew;
+  return settled(saved) && (await pushManager.getSubscription())?.endpoint === saved.endpoint;
 }
