@@ -91,6 +91,7 @@ export function init(options: Options): Client {
         const { timeZone: timezone } = Intl.DateTimeFormat().resolvedOptions();
         const page = { locale: options.locale ?? locale, timezone };
         await save(saved); // before the worker is waited for: a wish survives a closed tab
+        if (wish.explicit) await announce();
         const registration = await place.registration(saved.wanted);
         const failure = await reconcile(saved, registration, { userId, userToken, page, ...wish });
         if (failure?.reason === "refused" && saved.unsaid === said) {

@@ -1,10 +1,11 @@
 import type { PromptOptions } from "../api";
 
-// No specificity: any rule of the site's wins.
-const STYLE = `:where(.bellwire-prompt){box-sizing:border-box;width:min(26rem,calc(100vw - 2rem));padding:1.25rem;border:1px solid #8884;border-radius:.75rem;
-font:inherit;line-height:1.5;background:Canvas;color:CanvasText}:where(.bellwire-prompt h2){margin:0;font-size:1.1em}:where(.bellwire-prompt p){margin:.5rem 0 1rem}
-:where(.bellwire-prompt div){display:flex;flex-wrap:wrap;gap:.5rem;justify-content:end}:where(.bellwire-prompt button){min-height:2.75rem;padding:0 1rem;
-border:1px solid #8886;border-radius:.5rem;font:inherit;background:none;color:inherit;cursor:pointer}:where(.bellwire-prompt button:last-child){background:CanvasText;color:Canvas}`;
+// So little specificity that any rule of the site's wins which means the prompt, but none that resets everything.
+const STYLE = `:where(.bellwire-prompt){display:grid;gap:.75rem;box-sizing:border-box;width:min(26rem,100vw - 2rem);margin:auto;padding:1.25rem;
+border:1px solid #8884;border-radius:.75rem;font:inherit;line-height:1.5;background:Canvas;color:CanvasText}
+:where(.bellwire-prompt)>h2{margin:0;font-size:1.1em}:where(.bellwire-prompt)>p{margin:0}:where(.bellwire-prompt)>div{display:flex;flex-wrap:wrap;gap:.5rem;justify-content:end}
+:where(.bellwire-prompt) button{min-height:2.75rem;padding:0 1rem;border:1px solid #8886;border-radius:.5rem;font:inherit;background:none;color:inherit;cursor:pointer}
+:where(.bellwire-prompt) button:last-child{background:CanvasText;color:Canvas}`;
 
 let styled = false;
 let count = 0;

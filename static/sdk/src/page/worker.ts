@@ -37,11 +37,21 @@ export function workerPlace({ app, serviceWorker = {} }: Options, server: string
       if (script && !serviceWorker.url) {
         throw failure(`${script} has this scope already: import our script there and give serviceWorker.url, or give a scope.`);
       }
-      return navigator.serviceWorker.register(url, { scope }).then(activated, (error) => {
+      return navigator.serviceWorker.register(trusted(url.href), { scope }).then(activated, (error) => {
         throw failure(String(error));
       });
     },
   };
+}
+
+type Policy = { createScriptURL(url: string): string };
+let policy: Policy | undefined;
+
+/** For sites that require Trusted Types: their policy has to let in the name `bellwire`, if it lets in names at all. */
+function trusted(url: string): string {
+  const rules = { createScriptURL: (url: string) => url };
+  policy ??= (globalThis as { trustedTypes?: { createPolicy(name: string, rules: Policy): Policy } }).trustedTypes?.createPolicy("bellwire", rules);
+  return policy?.createScriptURL(url) ?? url;
 }
 
 /** Waits until the registration can subscribe. `navigator.serviceWorker.ready` would only know the page's own scope. */

@@ -3,6 +3,8 @@ import { clock } from "./clock";
 import { base, end, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
 
+const PUSH_SERVICE_MS = 20_000;
+
 export interface Wish {
   /** Who is logged in, as in `Options`. */
   userId?: string | null;
@@ -43,15 +45,20 @@ export async function reconcile(
     changeUser(saved, wish);
     say(saved, wish.page);
     await save(saved);
-    await dropStale(saved, registration);
+    // Each is to happen even if the other cannot.
+    const stuck = dropStale(saved, registration).then(() => undefined, (trouble: unknown) => trouble);
     const untold = await tellEnds(saved);
-    if (saved.wanted && registration && Notification.permission === "granted") await agree(saved, registration, wish);
+    if (await stuck) throw await stuck;
+    if (saved.wanted && registration && allowed()) await agree(saved, registration, wish);
     return untold;
   } catch (trouble) {
     if (trouble instanceof Trouble) return trouble.failure;
     throw trouble;
   }
 }
+
+/** Some workers do not know; then `subscribe` would. */
+const allowed = () => typeof Notification === "undefined" || Notification.permission === "granted";
 
 /** Another person than the subscription is for: nothing of the old one's may reach them. */
 function changeUser(saved: Saved, { userId }: Wish): void {
@@ -69,12 +76,17 @@ function say(saved: Saved, page: Said = {}): void {
   }
 }
 
-/** What the browser's push service is asked. */
-const push = <T>(asked: Promise<T>): Promise<T> =>
-  asked.catch((error: DOMException) => {
-    const reason = error.name === "NotAllowedError" ? "denied" : "push-service";
-    throw new Trouble({ reason, message: String(error), retrying: reason === "push-service" });
+/** What the browser's push service is asked. Chromium can wait for it without end, which would hold up every tab. */
+function push<T>(asked: Promise<T>): Promise<T> {
+  const trouble = (reason: "denied" | "push-service", message: string) =>
+    new Trouble({ reason, message, retrying: reason === "push-service" });
+  return new Promise<T>((resolve, reject) => {
+    const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "It does not answer.")));
+    asked.then(resolve, (error: DOMException) => {
+      reject(trouble(error.name === "NotAllowedError" ? "denied" : "push-service", String(error)));
+    }).finally(callOff);
   });
+}
 
 const current = (registration: ServiceWorkerRegistration) => push(registration.pushManager.getSubscription());
 
@@ -168,7 +180,7 @@ async function register(
 
   const { id, token, endpoint } = saved;
   let answer = await (endpoint === subscription.endpoint ? post({}, token) : post(id ? { replaces: { id, token } } : {}));
-  if (answer.status === 409) {
+  if (["endpoint_taken", "vapid_key_differs"].includes(answer.body?.code)) {
     // Known with other keys, or under another VAPID key: this endpoint is of no use to us.
     await push(subscription.unsubscribe());
     subscription = await subscribe(registration, config.key);

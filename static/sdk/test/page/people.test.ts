@@ -87,6 +87,17 @@ describe("logout", () => {
     expect(await next.subscribe()).toMatchObject({ status: { id: "sub_2", userId: "bob", topics: [], tags: [] } });
   });
 
+  it("is told to the server even where the browser cannot let go yet, and made good on the next visit", async () => {
+    const subscription = browser.push.subscription!;
+    const letGo = subscription.unsubscribe;
+    subscription.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
+    expect(await client.logout()).toMatchObject({ ok: false, reason: "push-service", status: { state: "unsubscribed" } });
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+    subscription.unsubscribe = letGo;
+    await browser.visit();
+    expect(browser.push.subscription).toBeNull();
+  });
+
   it("can leave an anonymous subscription behind, at another endpoint", async () => {
     const { endpoint } = browser.push.subscription!;
     expect(await client.logout({ stayAnonymous: true })).toMatchObject({ status: { id: "sub_2", userId: null, topics: [] } });

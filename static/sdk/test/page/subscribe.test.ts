@@ -111,6 +111,25 @@ describe("subscribe", () => {
     expect(await client.subscribe()).toMatchObject({ ...refused, status: { state: "pending" } });
   });
 
+  it("does not wait for the push service without end, and takes what it gives later", async () => {
+    browser.permission = "granted";
+    browser.registration = new FakeRegistration(SCOPE, `${SCOPE}service-worker.js`);
+    const answered = browser.push.subscribe.getMockImplementation()!;
+    browser.push.subscribe.mockImplementationOnce(() => new Promise(() => {}));
+    const client = await browser.visit();
+    const changes: string[] = [];
+    client.on("change", ({ state }) => changes.push(state));
+    const result = client.subscribe();
+    await vi.waitFor(() => expect(browser.planned.map(({ ms }) => ms)).toEqual([20_000]));
+    expect(changes).toEqual(["pending"]);
+    browser.planned.pop()!.work();
+    expect(await result).toMatchObject({ ok: false, reason: "push-service", retrying: true, status: { state: "pending" } });
+    await answered({ applicationServerKey: KEYS[0] });
+    browser.planned.pop()!.work();
+    await vi.waitFor(() => expect(changes).toEqual(["pending", "subscribed"]));
+    expect(browser.push.subscribe).toHaveBeenCalledTimes(1);
+  });
+
   it("tells what the server refuses, and does not say it again", async () => {
     const client = await browser.visit();
     const errors: unknown[] = [];
@@ -179,8 +198,16 @@ describe("subscribe", () => {
     const client = await browser.visit({ serviceWorker: { url: "/push/sw.js", scope: "/push/" } });
     await client.subscribe();
     const [url, options] = browser.container.register.mock.calls[0]!;
-    expect(url.href).toBe(`https://shop.example/push/sw.js?app=shop&server=${encodeURIComponent(ORIGIN)}`);
+    expect(url).toBe(`https://shop.example/push/sw.js?app=shop&server=${encodeURIComponent(ORIGIN)}`);
     expect(options).toEqual({ scope: "https://shop.example/push/" });
+  });
+
+  it("goes through a policy where the site requires Trusted Types", async () => {
+    const createPolicy = vi.fn((_: string, rules: object) => rules);
+    vi.stubGlobal("trustedTypes", { createPolicy });
+    await (await browser.visit()).subscribe();
+    expect(createPolicy.mock.calls.map(([name]) => name)).toEqual(["bellwire"]);
+    expect(browser.container.register.mock.calls[0]![0]).toMatch(/^https:\/\/shop\.example\/service-worker\.js\?/);
   });
 
   it("takes a registration that the site made", async () => {

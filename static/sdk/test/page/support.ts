@@ -22,8 +22,8 @@ export class Browser {
   planned: { ms: number; work: () => void }[] = [];
   container = {
     getRegistration: vi.fn(async (): Promise<unknown> => this.registration),
-    register: vi.fn(async (url: URL, { scope }: { scope: string }): Promise<unknown> => {
-      return (this.registration ??= new FakeRegistration(scope, url.href));
+    register: vi.fn(async (url: string, { scope }: { scope: string }): Promise<unknown> => {
+      return (this.registration ??= new FakeRegistration(scope, url));
     }),
   };
 

@@ -128,6 +128,13 @@ describe("a visit", () => {
     expect(browser.server.row("sub_2").endpoint).toBe(browser.push.subscription!.endpoint);
   });
 
+  it("keeps its endpoint when the server refuses something else", async () => {
+    const { endpoint } = browser.push.subscription!;
+    browser.server.instead = ({ method }) => (method === "POST" ? problem(409, "too_many_topics") : undefined);
+    expect(await first.setTopics(["one more"])).toMatchObject({ ok: false, reason: "refused", code: "too_many_topics" });
+    expect(browser.push.subscription!.endpoint).toBe(endpoint);
+  });
+
   it("begins anew when its right to replace is not accepted", async () => {
     browser.push.subscription = null;
     browser.server.instead = ({ method, body }) =>
