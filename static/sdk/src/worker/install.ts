@@ -4,7 +4,7 @@ import { reconcile } from "../shared/reconcile";
 import { load, type Saved, settled } from "../shared/saved";
 import type { Bellwire, RawHandler } from "./api";
 import { go } from "./click";
-import { notify } from "./notify";
+import { notify, wasReplaced } from "./notify";
 import { flush, receiptOf, receiptsUrl, report } from "./receipts";
 import { type Ours, type Proposed, readPush } from "./wire";
 
@@ -17,6 +17,8 @@ type WithSync = ServiceWorkerRegistration & { sync?: { register(tag: string): Pr
 /** Makes a service worker ours too. It claims no pages, skips no waiting and handles no fetches: those are the site's. */
 export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   let handler: RawHandler | undefined;
+  /** Receipt tokens of notifications that a click has closed, of which Firefox tells as of any other. */
+  const clicked = new Set<string | undefined>();
   const fallback = { title: worker.location.hostname, body: "There is something new.", url: "/" };
   const bellwire: Bellwire = { onPush: (given) => void (handler = given), fallback };
   const on = (type: string, listener: (event: never) => void) => worker.addEventListener(type, listener as EventListener);
@@ -30,6 +32,7 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   on("notificationclick", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
     if (!ours) return; // the site's own
+    clicked.add(ours.receipt);
     event.notification.close();
     const { action } = event;
     const url = (action && ours.actions?.[action]) || ours.url;
@@ -38,7 +41,8 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
 
   on("notificationclose", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
-    if (ours?.receipt) event.waitUntil(told(worker, ours, "closed"));
+    if (!ours?.receipt || clicked.delete(ours.receipt)) return;
+    event.waitUntil(wasReplaced(worker, event.notification.tag).then((was) => (was ? undefined : told(worker, ours, "closed"))));
   });
 
   on("pushsubscriptionchange", (event: ExtendableEvent) => event.waitUntil(catchUp(worker, true)));

@@ -11,6 +11,24 @@ const HANDLER_MS = 10_000;
 /** Deliveries that are being shown just now, by id. */
 const running = new Map<string, Promise<boolean>>();
 
+/** The notification that is being put on display just now. */
+let displaying: Promise<unknown> = Promise.resolve();
+
+/**
+ * Whether a closed notification was replaced, by a repeat or by a later one under its tag, rather than closed by the
+ * person: Firefox tells of both in the same way.
+ */
+export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, tag: string): Promise<boolean> {
+  await displaying;
+  return (await registration.getNotifications({ tag })).length > 0;
+}
+
+function display({ registration }: ServiceWorkerGlobalScope, title: string, options: NotificationOptions): Promise<void> {
+  const shown = registration.showNotification(title, options);
+  displaying = shown.catch(() => {});
+  return shown;
+}
+
 /**
  * Shows a push, once however often it comes. A delivery is remembered only after it was shown, so that a worker that is
  * killed in between shows it on the repeat; two that race in one worker wait for each other.
@@ -60,7 +78,7 @@ async function show(worker: ServiceWorkerGlobalScope, title: string, options: No
   const { body, tag, data } = options;
   for (const attempt of [options, { body, tag, data }]) {
     try {
-      await worker.registration.showNotification(title, attempt);
+      await display(worker, title, attempt);
       return true;
     } catch (error) {
       console.error(error);
@@ -82,10 +100,10 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
     const { body, icon, lang, dir, tag, data } = there;
     // What the page's own code made of a raw payload is only known from the display.
     const same = push.raw ? { body, icon: icon || undefined, lang, dir, tag, data } : options;
-    return registration.showNotification(there.title, { ...same, silent: true });
+    return display(worker, there.title, { ...same, silent: true });
   }
   const tag = `${tagOf(id)}:again`;
-  await registration.showNotification(title, { body: options.body, tag, silent: true });
+  await display(worker, title, { body: options.body, tag, silent: true });
   for (const again of await registration.getNotifications({ tag })) again.close();
 }
 

@@ -22,6 +22,7 @@ describe("a click", () => {
     await worker.click(worker.last);
     expect(worker.opened).toEqual(["https://shop.example/x"]);
     expect(worker.last.closed).toBe(true);
+    await worker.fire("notificationclose", { notification: worker.last }); // as Firefox does
     expect(kinds()).toEqual(["displayed", "clicked"]);
   });
 
@@ -77,8 +78,20 @@ describe("a click", () => {
 describe("receipts", () => {
   it("tell of a notification that was closed", async () => {
     await worker.push(declarative());
+    worker.last.close();
     await worker.fire("notificationclose", { notification: worker.last });
     expect(kinds()).toEqual(["displayed", "closed"]);
+  });
+
+  it("do not call it closed when a repeat or a later one took its place", async () => {
+    const closedBy = async (replace: () => Promise<void>) => {
+      const replaced = worker.last;
+      await Promise.all([replace(), worker.fire("notificationclose", { notification: replaced })]);
+    };
+    await worker.push(declarative({ tag: "t" }, {}, "1"));
+    await closedBy(() => worker.push(declarative({ tag: "t" }, {}, "1")));
+    await closedBy(() => worker.push(declarative({ tag: "t" }, {}, "2")));
+    expect(kinds()).toEqual(["displayed", "displayed"]);
   });
 
   it("wait while offline, also for another worker, and then go as one list", async () => {
