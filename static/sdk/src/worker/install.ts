@@ -36,7 +36,7 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     event.notification.close();
     const { action } = event;
     const url = (action && ours.actions?.[action]) || ours.url;
-    event.waitUntil(Promise.all([go(worker, url), told(worker, ours, "clicked", action)]));
+    event.waitUntil(Promise.allSettled([go(worker, url), told(worker, ours, "clicked", action)]));
   });
 
   on("notificationclose", (event: NotificationEvent) => {
