@@ -1,0 +1,47 @@
+import { clock } from "./clock";
+
+/** Status 0: the server could not be reached. */
+export interface Answer {
+  status: number;
+  body: any;
+}
+
+const TIMEOUT_MS = 10_000;
+const PATIENCE_MS = 10_000;
+
+/** Whether the same request may do better another time. */
+export const transient = (status: number) => status === 0 || status === 408 || status === 429 || status >= 500;
+
+/**
+ * Asks the server, again after a pause where that may help. Never rejects. A string is sent as `text/plain`, which needs
+ * no preflight; anything else as JSON.
+ */
+export async function call(method: string, url: string, body?: unknown, token?: string, tries = 3): Promise<Answer> {
+  for (let tried = 1; ; tried++) {
+    const [answer, retryAfterMs] = await attempt(method, url, body, token);
+    const pauseMs = retryAfterMs ?? 500 * 2 ** tried * clock.jitter();
+    if (!transient(answer.status) || tried >= tries || pauseMs > PATIENCE_MS) return answer;
+    await clock.wait(pauseMs);
+  }
+}
+
+async function attempt(method: string, url: string, body: unknown, token?: string): Promise<[Answer, number?]> {
+  try {
+    const headers: Record<string, string> = {};
+    if (token) headers["Authorization"] = `Bearer ${token}`;
+    if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "text/plain" : "application/json";
+    const response = await fetch(url, {
+      method,
+      headers,
+      body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
+      credentials: "omit",
+      cache: "no-store",
+      signal: AbortSignal.timeout?.(TIMEOUT_MS),
+    });
+    const after = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+    const answer = { status: response.status, body: await response.json().catch(() => undefined) };
+    return [answer, after >= 0 ? after * 1000 : undefined];
+  } catch {
+    return [{ status: 0, body: undefined }];
+  }
+}

@@ -1,0 +1,58 @@
+// What page and worker both speak of.
+
+/** What is kept with a subscription and can be sent by. Each list is the whole list. */
+export interface Details {
+  topics?: string[];
+  tags?: string[];
+  attributes?: Record<string, string | number | boolean>;
+}
+
+/** Why this browser cannot be subscribed whatever is done on the page. */
+export type Obstacle =
+  /** The page is neither on HTTPS nor on localhost. */
+  | "insecure"
+  /** The browser has no web push. */
+  | "unsupported"
+  /** The browser keeps nothing for this site: a private window, or storage is blocked. */
+  | "private-mode"
+  /** On iPhones and iPads only sites on the Home Screen may ask. */
+  | "not-installed";
+
+export type Reason =
+  | Obstacle
+  | "denied"
+  /** The browser's question was closed without an answer. It may be asked again, later. */
+  | "dismissed"
+  /** Called outside a click or key press, where browsers refuse to ask. */
+  | "no-gesture"
+  /** The server cannot be reached. What was wished is kept and tried again. */
+  | "offline"
+  /** The server said no; `code` and `message` tell why. */
+  | "refused"
+  /** The service worker cannot be registered. */
+  | "worker"
+  /** The browser's own push service does not answer. */
+  | "push-service";
+
+export interface Failure {
+  reason: Reason;
+  /** For developers, in English. Word what people read by `reason`. */
+  message: string;
+  /** The server's problem code. */
+  code?: string;
+  /** Whether it is tried again without you. */
+  retrying: boolean;
+}
+
+/** A push that arrived while the page is open. */
+export interface Message {
+  /** The same on every repeat. Absent for payloads sent without our envelope. */
+  id?: string;
+  title?: string;
+  body?: string;
+  url?: string;
+  /** The `data` of the content. */
+  data?: Record<string, unknown>;
+  /** A raw payload. */
+  payload?: string | Uint8Array;
+}

@@ -1,0 +1,68 @@
+import { clock } from "../shared/clock";
+import { within } from "../shared/database";
+
+/** A report that the server has yet to take. */
+export interface Receipt {
+  url: string;
+  at: number;
+  report: { receipt: string; kind: "displayed" | "clicked" | "closed"; action?: string };
+}
+
+export const SEEN_MAX = 500;
+export const WAITING_MAX = 1_000;
+export const KEPT_MS = 7 * 86_400_000;
+
+/** Where the database fails, memory has to do: repeats are then noticed only while this worker lives. */
+const seenHere = new Set<string>();
+
+export async function wasSeen(id: string): Promise<boolean> {
+  if (seenHere.has(id)) return true;
+  const found = await within(["seen"], "readonly", (store) => store("seen").get(id)).catch(() => undefined);
+  return found !== undefined;
+}
+
+/** Remembers a delivery, and its receipt in the same stroke: after a crash both are there or neither. */
+export async function remember(id: string | undefined, receipt: Receipt | undefined): Promise<void> {
+  if (seenHere.size >= SEEN_MAX) seenHere.clear();
+  if (id) seenHere.add(id);
+  const at = clock.now();
+  await within(["seen", "receipts"], "readwrite", (store) => {
+    if (id) store("seen").put({ id, at });
+    if (receipt) store("receipts").add(receipt);
+    prune(store("seen").index("at"), SEEN_MAX, at);
+    prune(store("receipts"), WAITING_MAX, at);
+  });
+}
+
+/** Deletes the oldest beyond `max`, and what is older than a week. */
+function prune(store: IDBObjectStore | IDBIndex, max: number, now: number): void {
+  store.count().onsuccess = ({ target }) => {
+    let excess = (target as IDBRequest<number>).result - max;
+    store.openCursor().onsuccess = ({ target }) => {
+      const cursor = (target as IDBRequest<IDBCursorWithValue | null>).result;
+      if (!cursor || (excess-- <= 0 && now - cursor.value.at < KEPT_MS)) return;
+      cursor.delete();
+      cursor.continue();
+    };
+  };
+}
+
+/** The oldest receipts that wait, at most `max`. */
+export async function waiting(max: number): Promise<[IDBValidKey, Receipt][]> {
+  const found: [IDBValidKey, Receipt][] = [];
+  await within(["receipts"], "readonly", (store) => {
+    store("receipts").openCursor().onsuccess = ({ target }) => {
+      const cursor = (target as IDBRequest<IDBCursorWithValue | null>).result;
+      if (!cursor || found.length >= max) return;
+      found.push([cursor.primaryKey, cursor.value]);
+      cursor.continue();
+    };
+  });
+  return found;
+}
+
+export const forget = (keys: IDBValidKey[]) =>
+  within(["receipts"], "readwrite", (store) => keys.forEach((key) => store("receipts").delete(key)));
+
+/** For tests: what a new worker would know. */
+export const forgetMemory = () => seenHere.clear();

@@ -1,0 +1,124 @@
+import type { RawPush, Shown } from "./api";
+
+/** Our part of a push. */
+export interface Stamp {
+  id: string;
+  receipt: string;
+  retried: number;
+}
+
+/** What a notification of ours carries in `data.bellwire`. */
+export interface Ours extends Partial<Stamp> {
+  url: string;
+  actions: Record<string, string>;
+}
+
+export interface Push {
+  stamp?: Stamp;
+  /** What to show, if the push says so itself. */
+  shown?: Shown;
+  /** For the page's own handler. */
+  raw?: RawPush;
+  /** Number for the app's icon; 0 removes it. */
+  badge?: number;
+}
+
+/** The proposed notification of a declarative push, in browsers that read it before the worker does. */
+export interface Proposed extends Shown {
+  navigate?: string;
+}
+
+type Json = Record<string, unknown>;
+
+const BODY_MAX = 200;
+
+/** Reads a push. It never fails: what is not understood has nothing to show. */
+export function readPush(octets: ArrayBuffer | undefined, proposed?: Proposed | null, proposedBadge?: unknown): Push {
+  if (!octets?.byteLength) {
+    if (!proposed?.title) return {};
+    return { stamp: stampOf(proposed.data), shown: toShown(proposed as unknown as Json), badge: toBadge(proposedBadge) };
+  }
+  const text = decode(octets);
+  const json = text === undefined ? undefined : parse(text);
+  if (json?.web_push === 8030 && isObject(json.notification) && isText(json.notification.title)) {
+    const { notification } = json;
+    const badge = toBadge(json.app_badge ?? notification.app_badge);
+    return { stamp: stampOf(notification.data), shown: toShown(notification), badge };
+  }
+  const stamp = stampOf(json);
+  const payload = stamp && json ? unwrap(json.payload) : (text ?? new Uint8Array(octets));
+  return { stamp, raw: { id: stamp?.id, retried: stamp?.retried ?? 0, payload }, shown: guess(payload) };
+}
+
+/** What to show for a raw payload that nobody handles: text as it is, JSON if it speaks of a title, octets not at all. */
+function guess(payload: string | Uint8Array): Shown | undefined {
+  if (typeof payload !== "string") return;
+  const json = parse(payload);
+  if (json) return isText(json.title) ? toShown(json) : undefined;
+  const text = payload.trim();
+  if (!text || /^[[{]/.test(text)) return;
+  return { title: "", body: text.length > BODY_MAX ? `${text.slice(0, BODY_MAX - 1)}…` : text };
+}
+
+function toShown(json: Json): Shown {
+  const text = (name: string) => (isText(json[name]) ? (json[name] as string) : undefined);
+  const flag = (name: string) => (json[name] === true ? true : undefined);
+  const actions = Array.isArray(json.actions) ? json.actions.filter((a) => isText(a?.action) && isText(a?.title)) : [];
+  const { dir } = json;
+  return {
+    title: json.title as string,
+    url: text("navigate") ?? text("url"),
+    body: text("body"),
+    icon: text("icon"),
+    badge: text("badge"),
+    image: text("image"),
+    tag: text("tag"),
+    lang: text("lang"),
+    dir: dir === "ltr" || dir === "rtl" ? dir : undefined,
+    silent: flag("silent"),
+    requireInteraction: flag("requireInteraction"),
+    actions: actions.map(({ action, title, icon, navigate, url }) => ({ action, title, icon, navigate: navigate ?? url })),
+    data: isObject(json.data) ? json.data : undefined,
+  } as Shown;
+}
+
+function stampOf(holder: unknown): Stamp | undefined {
+  const stamp = isObject(holder) ? holder.bellwire : undefined;
+  if (!isObject(stamp) || !isText(stamp.id) || !isText(stamp.receipt)) return;
+  return { id: stamp.id, receipt: stamp.receipt, retried: Number(stamp.retried) || 0 };
+}
+
+function unwrap(payload: unknown): string | Uint8Array {
+  if (!isObject(payload)) return typeof payload === "string" ? payload : "";
+  try {
+    const base64 = String(payload.base64).replace(/-/g, "+").replace(/_/g, "/");
+    return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  } catch {
+    return "";
+  }
+}
+
+function toBadge(value: unknown): number | undefined {
+  const number = typeof value === "string" && value ? Number(value) : value;
+  return Number.isSafeInteger(number) && (number as number) >= 0 ? (number as number) : undefined;
+}
+
+function decode(octets: ArrayBuffer): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(octets);
+  } catch {
+    return undefined;
+  }
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    const json: unknown = JSON.parse(text);
+    return isObject(json) ? json : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
+const isObject = (value: unknown): value is Json => typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,0 +1,210 @@
+// @vitest-environment happy-dom
+// @vitest-environment-options {"url": "https://shop.example/page"}
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { Client } from "../../src/bellwire";
+import { newsChannel } from "../../src/shared/news";
+import { Browser, SCOPE } from "./support";
+
+let browser: Browser;
+let client: Client;
+
+beforeEach(async () => {
+  browser = new Browser();
+  client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+  await client.subscribe({ topics: ["news"], tags: ["vip"] });
+  browser.server.asked = [];
+});
+
+describe("who is logged in", () => {
+  it("is told with the signature, once", async () => {
+    expect(await client.status()).toMatchObject({ state: "subscribed", userId: "ann" });
+    await browser.visit({ userId: "ann", userToken: "signed ann" });
+    expect(browser.server.requests("POST")).toEqual([]);
+  });
+
+  it("is not believed without one", async () => {
+    browser = new Browser();
+    client = await browser.visit({ userId: "ann", userToken: "forged" });
+    const refused = { ok: false, reason: "refused", code: "user_token_invalid" };
+    expect(await client.subscribe()).toMatchObject({ ...refused, status: { state: "pending" } });
+    expect(browser.server.rows).toEqual([]);
+    expect(await client.login("ann", "signed ann")).toMatchObject({ ok: true, status: { userId: "ann" } });
+  });
+
+  it("takes over an anonymous subscription with its topics", async () => {
+    browser = new Browser();
+    client = await browser.visit();
+    await client.subscribe({ topics: ["news"] });
+    expect(await client.login("ann", "signed ann")).toMatchObject({ status: { id: "sub_1", topics: ["news"], userId: "ann" } });
+  });
+
+  it("changes with a clean slate: no endpoint, waiting message, topic or tag of the other comes along", async () => {
+    const { endpoint } = browser.push.subscription!;
+    const result = await client.login("bob", "signed bob");
+    expect(result).toMatchObject({ ok: true, status: { id: "sub_2", topics: [], tags: [], userId: "bob" } });
+    expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+    expect(browser.server.requests("POST")[0]!.body.replaces).toBeUndefined();
+  });
+
+  it("does not bring back the other's wishes when the new one is refused", async () => {
+    browser.server.online = false;
+    await client.setTopics(["ann's"]);
+    browser.server.online = true;
+    expect(await client.login("bob", "forged")).toMatchObject({ ok: false, reason: "refused" });
+    expect(await client.login("bob", "signed bob")).toMatchObject({ ok: true, status: { topics: [], userId: "bob" } });
+  });
+
+  it("stays on pages that do not know, and ends on pages that know nobody is", async () => {
+    client = await browser.visit();
+    expect(await client.status()).toMatchObject({ userId: "ann" });
+    client = await browser.visit({ userId: null });
+    expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
+    expect(browser.push.subscription).toBeNull();
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+  });
+});
+
+describe("logout", () => {
+  it("ends the subscription here and there, and clears what is on display", async () => {
+    await browser.registration!.showNotification("For Ann", { data: { bellwire: {} } });
+    await browser.registration!.showNotification("The site's own");
+    expect(await client.logout()).toMatchObject({ ok: true, status: { state: "unsubscribed" } });
+    expect(browser.push.subscription).toBeNull();
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+    expect(browser.registration!.displayed().map(({ title }) => title)).toEqual(["The site's own"]);
+    expect(await client.credentials()).toBeNull();
+  });
+
+  it("holds at once when offline; the server is told later", async () => {
+    browser.server.online = false;
+    expect(await client.logout()).toMatchObject({ ok: false, reason: "offline", retrying: true, status: { state: "unsubscribed" } });
+    expect(browser.push.subscription).toBeNull();
+    browser.server.online = true;
+    const next = await browser.visit({ userId: "bob", userToken: "signed bob" });
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+    expect(await next.status()).toMatchObject({ state: "unsubscribed" });
+    expect(await next.subscribe()).toMatchObject({ status: { id: "sub_2", userId: "bob", topics: [], tags: [] } });
+  });
+
+  it("is told to the server even where the browser cannot let go yet, and made good on the next visit", async () => {
+    const subscription = browser.push.subscription!;
+    const letGo = subscription.unsubscribe;
+    subscription.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
+    expect(await client.logout()).toMatchObject({ ok: false, reason: "push-service", status: { state: "unsubscribed" } });
+    expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+    subscription.unsubscribe = letGo;
+    await browser.visit();
+    expect(browser.push.subscription).toBeNull();
+  });
+
+  it("can leave an anonymous subscription behind, at another endpoint", async () => {
+    const { endpoint } = browser.push.subscription!;
+    expect(await client.logout({ stayAnonymous: true })).toMatchObject({ status: { id: "sub_2", userId: null, topics: [] } });
+    expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
+  });
+
+  it("subscribes nobody who was not", async () => {
+    await client.unsubscribe();
+    expect(await client.logout({ stayAnonymous: true })).toMatchObject({ status: { state: "unsubscribed" } });
+  });
+});
+
+describe("unsubscribe", () => {
+  it("ends it here and there, and the next visit leaves it so", async () => {
+    expect(await client.unsubscribe()).toEqual({ ok: true, status: { state: "unsubscribed", permission: "granted" } });
+    expect(browser.server.requests("DELETE")[0]).toMatchObject({ path: "/v1/apps/shop/subscriptions/sub_1", token: "bt_1" });
+    expect(browser.push.subscription).toBeNull();
+    browser.server.asked = [];
+    await browser.visit();
+    expect(browser.server.asked).toEqual([]);
+  });
+
+  it("also ends one whose registration was never answered", async () => {
+    browser = new Browser();
+    client = await browser.visit();
+    browser.server.instead = ({ method }) => (method === "POST" ? new Response(null, { status: 503 }) : undefined);
+    expect(await client.subscribe()).toMatchObject({ ok: false, status: { state: "pending" } });
+    expect(browser.push.subscription).not.toBeNull();
+    await client.unsubscribe();
+    expect(browser.push.subscription).toBeNull();
+  });
+
+  it("has nothing to say without a subscription", async () => {
+    await client.unsubscribe();
+    expect(await client.setTopics(["news"])).toMatchObject({ ok: true, status: { state: "unsubscribed" } });
+    expect(browser.server.active()).toEqual([]);
+  });
+});
+
+describe("events", () => {
+  it("hand on messages of this scope, and one listener's mistake is nobody else's", async () => {
+    const quiet = vi.spyOn(console, "error").mockImplementation(() => {});
+    const heard: unknown[] = [];
+    client.on("message", () => {
+      throw new Error("the site's");
+    });
+    const off = client.on("message", (message) => heard.push(message));
+    const worker = newsChannel();
+    worker.postMessage({ scope: "https://shop.example/elsewhere/", type: "message", message: { title: "no" } });
+    worker.postMessage({ scope: SCOPE, type: "message", message: { id: "1", title: "yes" } });
+    await vi.waitFor(() => expect(heard).toEqual([{ id: "1", title: "yes" }]));
+    expect(quiet).toHaveBeenCalledTimes(1);
+    off();
+    worker.postMessage({ scope: SCOPE, type: "message", message: { title: "again" } });
+    await vi.waitFor(() => expect(quiet).toHaveBeenCalledTimes(2));
+    expect(heard).toHaveLength(1);
+    worker.close();
+  });
+});
+
+describe("the soft prompt", () => {
+  beforeEach(async () => {
+    browser = new Browser();
+    client = await browser.visit();
+    HTMLDialogElement.prototype.showModal ??= () => {};
+  });
+  const box = () => document.querySelector<HTMLElement>(".bellwire-prompt");
+  const shown = () => vi.waitFor(() => expect(box()).not.toBeNull());
+  const button = (index: number) => box()!.querySelectorAll("button")[index]!;
+
+  it("asks in the site's words, labelled, without inline style, and subscribes inside the click", async () => {
+    const answer = client.prompt({ title: "T", body: "B", accept: "Yes", later: "No", topics: ["news"] });
+    await shown();
+    expect(box()!.tagName).toBe("DIALOG");
+    expect(document.getElementById(box()!.getAttribute("aria-labelledby")!)!.textContent).toBe("T");
+    expect(document.getElementById(box()!.getAttribute("aria-describedby")!)!.textContent).toBe("B");
+    expect(box()!.outerHTML).not.toMatch(/style=|<style|onclick/);
+    expect(document.adoptedStyleSheets).toHaveLength(1);
+    expect([button(0).textContent, button(1).textContent]).toEqual(["No", "Yes"]);
+    expect(browser.asked).toBe(0);
+    button(1).click();
+    expect(browser.asked).toBe(1);
+    expect(await answer).toMatchObject({ answer: "accepted", result: { ok: true, status: { topics: ["news"] } } });
+    expect(box()).toBeNull();
+    expect(await client.prompt()).toEqual({ answer: "not-needed" });
+  });
+
+  it("respects \"later\" for as long as the site says", async () => {
+    const answer = client.prompt({ againAfterDays: 2 });
+    await shown();
+    button(0).click();
+    expect(await answer).toEqual({ answer: "later" });
+    expect(await client.prompt()).toEqual({ answer: "not-needed" });
+    browser.now += 2 * 86_400_000;
+    const again = client.prompt();
+    await shown();
+    box()!.dispatchEvent(new Event("cancel")); // the Escape key
+    expect(await again).toEqual({ answer: "later" });
+  });
+
+  it("stands inside the page if told", async () => {
+    const into = document.body.appendChild(document.createElement("main"));
+    const answer = client.prompt({ into });
+    await shown();
+    expect(into.contains(box())).toBe(true);
+    expect(box()!.tagName).toBe("SECTION");
+    button(0).click();
+    await answer;
+  });
+});

@@ -1,0 +1,102 @@
+/** A Bellwire server in memory, which answers as the real one does. */
+
+export interface Row {
+  id: string;
+  token: string;
+  endpoint: string;
+  p256dh: string;
+  vapid_key_id: string;
+  state: string;
+  user_id: string | null;
+  topics: string[];
+  tags: string[];
+  attributes: object;
+  locale?: string;
+}
+
+export interface Asked {
+  method: string;
+  path: string;
+  token: string | undefined;
+  type: string | undefined;
+  // Tests look at whatever was sent.
+  body: any;
+}
+
+export const ORIGIN = "https://push.example";
+export const KEYS = ["BKeyOne", "BKeyTwo"].map((name) => name.padEnd(86, "A") + "Q") as [string, string];
+
+export class FakeServer {
+  rows: Row[] = [];
+  asked: Asked[] = [];
+  receipts: any[] = [];
+  keyNumber = 0;
+  online = true;
+  /** Answers instead of the routes, where it gives one. */
+  instead: (asked: Asked) => Response | undefined = () => undefined;
+
+  row = (id: string) => this.rows.find((row) => row.id === id)!;
+  active = () => this.rows.filter(({ state }) => state === "active");
+  requests = (method: string, path = "") => this.asked.filter((asked) => asked.method === method && asked.path.includes(path));
+
+  fetch = async (url: string, init: RequestInit = {}): Promise<Response> => {
+    if (!this.online) throw new TypeError("network");
+    const headers = init.headers as Record<string, string>;
+    const asked: Asked = {
+      method: init.method ?? "GET",
+      path: new URL(url).pathname,
+      token: headers["Authorization"]?.replace("Bearer ", ""),
+      type: headers["Content-Type"],
+      body: init.body === undefined ? undefined : JSON.parse(init.body as string),
+    };
+    this.asked.push(asked);
+    return this.instead(asked) ?? this.route(asked);
+  };
+
+  private route(asked: Asked): Response {
+    const [, , , app, kind, id] = asked.path.split("/");
+    if (app !== "shop") return problem(404, "app_not_found");
+    if (kind === "config") {
+      return Response.json({ application_server_key: KEYS[this.keyNumber], vapid_key_id: `vapid_${this.keyNumber}` });
+    }
+    if (kind === "receipts") {
+      this.receipts.push(...[asked.body].flat());
+      return new Response(null, { status: 202 });
+    }
+    if (asked.method === "POST") return this.register(asked);
+    const row = this.rows.find((row) => row.id === id && row.token === asked.token);
+    if (!row) return problem(404, "subscription_not_found");
+    if (asked.method === "GET") return Response.json({ ...row, token: undefined });
+    row.state = "unsubscribed";
+    return new Response(null, { status: 204 });
+  }
+
+  private register({ body, token }: Asked): Response {
+    const { subscription, replaces, user_id, user_token, vapid_key_id, ...said } = body;
+    if (user_id && user_token !== `signed ${user_id}`) return problem(403, "user_token_invalid");
+    if (said.topics?.includes("bad")) return problem(422, "invalid", [{ pointer: "/topics/0" }]);
+    const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
+    if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
+    let row = this.rows.find(({ endpoint }) => endpoint === subscription.endpoint);
+    const status = row ? 200 : 201;
+    if (row) {
+      if (row.p256dh !== subscription.keys.p256dh && row.token !== token) return problem(409, "endpoint_taken");
+      if (row.vapid_key_id !== vapid_key_id) return problem(409, "vapid_key_differs");
+    } else {
+      const n = this.rows.length + 1;
+      const alive = old && ["active", "suspended", "gone", "expired"].includes(old.state) ? old : undefined;
+      const { user_id = null, topics = [], tags = [], attributes = {} } = alive ?? {};
+      const { endpoint, keys } = subscription;
+      const state = "active";
+      row = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id, state, user_id, topics, tags, attributes };
+      this.rows.push(row);
+    }
+    if (old && old !== row) old.state = "replaced";
+    Object.assign(row, said, user_id ? { user_id } : {}, { state: "active" });
+    return Response.json(row, { status });
+  }
+}
+
+export function problem(status: number, code: string, errors?: object[]): Response {
+  return Response.json({ code, detail: `Refused: ${code}`, errors }, { status });
+}

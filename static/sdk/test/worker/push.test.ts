@@ -1,0 +1,229 @@
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { newsChannel } from "../../src/shared/news";
+import { declarative, FakeWorker, ID, RECEIPT, SCOPE, stamp } from "./support";
+
+let worker: FakeWorker;
+beforeEach(async () => {
+  worker = await new FakeWorker().start();
+  vi.spyOn(console, "error").mockImplementation(() => {});
+});
+
+describe("a push", () => {
+  it("shows a declarative notification with all that it carries", async () => {
+    const actions = [{ action: "a", title: "A", navigate: "/a" }, { action: "b", title: "B", navigate: "/x" }];
+    const notification = {
+      body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
+      actions, data: { mine: { deep: [1] } },
+    };
+    await worker.push(declarative(notification, { app_badge: 3 }));
+    expect(worker.registration.shown).toHaveLength(1);
+    expect(worker.last.title).toBe("T");
+    expect(worker.last.options).toEqual({
+      body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
+      actions: [{ action: "a", title: "A" }, { action: "b", title: "B" }],
+      data: { mine: { deep: [1] }, bellwire: { ...stamp(), url: "/x", actions: { a: "/a", b: "/x" } } },
+    });
+    expect(worker.badges).toEqual([3]);
+    expect(worker.server.receipts).toEqual([{ receipt: RECEIPT, kind: "displayed" }]);
+    expect(worker.server.asked[0]).toMatchObject({ path: "/v1/apps/shop/receipts", type: "text/plain" });
+  });
+
+  it("shows one that the browser has read itself", async () => {
+    const { notification } = declarative({ body: "B" });
+    await worker.fire("push", { data: null, notification, appBadge: 0 });
+    expect(worker.last).toMatchObject({ title: "T", body: "B" });
+    expect(worker.badges).toEqual([null]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("reads the badge where Safari wants it written", async () => {
+    await worker.push(declarative({ app_badge: "7" }));
+    await worker.push(declarative({ app_badge: "many" }, {}, "other"));
+    expect(worker.badges).toEqual([7]);
+  });
+
+  it.each([
+    ["nothing", undefined],
+    ["no octets", ""],
+    ["octets that are no text", Uint8Array.of(0xff, 0xfe, 0)],
+    ["JSON that says nothing", { hello: 1 }],
+    ["a list", "[1, 2]"],
+    ["JSON that is cut off", '{"web_push": 8030, "notif'],
+    ["a declarative push without a title", { web_push: 8030, notification: { navigate: "/" } }],
+    ["an envelope with nothing readable", { bellwire: stamp(), payload: { base64: "%%%" } }],
+  ])("shows the fallback for %s", async (_, payload) => {
+    await worker.push(payload);
+    expect(worker.registration.displayed()).toMatchObject([{ title: "shop.example", body: "There is something new." }]);
+  });
+
+  it("shows the site's own fallback, once at a time", async () => {
+    worker.bellwire.fallback = { title: "Shop", body: "Come and see", url: "/inbox" };
+    await worker.push();
+    await worker.push();
+    expect(worker.registration.displayed()).toMatchObject([{ title: "Shop", data: { bellwire: { url: "/inbox" } } }]);
+  });
+
+  it("shows text as it is and JSON that speaks of a title, where nobody handles raw payloads", async () => {
+    await worker.push("Just words");
+    expect(worker.last).toMatchObject({ title: "shop.example", body: "Just words" });
+    await worker.push({ bellwire: stamp(), payload: JSON.stringify({ title: "From JSON", body: "b", url: "/j" }) });
+    expect(worker.last).toMatchObject({ title: "From JSON", body: "b", data: { bellwire: { id: ID, url: "/j" } } });
+    await worker.push("x".repeat(500));
+    expect(worker.last.body).toHaveLength(200);
+  });
+
+  it("shows at least the words when the browser objects to the rest", async () => {
+    worker.registration.objectsTo = (_, options) => !!options.icon;
+    await worker.push(declarative({ icon: "http://", body: "B" }));
+    expect(worker.last).toMatchObject({ title: "T", body: "B" });
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("reports nothing that could not be shown, and shows it when it comes again", async () => {
+    worker.registration.objectsTo = () => true;
+    await worker.push(declarative());
+    expect(worker.server.receipts).toEqual([]);
+    worker.registration.objectsTo = () => false;
+    await worker.push(declarative());
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("tells open pages, without our part of the data", async () => {
+    const channel = newsChannel();
+    const heard: unknown[] = [];
+    channel.onmessage = ({ data }) => heard.push(data);
+    await worker.push(declarative({ body: "B", data: { mine: 1 } }));
+    await worker.push({ bellwire: stamp("other"), payload: "raw" });
+    await vi.waitFor(() => expect(heard).toHaveLength(2));
+    expect(heard[0]).toEqual({
+      scope: SCOPE,
+      type: "message",
+      message: { id: ID, title: "T", body: "B", url: "/x", data: { mine: 1 }, payload: undefined },
+    });
+    expect(heard[1]).toMatchObject({ message: { id: "other", payload: "raw" } });
+    channel.close();
+  });
+});
+
+describe("a raw payload", () => {
+  it("goes to the page's own handler, and what that returns is shown", async () => {
+    const handler = vi.fn(() => ({ title: "Mine", body: "b", url: "/mine", data: { k: 1 } }));
+    worker.bellwire.onPush(handler);
+    await worker.push({ bellwire: stamp(ID, 2), payload: "a\nb" });
+    expect(handler).toHaveBeenCalledWith({ id: ID, retried: 2, payload: "a\nb" });
+    expect(worker.last).toMatchObject({ title: "Mine", tag: `bellwire:${ID}`, data: { k: 1, bellwire: { url: "/mine" } } });
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("comes as octets where it was sent as octets", async () => {
+    const handler = vi.fn(() => true as const);
+    worker.bellwire.onPush(handler);
+    await worker.push({ bellwire: stamp(), payload: { base64: "AP8" } });
+    await worker.push(Uint8Array.of(0, 255));
+    expect(handler).toHaveBeenNthCalledWith(1, { id: ID, retried: 0, payload: Uint8Array.of(0, 255) });
+    expect(handler).toHaveBeenNthCalledWith(2, { id: undefined, retried: 0, payload: Uint8Array.of(0, 255) });
+    expect(worker.registration.shown).toEqual([]); // the handler says that it has shown something
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it.each([
+    ["throws", () => { throw new Error("no"); }],
+    ["rejects", async () => { throw new Error("no"); }],
+    ["returns nothing", () => undefined],
+    ["returns no title", () => ({}) as never],
+    ["never answers", () => new Promise<never>(() => {})],
+  ])("is followed by the fallback when the handler %s", async (_, handler) => {
+    worker.bellwire.onPush(handler);
+    await worker.push({ bellwire: stamp(), payload: "{}" });
+    expect(worker.titles()).toEqual(["shop.example"]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("is not handed on twice", async () => {
+    const handler = vi.fn(() => ({ title: "Mine", body: "b" }));
+    worker.bellwire.onPush(handler);
+    await worker.push({ bellwire: stamp(), payload: "x" });
+    await worker.push({ bellwire: stamp(), payload: "x" });
+    expect(handler).toHaveBeenCalledTimes(1);
+    expect(worker.registration.displayed()).toMatchObject([{ title: "Mine", body: "b", options: { silent: true } }]);
+  });
+});
+
+describe("a repeat", () => {
+  it("takes the first one's place in silence while that is on display", async () => {
+    await worker.push(declarative({ body: "B", tag: "t" }));
+    await worker.push(declarative({ body: "B", tag: "t" }));
+    expect(worker.registration.shown).toHaveLength(2);
+    expect(worker.registration.displayed()).toMatchObject([{ title: "T", body: "B", tag: "t", options: { silent: true } }]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("does not come back once the person has dealt with it, but shows the browser something", async () => {
+    await worker.push(declarative());
+    await worker.click(worker.last);
+    await worker.push(declarative());
+    expect(worker.registration.shown).toHaveLength(2);
+    expect(worker.last.options.silent).toBe(true);
+    expect(worker.registration.displayed()).toEqual([]);
+  });
+
+  it("does not cover what came later under the same tag", async () => {
+    await worker.push(declarative({ title: "old", tag: "t" }, {}, "1"));
+    await worker.push(declarative({ title: "new", tag: "t" }, {}, "2"));
+    await worker.push(declarative({ title: "old", tag: "t" }, {}, "1"));
+    expect(worker.titles()).toEqual(["new"]);
+  });
+
+  it("is noticed by another worker too", async () => {
+    await worker.push(declarative());
+    await worker.restart();
+    await worker.push(declarative());
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("is noticed when both race", async () => {
+    await Promise.all([worker.push(declarative()), worker.push(declarative()), worker.push(declarative())]);
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.registration.shown.filter(({ options }) => !options.silent)).toHaveLength(1);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("is shown when the worker was killed before the first one was", async () => {
+    worker.registration.showNotification.mockImplementationOnce(() => new Promise(() => {}));
+    void worker.push(declarative());
+    await worker.restart();
+    await worker.push(declarative());
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.last.options.silent).toBeUndefined();
+  });
+
+  it("is noticed without a database while the worker lives", async () => {
+    vi.stubGlobal("indexedDB", { open: () => { throw new DOMException("no", "SecurityError"); } });
+    await worker.restart();
+    await worker.push(declarative());
+    await worker.push(declarative());
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.server.receipts).toHaveLength(1);
+  });
+
+  it("is remembered for 500 deliveries or a week", async () => {
+    const { remember, wasSeen, SEEN_MAX, KEPT_MS, forgetMemory } = await import("../../src/worker/memory");
+    const { within } = await import("../../src/shared/database");
+    const kept = () => within(["seen"], "readonly", (store) => store("seen").count());
+    for (let n = 0; n < SEEN_MAX + 5; n++) {
+      worker.now++;
+      await remember(`id ${n}`, undefined);
+    }
+    forgetMemory();
+    expect(await kept()).toBe(SEEN_MAX);
+    expect(await wasSeen("id 4")).toBe(false);
+    expect(await wasSeen("id 5")).toBe(true);
+    worker.now += KEPT_MS;
+    await remember("much later", undefined);
+    forgetMemory();
+    expect(await kept()).toBe(1);
+    expect(await wasSeen(`id ${SEEN_MAX}`)).toBe(false);
+  });
+});

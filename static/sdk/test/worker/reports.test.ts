@@ -1,0 +1,220 @@
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { load, loadFor, save, type Saved } from "../../src/shared/saved";
+import { forgetConnection, within } from "../../src/shared/database";
+import { FakeSubscription } from "../shared/browser";
+import { KEYS, ORIGIN } from "../shared/server";
+import { declarative, FakeClient, FakeWorker, RECEIPT, SCOPE } from "./support";
+
+let worker: FakeWorker;
+beforeEach(async () => {
+  forgetConnection();
+  worker = await new FakeWorker().start();
+});
+
+const kinds = () => worker.server.receipts.map(({ kind, action }) => (action ? `${kind} ${action}` : kind));
+const waiting = () => within(["receipts"], "readonly", (store) => store("receipts").count());
+
+describe("a click", () => {
+  const actions = [{ action: "later", title: "Later", navigate: "/later" }, { action: "odd", title: "Odd" }];
+  beforeEach(() => worker.push(declarative({ actions })));
+
+  it("opens the URL, absolute, and is reported", async () => {
+    await worker.click(worker.last);
+    expect(worker.opened).toEqual(["https://shop.example/x"]);
+    expect(worker.last.closed).toBe(true);
+    await worker.fire("notificationclose", { notification: worker.last }); // as Firefox does
+    expect(kinds()).toEqual(["displayed", "clicked"]);
+  });
+
+  it("leads where its button says, and names the button", async () => {
+    await worker.click(worker.last, "later");
+    await worker.click(worker.last, "odd");
+    expect(worker.opened).toEqual(["https://shop.example/later", "https://shop.example/x"]);
+    expect(kinds().slice(1)).toEqual(["clicked later", "clicked odd"]);
+  });
+
+  it("focuses the tab that shows the page already", async () => {
+    worker.pages = [new FakeClient(`${SCOPE}other`), new FakeClient(`${SCOPE}x`)];
+    await worker.click(worker.last);
+    expect(worker.pages.map(({ focused }) => focused)).toEqual([false, true]);
+    expect(worker.opened).toEqual([]);
+  });
+
+  it("takes another tab of the site there", async () => {
+    worker.pages = [new FakeClient("https://elsewhere.example/"), new FakeClient(`${SCOPE}other`)];
+    await worker.click(worker.last);
+    expect(worker.pages[1]).toMatchObject({ url: `${SCOPE}x`, focused: true });
+    expect(worker.opened).toEqual([]);
+  });
+
+  it("opens a tab where the open one is not the worker's to move", async () => {
+    worker.pages = [Object.assign(new FakeClient(`${SCOPE}other`), { controlled: false })];
+    await worker.click(worker.last);
+    expect(worker.pages[0]).toMatchObject({ url: `${SCOPE}other`, focused: false });
+    expect(worker.opened).toEqual(["https://shop.example/x"]);
+  });
+
+  it("goes to other sites in a tab of their own, and nowhere that is no web address", async () => {
+    worker.pages = [new FakeClient(`${SCOPE}other`)];
+    await worker.push(declarative({ navigate: "https://elsewhere.example/y" }, {}, "2"));
+    await worker.click(worker.last);
+    expect(worker.opened).toEqual(["https://elsewhere.example/y"]);
+    worker.pages = [];
+    for (const [n, navigate] of ["javascript:alert(1)", "data:text/html,x", "http://["].entries()) {
+      await worker.push(declarative({ navigate }, {}, `odd ${n}`));
+      await worker.click(worker.last);
+    }
+    expect(worker.opened.slice(1)).toEqual([SCOPE, SCOPE, SCOPE]);
+  });
+
+  it("on the site's own notifications is the site's own affair", async () => {
+    await worker.registration.showNotification("own", { data: { bell: 1 } });
+    await worker.click(worker.last);
+    expect(worker.last.closed).toBe(false);
+    expect(kinds()).toEqual(["displayed"]);
+  });
+});
+
+describe("receipts", () => {
+  it("tell of a notification that was closed", async () => {
+    await worker.push(declarative());
+    worker.last.close();
+    await worker.fire("notificationclose", { notification: worker.last });
+    expect(kinds()).toEqual(["displayed", "closed"]);
+  });
+
+  it("do not call it closed when a repeat or a later one took its place", async () => {
+    const closedBy = async (replace: () => Promise<void>) => {
+      const replaced = worker.last;
+      await Promise.all([replace(), worker.fire("notificationclose", { notification: replaced })]);
+    };
+    await worker.push(declarative({ tag: "t" }, {}, "1"));
+    await closedBy(() => worker.push(declarative({ tag: "t" }, {}, "1")));
+    await closedBy(() => worker.push(declarative({ tag: "t" }, {}, "2")));
+    expect(kinds()).toEqual(["displayed", "displayed"]);
+  });
+
+  it("wait while offline, also for another worker, and then go as one list", async () => {
+    worker.server.online = false;
+    await worker.push(declarative());
+    await worker.click(worker.last);
+    expect(worker.registration.sync!.register).toHaveBeenCalledWith("bellwire");
+    await worker.restart();
+    worker.server.online = true;
+    await worker.fire("sync", { tag: "bellwire" });
+    expect(worker.server.asked).toHaveLength(1);
+    expect(worker.server.asked[0]!.body).toEqual([
+      { receipt: RECEIPT, kind: "displayed" },
+      { receipt: RECEIPT, kind: "clicked" },
+    ]);
+    expect(await waiting()).toBe(0);
+  });
+
+  it("make the browser try again when a sync finds no network", async () => {
+    worker.server.online = false;
+    await worker.push(declarative());
+    await expect(worker.fire("sync", { tag: "bellwire" })).rejects.toThrow("later");
+    await worker.fire("sync", { tag: "the site's own" });
+  });
+
+  it("go with the next event where there is no Background Sync", async () => {
+    worker.registration.sync = undefined;
+    worker.server.online = false;
+    await worker.push(declarative());
+    worker.server.online = true;
+    await worker.push(declarative({}, {}, "2"));
+    expect(kinds()).toEqual(["displayed", "displayed"]);
+    worker.server.online = false;
+    await worker.push(declarative({}, {}, "3"));
+    worker.server.online = true;
+    await worker.fire("message", { data: "bellwire:flush" });
+    expect(kinds()).toHaveLength(3);
+  });
+
+  it("are kept on 429 and 5xx and dropped when refused for good", async () => {
+    for (const status of [429, 503]) {
+      worker.server.instead = () => new Response(null, { status });
+      await worker.push(declarative({}, {}, `at ${status}`));
+    }
+    expect(await waiting()).toBe(2);
+    worker.server.instead = () => new Response(null, { status: 404 });
+    await worker.fire("message", { data: "bellwire:flush" });
+    expect(await waiting()).toBe(0);
+  });
+
+  it("go by the hundred, and at most a thousand wait", async () => {
+    const { remember, WAITING_MAX } = await import("../../src/worker/memory");
+    const { receiptOf } = await import("../../src/worker/receipts");
+    const url = `${ORIGIN}/v1/apps/shop/receipts`;
+    for (let n = 0; n < WAITING_MAX + 50; n++) await remember(undefined, receiptOf(url, `token ${n}`, "displayed"));
+    expect(await waiting()).toBe(WAITING_MAX);
+    await worker.fire("message", { data: "bellwire:flush" });
+    expect(worker.server.asked.map(({ body }) => body.length)).toEqual(Array(10).fill(100));
+    expect(worker.server.receipts[0].receipt).toBe("token 50");
+  });
+
+  it("go where the registration was made, rather than where the script's URL says", async () => {
+    await save(await loadFor(SCOPE, "shop", "https://moved.example"));
+    const fetched = vi.fn(worker.server.fetch);
+    vi.stubGlobal("fetch", fetched);
+    await worker.push(declarative());
+    expect(fetched.mock.calls[0]![0]).toBe("https://moved.example/v1/apps/shop/receipts");
+  });
+
+  it("are impossible where nobody said which app it is", async () => {
+    worker.script = `${SCOPE}service-worker.js`;
+    await worker.restart();
+    await worker.push(declarative());
+    expect(worker.titles()).toEqual(["T"]);
+    expect(worker.server.asked).toEqual([]);
+  });
+});
+
+describe("pushsubscriptionchange", () => {
+  let old: FakeSubscription;
+  beforeEach(async () => {
+    const { pushManager } = worker.registration;
+    old = await pushManager.subscribe({ applicationServerKey: KEYS[0] });
+    const body = JSON.stringify({ subscription: old, vapid_key_id: "vapid_0", topics: ["news"] });
+    await worker.server.fetch(`${ORIGIN}/v1/apps/shop/subscriptions`, { method: "POST", headers: {}, body });
+    const { id, token } = worker.server.row("sub_1");
+    const registered = { wanted: true, id, token, endpoint: old.endpoint, key: KEYS[0] };
+    await save({ ...(await loadFor(SCOPE, "shop", ORIGIN)), ...registered });
+    worker.server.asked = [];
+  });
+  const saved = async () => (await load(SCOPE)) as Saved;
+
+  it("registers what the browser put in its place", async () => {
+    const fresh = new FakeSubscription(worker.registration.pushManager, KEYS[0]);
+    worker.registration.pushManager.subscription = fresh;
+    await worker.fire("pushsubscriptionchange");
+    expect(worker.server.row("sub_1").state).toBe("replaced");
+    expect(worker.server.active()).toMatchObject([{ id: "sub_2", endpoint: fresh.endpoint, topics: ["news"] }]);
+    expect(await saved()).toMatchObject({ id: "sub_2", token: "bt_2", endpoint: fresh.endpoint });
+  });
+
+  it("subscribes anew where the browser put nothing, with the key of today", async () => {
+    worker.registration.pushManager.subscription = null;
+    worker.server.keyNumber = 1;
+    await worker.fire("pushsubscriptionchange");
+    expect(worker.server.active()).toMatchObject([{ id: "sub_2", vapid_key_id: "vapid_1" }]);
+  });
+
+  it("is made up for later when offline", async () => {
+    worker.registration.pushManager.subscription = null;
+    worker.server.online = false;
+    await worker.fire("pushsubscriptionchange");
+    expect(worker.registration.sync!.register).toHaveBeenCalledWith("bellwire");
+    await worker.restart();
+    worker.server.online = true;
+    await worker.fire("sync", { tag: "bellwire" });
+    expect(worker.server.active()).toMatchObject([{ id: "sub_2" }]);
+  });
+
+  it("does nothing for somebody who left", async () => {
+    await save({ ...(await saved()), wanted: false });
+    worker.registration.pushManager.subscription = null;
+    await worker.fire("pushsubscriptionchange");
+    expect(worker.server.asked).toEqual([]);
+  });
+});
