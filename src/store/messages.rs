@@ -59,20 +59,22 @@ pub struct Account {
     pub closed: i64,
 }
 
-/// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
+/// A message, its account and its sealed content, read in one statement and therefore in one snapshot: only so does the
+/// sum hold.
 pub async fn account(
     pool: &PgPool,
     app: Uuid,
     id: MessageId,
     now: Timestamp,
-) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
+) -> Result<Option<(MessageRow, Account, Vec<u8>)>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.audience_estimate,
              m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
-             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
+             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!",
+             m.content
          FROM messages m,
          LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
@@ -84,9 +86,9 @@ pub async fn account(
              FROM (SELECT retries, lease IS NOT NULL AND due_at > $3 AS held FROM queue WHERE message = m.id) w) q,
          LATERAL (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint AS dispatching FROM pages
              WHERE message = m.id) p,
-         LATERAL (SELECT count(DISTINCT subscription) AS acknowledged, count(*) FILTER (WHERE kind = 1) AS displayed,
-             count(*) FILTER (WHERE kind = 2) AS clicked, count(*) FILTER (WHERE kind = 3) AS closed
-             FROM receipts WHERE message = m.id) r
+         LATERAL (SELECT coalesce(max(acknowledged), 0) AS acknowledged, coalesce(max(displayed), 0) AS displayed,
+             coalesce(max(clicked), 0) AS clicked, coalesce(max(closed), 0) AS closed
+             FROM receipt_counts WHERE message = m.id) r
          WHERE m.id = $1 AND m.app = $2"#,
         id.0,
         app,
@@ -127,8 +129,15 @@ pub async fn account(
             expanding: row.expanding,
             moving: row.expanding || dispatching + row.queued + row.retrying > 0,
         };
-        (message, account)
+        (message, account, row.content)
     }))
+}
+
+/// A message's sealed content and when its time to live ends: what it takes to tell what its receipts mean.
+pub async fn terms(pool: &PgPool, app: Uuid, id: MessageId) -> Result<Option<(Vec<u8>, Timestamp)>, sqlx::Error> {
+    let found = sqlx::query!("SELECT content, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app)
+        .fetch_optional(pool);
+    Ok(found.await?.map(|row| (row.content, row.expires_at)))
 }
 
 /// An app's messages with ids below `before`, the newest first.
