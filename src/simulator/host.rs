@@ -10,6 +10,7 @@ use http::{HeaderValue, Method, Response, header};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::browsers::{self, Browsers, Push};
 use super::check::{self, Fault, Token, Verified};
 use super::ledger::{Counters, Ledger, Sample};
 use super::manners;
@@ -35,6 +36,8 @@ pub(super) struct Host {
     /// One endpoint in this many is opened and recorded.
     pub sample: u32,
     pub counters: Counters,
+    /// Real browsers, at hosts that have them.
+    pub browsers: Option<Browsers>,
     pub ledger: Arc<Ledger>,
     pub script: Arc<Script>,
     pub clock: Clock,
@@ -85,8 +88,12 @@ pub(super) struct Exchange {
     target: Option<Target>,
     discovery: bool,
     refusal: Option<Fault>,
+    /// The browser has ended this subscription.
+    gone: bool,
     ttl: u64,
     sample: Option<Sample>,
+    /// For a real browser, if nothing is wrong with it.
+    push: Option<Push>,
 }
 
 /// What is to be done with a request.
@@ -135,8 +142,15 @@ impl Desk {
     fn examine(&mut self, head: &http::request::Parts, body: &Bytes) -> Exchange {
         let host = Arc::clone(&self.host);
         let mut faults = Vec::new();
-        let mut exchange =
-            Exchange { target: None, discovery: head.method == Method::GET, refusal: None, ttl: 0, sample: None };
+        let mut exchange = Exchange {
+            target: None,
+            discovery: head.method == Method::GET,
+            refusal: None,
+            gone: false,
+            ttl: 0,
+            sample: None,
+            push: None,
+        };
         let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         match host.minter.resolve(path) {
             Resolved::Known(target) => exchange.target = Some(target),
@@ -155,7 +169,11 @@ impl Desk {
             if body.len() > host.body_limit {
                 faults.push(Fault::TooLarge);
             }
-            if host.minter.sampled(target.index, host.sample) && !body.is_empty() {
+            if let Some(browsers) = host.browsers_of(target) {
+                exchange.gone = !browsers.knows(target.index);
+                let topic = check::text(&head.headers, "topic");
+                exchange.push = Some(Push { body: body.clone(), ttl_s: exchange.ttl, topic });
+            } else if host.minter.sampled(target.index, host.sample) && !body.is_empty() {
                 exchange.sample = host.open(head, target, body, &mut faults);
             }
         }
@@ -167,6 +185,7 @@ impl Desk {
             host.ledger.fault(*fault, place);
         }
         exchange.refusal = faults.into_iter().find(|fault| manners::refusal(host.gateway, *fault).is_some());
+        exchange.push.take_if(|_| exchange.refusal.is_some());
         exchange
     }
 
@@ -195,6 +214,16 @@ impl Desk {
 }
 
 impl Host {
+    /// The present, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now().timestamp_millis()
+    }
+
+    /// The browsers, if the endpoint is one of theirs.
+    fn browsers_of(&self, target: Target) -> Option<&Browsers> {
+        self.browsers.as_ref().filter(|_| target.index >= browsers::FIRST_INDEX)
+    }
+
     /// Who asks, for the rules; no endpoint: a connection.
     pub fn subject(&self, target: Option<Target>) -> Subject<'_> {
         let endpoint = target.map(|target| (target.index, self.minter.fraction(target.index)));
@@ -251,6 +280,7 @@ impl Host {
         }
         match exchange.refusal.and_then(|fault| manners::refusal(self.gateway, fault)) {
             Some(refusal) => refusal,
+            None if exchange.gone => manners::said(self.gateway, manners::Case::Gone),
             None => {
                 let serial = self.serial.fetch_add(1, Ordering::Relaxed);
                 manners::accepted(self.gateway, self.minter.origin(), serial, exchange.ttl)
@@ -286,6 +316,9 @@ impl Host {
     /// Writes down what became of a request. `accepted`: the browser will get it.
     pub fn settle(&self, exchange: Exchange, status: Option<u16>, accepted: bool, now_ms: i64) {
         self.counters.decided(status, accepted && !exchange.discovery);
+        if let (true, Some(target), Some(push)) = (accepted, exchange.target, exchange.push) {
+            self.browsers_of(target).inspect(|browsers| browsers.push(target.index, push, now_ms));
+        }
         if let (Some(target), Some(sample)) = (exchange.target, exchange.sample) {
             self.ledger.record((self.id, &self.name), target.index, sample, status, accepted, now_ms);
         }
@@ -306,7 +339,7 @@ impl Host {
     pub async fn hold(&self, live: &Live) {
         live.held.fetch_add(1, Ordering::Relaxed);
         let _held = Held(live);
-        self.ledger.touch(self.clock.now().timestamp_millis());
+        self.ledger.touch(self.now_ms());
         if let Ok(permit) = live.gate.acquire().await {
             permit.forget();
         }

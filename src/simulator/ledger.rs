@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::browsers::BrowsersReport;
 use super::check::Fault;
 use super::script::RuleReport;
 use crate::lane::Gateway;
@@ -95,6 +96,9 @@ pub struct HostReport {
     pub open_connections: u64,
     /// The most streams that one connection had open at once.
     pub peak_streams: u64,
+    /// Real browsers, at Mozilla's hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browsers: Option<BrowsersReport>,
 }
 
 /// Everything a simulator knows, at one moment.
@@ -163,7 +167,7 @@ impl Counters {
         }
     }
 
-    pub fn report(&self, gateway: Gateway) -> HostReport {
+    pub fn report(&self, gateway: Gateway, browsers: Option<BrowsersReport>) -> HostReport {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let statuses: BTreeMap<u16, u64> =
             (200..600).zip(&self.statuses).map(|(status, n)| (status, get(n))).filter(|(_, n)| *n > 0).collect();
@@ -177,6 +181,7 @@ impl Counters {
             connections: get(&self.connections),
             open_connections: get(&self.open_connections),
             peak_streams: get(&self.peak_streams),
+            browsers,
         }
     }
 
@@ -412,10 +417,10 @@ mod tests {
         counters.decided(Some(201), true);
         counters.decided(Some(599), false);
         counters.decided(None, true);
-        let report = counters.report(Gateway::Fcm);
+        let report = counters.report(Gateway::Fcm, None);
         assert_eq!((report.requests, report.accepted, report.unanswered), (3, 2, 1));
         assert_eq!(report.statuses, BTreeMap::from([(201, 1), (599, 1)]));
         counters.reset();
-        assert_eq!(counters.report(Gateway::Fcm).requests, 0);
+        assert_eq!(counters.report(Gateway::Fcm, None).requests, 0);
     }
 }

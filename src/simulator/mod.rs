@@ -8,6 +8,8 @@
 //!
 //! ```text
 //! listener (TCP, TLS, outages) ─ http2 / http1 ─ host (examine → rule → answer → books)
+//! socket (Mozilla's WebSocket) ────────────────────┤
+//!                                                  ├ browsers real ones, and what waits for them
 //!                                                  ├ mint   which subscription is it?
 //!                                                  ├ check  headers, VAPID        ├ script  rules
 //!                                                  ├ open   decrypt               ├ manners answers
@@ -18,6 +20,7 @@
 //! An endpoint's host is a made-up name such as `fcm.bellwire.test`; [`Simulator::hosts`] says at which address of
 //! 127.0.0.1 it answers, and [`Simulator::ca_pem`] whom to trust.
 
+mod browsers;
 mod check;
 mod command;
 mod control;
@@ -31,6 +34,7 @@ mod mint;
 mod open;
 mod rule;
 mod script;
+mod socket;
 mod tls;
 
 use std::collections::{BTreeMap, HashMap};
@@ -43,6 +47,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+pub use browsers::BrowsersReport;
 pub use check::Fault;
 pub use command::{Args, run};
 pub use ledger::{Attempt, Delivery, FaultReport, HostReport, Limits, Report};
@@ -52,6 +57,7 @@ pub use script::RuleReport;
 
 use crate::clock::Clock;
 use crate::lane::Gateway;
+use browsers::Browsers;
 use host::Host;
 use ledger::{Counters, Ledger};
 use listener::Door;
@@ -137,6 +143,9 @@ pub struct HostMapping {
     pub gateway: Gateway,
     /// The address that it answers at.
     pub addr: SocketAddr,
+    /// Where real browsers connect to it by WebSocket, without TLS: `dom.push.serverURL` of Firefox. Mozilla's hosts only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browsers: Option<SocketAddr>,
 }
 
 /// Why a simulator did not start.
@@ -161,9 +170,16 @@ pub enum StartError {
 #[error("no such host or endpoint here")]
 pub struct UnknownHost;
 
+/// A host, and where it is.
+struct Site {
+    host: Arc<Host>,
+    addr: SocketAddr,
+    browsers: Option<SocketAddr>,
+}
+
 /// What the hosts, the HTTP interface and the handle have in common.
 struct Shared {
-    hosts: Vec<(Arc<Host>, SocketAddr)>,
+    hosts: Vec<Site>,
     ledger: Arc<Ledger>,
     script: Arc<Script>,
     ca_pem: String,
@@ -183,9 +199,9 @@ impl Simulator {
         let ledger = Arc::new(Ledger::new(options.limits));
         let script = Arc::new(Script::new());
         let mut tasks = JoinSet::new();
-        let mut hosts: Vec<(Arc<Host>, SocketAddr)> = Vec::new();
+        let mut hosts: Vec<Site> = Vec::new();
         for (id, spec) in (0..).zip(&options.hosts) {
-            if hosts.iter().any(|(host, _)| host.name == spec.host) {
+            if hosts.iter().any(|site| site.host.name == spec.host) {
                 return Err(StartError::HostTwice(spec.host.clone()));
             }
             let tls = authority.server_config(&spec.host, spec.http1_only)?;
@@ -193,7 +209,16 @@ impl Simulator {
             let addr = door.addr();
             let host = Arc::new(host(id, spec, addr, &options, &ledger, &script));
             tasks.spawn(listener::serve(Arc::clone(&host), tls, door, options.streams));
-            hosts.push((host, addr));
+            let browsers = match host.browsers {
+                None => None,
+                Some(_) => {
+                    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+                    let addr = listener.local_addr()?;
+                    tasks.spawn(socket::serve(Arc::clone(&host), listener));
+                    Some(addr)
+                }
+            };
+            hosts.push(Site { host, addr, browsers });
         }
         let shared = Arc::new(Shared { hosts, ledger, script, ca_pem: authority.pem().to_owned() });
         let listener = tokio::net::TcpListener::bind(options.control).await?;
@@ -223,7 +248,8 @@ impl Simulator {
     }
 
     /// Makes a subscription: `host` is a host's name or, for the first of its kind, a gateway's; `vapid` the public
-    /// key (65 octets) that it shall be bound to. The same arguments give the same subscription.
+    /// key (65 octets) that it shall be bound to. The same arguments give the same subscription. At Mozilla's hosts the
+    /// upper half of the indices belongs to real browsers.
     pub fn mint(&self, host: &str, index: u32, vapid: Option<&[u8]>) -> Result<Minted, UnknownHost> {
         self.shared.mint(host, index, vapid)
     }
@@ -267,6 +293,21 @@ impl Simulator {
     /// The delivery of that id, if it was recorded.
     pub fn delivery(&self, id: &str) -> Option<Delivery> {
         self.shared.ledger.delivery(id)
+    }
+
+    /// Sends a real browser the last message of this endpoint once more, as a gateway does that is not sure whether it was
+    /// delivered; false: there was none.
+    pub fn push_again(&self, endpoint: &str) -> Result<bool, UnknownHost> {
+        let (host, index) = self.shared.resolve(endpoint)?;
+        let browsers = host.browsers.as_ref().ok_or(UnknownHost)?;
+        Ok(browsers.push_again(index, host.now_ms()))
+    }
+
+    /// Forgets all real browsers of a host, as a push service does that lost its database: they are cut off, their
+    /// endpoints are gone, and when they come back they are told so.
+    pub fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
+        self.shared.host(host)?.browsers.as_ref().ok_or(UnknownHost)?.forget();
+        Ok(())
     }
 
     /// Forgets what was received. Rules, and what they counted, stay.
@@ -317,6 +358,7 @@ fn host(
             Verify::Sample(n) => n,
         },
         counters: Counters::new(),
+        browsers: (spec.gateway == Gateway::Mozilla).then(Browsers::default),
         ledger: Arc::clone(ledger),
         script: Arc::clone(script),
         clock: options.clock.clone(),
@@ -327,16 +369,17 @@ fn host(
 
 impl Shared {
     fn host(&self, name: &str) -> Result<&Arc<Host>, UnknownHost> {
-        let hosts = || self.hosts.iter().map(|(host, _)| host);
+        let hosts = || self.hosts.iter().map(|site| &site.host);
         let by_gateway = || hosts().find(|host| host.gateway.name() == name);
         hosts().find(|host| host.name == name).or_else(by_gateway).ok_or(UnknownHost)
     }
 
     fn mappings(&self) -> Vec<HostMapping> {
-        let mapping = |(host, addr): &(Arc<Host>, SocketAddr)| HostMapping {
-            host: host.name.clone(),
-            gateway: host.gateway,
-            addr: *addr,
+        let mapping = |site: &Site| HostMapping {
+            host: site.host.name.clone(),
+            gateway: site.host.gateway,
+            addr: site.addr,
+            browsers: site.browsers,
         };
         self.hosts.iter().map(mapping).collect()
     }
@@ -347,31 +390,43 @@ impl Shared {
 
     fn add_rule(&self, rule: Rule) -> Result<u64, InvalidRule> {
         rule.validate()?;
-        if rule.host.as_deref().is_some_and(|name| !self.hosts.iter().any(|(host, _)| host.name == name)) {
+        if rule.host.as_deref().is_some_and(|name| !self.hosts.iter().any(|site| site.host.name == name)) {
             return Err(InvalidRule::Host);
         }
         Ok(self.script.add(rule, Instant::now()))
     }
 
-    fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {
+    /// Whose endpoint it is, and which.
+    fn resolve(&self, endpoint: &str) -> Result<(&Host, u32), UnknownHost> {
         let resolve = |host: &Arc<Host>| {
             let path = endpoint.strip_prefix(host.minter.origin())?;
             match host.minter.resolve(path) {
-                mint::Resolved::Known(target) => Some((host.id, target.index)),
+                mint::Resolved::Known(target) => Some(target.index),
                 _ => None,
             }
         };
-        let found = self.hosts.iter().find_map(|(host, _)| resolve(host));
-        Ok(self.ledger.received(found.ok_or(UnknownHost)?))
+        let mut found = self.hosts.iter().filter_map(|site| Some((site.host.as_ref(), resolve(&site.host)?)));
+        found.next().ok_or(UnknownHost)
+    }
+
+    fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {
+        let (host, index) = self.resolve(endpoint)?;
+        Ok(self.ledger.received((host.id, index)))
     }
 
     fn report(&self) -> Report {
-        let report = |(host, _): &(Arc<Host>, SocketAddr)| (host.name.clone(), host.counters.report(host.gateway));
+        let report = |Site { host, .. }: &Site| {
+            let browsers = host.browsers.as_ref().map(Browsers::report);
+            (host.name.clone(), host.counters.report(host.gateway, browsers))
+        };
         self.ledger.report(self.hosts.iter().map(report).collect::<BTreeMap<_, _>>(), self.script.report())
     }
 
     fn reset(&self) {
-        self.hosts.iter().for_each(|(host, _)| host.counters.reset());
+        for Site { host, .. } in &self.hosts {
+            host.counters.reset();
+            host.browsers.iter().for_each(Browsers::reset);
+        }
         self.ledger.reset();
     }
 }

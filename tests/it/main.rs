@@ -1,6 +1,7 @@
 //! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
 
 mod api;
+mod browser;
 mod calendar;
 mod command_line;
 mod corpus;

@@ -1,5 +1,6 @@
 //! The simulator, driven by a sender that shares no code with Bellwire.
 
+mod browsers;
 mod faults;
 mod sender;
 

@@ -6,6 +6,7 @@ pub mod fault_proxy;
 pub mod push_service;
 pub mod seed;
 pub mod server;
+pub mod socket;
 
 pub use app::{Setup, TestApp};
 pub use database::{START, TempDir, TestDatabase};

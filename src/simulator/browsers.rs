@@ -1,0 +1,342 @@
+//! Real browsers at a Mozilla host: who is connected, what they subscribed to and what they have yet to acknowledge.
+//! Bookkeeping only; [`super::socket`] talks to them.
+//!
+//! As at autopush, a message is kept until it is acknowledged, replaced under its topic or past its time to live; whatever
+//! is left is sent after each hello.
+
+use std::collections::{BTreeMap, HashMap};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Endpoints from this index on are browsers'; those below are minted.
+pub(super) const FIRST_INDEX: u32 = 1 << 31;
+/// autopush keeps nothing for longer than 30 days.
+const TTL_MAX_S: u64 = 2_592_000;
+
+/// What a host's browsers are up to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BrowsersReport {
+    /// Browsers connected now.
+    pub connected: u64,
+    /// Channels that are registered now.
+    pub subscriptions: u64,
+    /// Messages that wait for their acknowledgement, sent or not.
+    pub unacknowledged: u64,
+    /// Messages taken for browsers.
+    pub taken: u64,
+    /// Messages sent, repeats included.
+    pub sent: u64,
+    /// Acknowledgements by code: 100 delivered, 101 not decrypted, 102 not wanted.
+    pub acks: BTreeMap<u16, u64>,
+    /// Failures of service workers, by code: 301 to 303.
+    pub nacks: BTreeMap<u16, u64>,
+    /// Messages dropped because a later one came under their topic.
+    pub replaced: u64,
+    /// Messages dropped because their time to live had passed.
+    pub expired: u64,
+}
+
+/// A message on its way to a browser.
+#[derive(Debug, Clone)]
+pub(super) struct Push {
+    /// As it was posted: sealed, or empty.
+    pub body: Bytes,
+    /// Seconds.
+    pub ttl_s: u64,
+    pub topic: Option<Box<str>>,
+}
+
+/// Where frames for one connection go. Whoever holds the other end closes the connection when this is dropped.
+pub(super) type Outbox = UnboundedSender<String>;
+
+/// One connection of one browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Visit {
+    pub uaid: String,
+    serial: u64,
+}
+
+struct Kept {
+    version: String,
+    index: u32,
+    push: Push,
+    expires_ms: i64,
+}
+
+#[derive(Default)]
+struct Agent {
+    connection: Option<(u64, Outbox)>,
+    channels: HashMap<String, u32>,
+    kept: Vec<Kept>,
+}
+
+#[derive(Default)]
+struct State {
+    agents: HashMap<String, Agent>,
+    /// Who has registered an endpoint, and the last message that was taken for it.
+    owners: HashMap<u32, (String, Option<Push>)>,
+    serial: u64,
+    figures: BrowsersReport,
+}
+
+/// The browsers of one host.
+#[derive(Default)]
+pub(super) struct Browsers(Mutex<State>);
+
+impl Browsers {
+    /// A browser connects: it is greeted, under a new name if it gives none that is known, and sent what waits for it. An
+    /// older connection of the same browser ends.
+    pub fn hello(&self, uaid: Option<&str>, outbox: Outbox, now_ms: i64) -> Visit {
+        let mut state = self.0.lock();
+        let serial = state.next();
+        let known = uaid.filter(|uaid| state.agents.contains_key(*uaid)).map(str::to_owned);
+        let uaid = known.unwrap_or_else(|| format!("{serial:032x}"));
+        let greeting =
+            json!({"messageType": "hello", "uaid": uaid, "status": 200, "use_webpush": true, "broadcasts": {}});
+        post(&outbox, &greeting);
+        let State { agents, figures, .. } = &mut *state;
+        let agent = agents.entry(uaid.clone()).or_default();
+        agent.expire(now_ms, figures);
+        agent.connection = Some((serial, outbox));
+        for kept in &agent.kept {
+            agent.send(kept, figures);
+        }
+        Visit { uaid, serial }
+    }
+
+    /// The connection is no more.
+    pub fn leave(&self, visit: &Visit) {
+        if let Some(agent) = self.0.lock().agents.get_mut(&visit.uaid) {
+            agent.connection.take_if(|(serial, _)| *serial == visit.serial);
+        }
+    }
+
+    /// The index of the endpoint for a channel. Registered twice, a channel keeps it. None: the browser was forgotten.
+    pub fn register(&self, visit: &Visit, channel: &str) -> Option<u32> {
+        let mut state = self.0.lock();
+        let serial = state.next();
+        let State { agents, owners, .. } = &mut *state;
+        let channels = &mut agents.get_mut(&visit.uaid)?.channels;
+        let fresh = || FIRST_INDEX | u32::try_from(serial % u64::from(FIRST_INDEX)).unwrap_or_default();
+        let index = *channels.entry(channel.to_owned()).or_insert_with(fresh);
+        owners.entry(index).or_insert_with(|| (visit.uaid.clone(), None));
+        Some(index)
+    }
+
+    /// Ends a channel with all that waits for it.
+    pub fn unregister(&self, visit: &Visit, channel: &str) {
+        let mut state = self.0.lock();
+        let Some(agent) = state.agents.get_mut(&visit.uaid) else { return };
+        if let Some(index) = agent.channels.remove(channel) {
+            agent.kept.retain(|kept| kept.index != index);
+            state.owners.remove(&index);
+        }
+    }
+
+    /// A browser is done with a message, for good or ill.
+    pub fn ack(&self, visit: &Visit, version: &str, code: u16) {
+        let mut state = self.0.lock();
+        *state.figures.acks.entry(code).or_default() += 1;
+        if let Some(agent) = state.agents.get_mut(&visit.uaid) {
+            agent.kept.retain(|kept| kept.version != version);
+        }
+    }
+
+    /// A service worker failed at a message.
+    pub fn nack(&self, code: u16) {
+        *self.0.lock().figures.nacks.entry(code).or_default() += 1;
+    }
+
+    /// Whether that endpoint is registered.
+    pub fn knows(&self, index: u32) -> bool {
+        self.0.lock().owners.contains_key(&index)
+    }
+
+    /// Takes a message for an endpoint, and sends it at once if its browser is connected.
+    pub fn push(&self, index: u32, push: Push, now_ms: i64) {
+        let mut state = self.0.lock();
+        let version = format!("{:x}", state.next());
+        let State { agents, owners, figures, .. } = &mut *state;
+        let Some((uaid, last)) = owners.get_mut(&index) else { return };
+        let Some(agent) = agents.get_mut(uaid) else { return };
+        *last = Some(push.clone());
+        figures.taken += 1;
+        let before = agent.kept.len();
+        agent.kept.retain(|kept| kept.index != index || kept.push.topic.is_none() || kept.push.topic != push.topic);
+        figures.replaced += (before - agent.kept.len()) as u64;
+        let ttl_ms = i64::try_from(push.ttl_s.min(TTL_MAX_S) * 1000).unwrap_or(i64::MAX);
+        let kept = Kept { version, index, push, expires_ms: now_ms.saturating_add(ttl_ms) };
+        agent.send(&kept, figures);
+        agent.kept.push(kept);
+        if agent.connection.is_none() {
+            agent.expire(now_ms, figures); // what may not wait at all
+        }
+    }
+
+    /// Takes the last message of an endpoint once more, as a gateway does that is not sure whether it was delivered. False:
+    /// there was none.
+    pub fn push_again(&self, index: u32, now_ms: i64) -> bool {
+        let last = self.0.lock().owners.get(&index).and_then(|(_, last)| last.clone());
+        let Some(push) = last else { return false };
+        self.push(index, push, now_ms);
+        true
+    }
+
+    /// Forgets all browsers, as a push service does that lost its database: connections end, endpoints are gone, and who
+    /// comes back gets a new name.
+    pub fn forget(&self) {
+        let mut state = self.0.lock();
+        state.agents.clear();
+        state.owners.clear();
+    }
+
+    /// How things stand.
+    pub fn report(&self) -> BrowsersReport {
+        let state = self.0.lock();
+        BrowsersReport {
+            connected: state.agents.values().filter(|agent| agent.connection.is_some()).count() as u64,
+            subscriptions: state.owners.len() as u64,
+            unacknowledged: state.agents.values().map(|agent| agent.kept.len() as u64).sum(),
+            ..state.figures.clone()
+        }
+    }
+
+    /// Sets what was counted to nothing; browsers and messages stay.
+    pub fn reset(&self) {
+        self.0.lock().figures = BrowsersReport::default();
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+}
+
+impl Agent {
+    fn expire(&mut self, now_ms: i64, figures: &mut BrowsersReport) {
+        let before = self.kept.len();
+        self.kept.retain(|kept| kept.expires_ms > now_ms);
+        figures.expired += (before - self.kept.len()) as u64;
+    }
+
+    fn send(&self, kept: &Kept, figures: &mut BrowsersReport) {
+        let Some((_, outbox)) = &self.connection else { return };
+        let channel = self.channels.iter().find(|(_, index)| **index == kept.index).map(|(channel, _)| channel);
+        let mut frame = json!({"messageType": "notification", "channelID": channel, "version": kept.version});
+        if !kept.push.body.is_empty() {
+            frame["data"] = URL_SAFE_NO_PAD.encode(&kept.push.body).into();
+            frame["headers"] = json!({"encoding": "aes128gcm"});
+        }
+        figures.sent += 1;
+        post(outbox, &frame);
+    }
+}
+
+/// A connection that is just ending takes nothing any more; what was for it is kept.
+fn post(outbox: &Outbox, frame: &Value) {
+    let _ended = outbox.send(frame.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    fn connect(browsers: &Browsers, uaid: Option<&str>, now_ms: i64) -> (Visit, UnboundedReceiver<String>) {
+        let (outbox, mut inbox) = unbounded_channel();
+        let visit = browsers.hello(uaid, outbox, now_ms);
+        assert!(inbox.try_recv().unwrap().contains("\"hello\""), "greeted first");
+        (visit, inbox)
+    }
+
+    fn push(text: &'static str, ttl_s: u64, topic: Option<&str>) -> Push {
+        Push { body: Bytes::from_static(text.as_bytes()), ttl_s, topic: topic.map(Into::into) }
+    }
+
+    fn bodies(inbox: &mut UnboundedReceiver<String>) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        while let Ok(frame) = inbox.try_recv() {
+            let frame: Value = serde_json::from_str(&frame).unwrap();
+            let body = URL_SAFE_NO_PAD.decode(frame["data"].as_str().unwrap_or_default()).unwrap();
+            found.push((String::from_utf8(body).unwrap(), frame["version"].as_str().unwrap().to_owned()));
+        }
+        found
+    }
+
+    #[test]
+    fn a_message_is_sent_until_it_is_acknowledged() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        assert!(index >= FIRST_INDEX && browsers.register(&visit, "c") == Some(index));
+        browsers.push(index, push("one", 60, None), 0);
+        assert_eq!(bodies(&mut inbox)[0].0, "one");
+        let (visit, mut inbox) = connect(&browsers, Some(&visit.uaid), 1);
+        let again = bodies(&mut inbox);
+        assert_eq!(again[0].0, "one");
+        browsers.ack(&visit, &again[0].1, 100);
+        assert_eq!((browsers.report().unacknowledged, browsers.report().acks), (0, [(100, 1)].into()));
+        assert!(bodies(&mut connect(&browsers, Some(&visit.uaid), 2).1).is_empty());
+    }
+
+    #[test]
+    fn offline_a_topic_replaces_and_a_time_to_live_ends() {
+        let browsers = Browsers::default();
+        let (visit, _) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        browsers.leave(&visit);
+        for message in
+            [push("old", 60, Some("t")), push("new", 60, Some("t")), push("short", 1, None), push("now", 0, None)]
+        {
+            browsers.push(index, message, 0);
+        }
+        let (_, mut inbox) = connect(&browsers, Some(&visit.uaid), 1_000);
+        assert_eq!(bodies(&mut inbox).into_iter().map(|(body, _)| body).collect::<Vec<_>>(), ["new"]);
+        let BrowsersReport { replaced, expired, unacknowledged, .. } = browsers.report();
+        assert_eq!((replaced, expired, unacknowledged), (1, 2, 1));
+    }
+
+    #[test]
+    fn an_ended_channel_is_not_known_and_a_forgotten_browser_gets_a_new_name() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        browsers.unregister(&visit, "c");
+        assert!(!browsers.knows(index) && browsers.register(&visit, "c") != Some(index));
+        browsers.forget();
+        assert!(inbox.try_recv().is_err() && inbox.is_closed() || inbox.is_empty());
+        assert_eq!(browsers.register(&visit, "d"), None);
+        assert_ne!(connect(&browsers, Some(&visit.uaid), 0).0.uaid, visit.uaid);
+    }
+
+    #[test]
+    fn an_older_connection_that_ends_late_leaves_the_newer_one_alone() {
+        let browsers = Browsers::default();
+        let (old, mut ended) = connect(&browsers, None, 0);
+        let (_, _inbox) = connect(&browsers, Some(&old.uaid), 0);
+        assert!(matches!(ended.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Disconnected)));
+        browsers.leave(&old);
+        assert_eq!(browsers.report().connected, 1);
+    }
+
+    #[test]
+    fn a_repeat_has_a_version_of_its_own() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        assert!(!browsers.push_again(index, 0));
+        browsers.push(index, push("one", 60, None), 0);
+        assert!(browsers.push_again(index, 0));
+        let sent = bodies(&mut inbox);
+        assert!(sent[0].0 == sent[1].0 && sent[0].1 != sent[1].1, "{sent:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Chromium without a screen, by its DevTools protocol: WebDriver BiDi would need a driver in between, which cannot hand
+//! a push to a worker anyway.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use super::{as_json, keep_picture, launch};
+use crate::support::socket::Calls;
+
+/// One running Chromium with one page. Dropping it kills it.
+pub struct Chromium {
+    calls: Calls,
+    /// The conversation with the page.
+    session: String,
+    _process: Child,
+}
+
+impl Chromium {
+    pub async fn start(home: &Path) -> Self {
+        let mut command = Command::new("chromium");
+        command.args(["--headless=new", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.args(["--disable-dev-shm-usage", "--password-store=basic"]);
+        // Its sandbox refuses root, which containers run as; the pages are our own.
+        command.arg("--no-sandbox").arg(format!("--user-data-dir={}", home.display())).arg("about:blank");
+        let (_process, url) = launch(command, home, "DevTools listening on").await;
+        let mut calls = Calls::connect(&url, "").await;
+        let target = calls.call("Target.createTarget", json!({"url": "about:blank"})).await;
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = calls.call("Target.attachToTarget", attach).await;
+        let session = attached["sessionId"].as_str().expect("a session").to_owned();
+        Self { calls, session, _process }
+    }
+
+    /// A call about the browser as a whole.
+    pub async fn manage(&mut self, method: &str, params: Value) -> Value {
+        self.calls.call(method, params).await
+    }
+
+    /// A call about the page.
+    pub async fn call(&mut self, method: &str, params: Value) -> Value {
+        let session = json!({"sessionId": self.session});
+        self.calls.call_with(method, params, session).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The first event of that name since the start, once there is one.
+    pub async fn event(&mut self, method: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let found = self.calls.events.iter().find(|event| event["method"] == method && wanted(&event["params"]));
+            if let Some(event) = found {
+                return event["params"].clone();
+            }
+            self.evaluate("0").await; // events come along with answers
+        }
+    }
+
+    pub async fn open(&mut self, url: &str) {
+        self.call("Page.navigate", json!({"url": url})).await;
+        let there = format!("location.href === {url:?} && document.readyState === 'complete'");
+        // What is asked while the page changes goes down with the old one.
+        let arrived = async || {
+            let params = json!({"expression": there, "returnByValue": true});
+            let session = json!({"sessionId": self.session});
+            let answer = self.calls.call_with("Runtime.evaluate", params, session).await;
+            answer.is_ok_and(|answer| answer["result"]["value"] == true)
+        };
+        super::until(arrived, |arrived| *arrived).await;
+    }
+
+    #[track_caller]
+    pub fn evaluate(&mut self, expression: &str) -> impl Future<Output = Value> {
+        let at = std::panic::Location::caller();
+        let params = json!({"expression": as_json(expression), "awaitPromise": true, "returnByValue": true});
+        async move {
+            let answer = self.call("Runtime.evaluate", params).await;
+            let json = answer["result"]["value"].as_str();
+            serde_json::from_str(json.unwrap_or_else(|| panic!("{at}: {answer}"))).expect("JSON")
+        }
+    }
+
+    /// A click with the mouse, as a person's: it counts as a gesture.
+    pub async fn click(&mut self, id: &str) {
+        let place = format!(
+            "(() => {{ const it = document.getElementById({id:?}); it.scrollIntoView({{ block: 'center', behavior: 'instant' }});
+                const {{ x, y, width, height }} = it.getBoundingClientRect(); return [x + width / 2, y + height / 2]; }})()"
+        );
+        let place = self.evaluate(&place).await;
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event).await;
+        }
+    }
+
+    pub async fn keep_picture(&mut self, name: &str, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size).await;
+        let picture = self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true})).await;
+        keep_picture(name, picture["data"].as_str().expect("base64"));
+        self.call("Emulation.clearDeviceMetricsOverride", json!({})).await;
+    }
+}

@@ -1,0 +1,80 @@
+//! Chromium runs page and worker for everything short of receiving a push: its push service is Google's alone. What a
+//! gateway was given for a delivery is handed to the worker by the developer tools instead.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::chromium::Chromium;
+use super::site::Site;
+use super::{DISPLAYED, headline, logged, when};
+use crate::support::TempDir;
+
+/// Sends to a simulated browser, and answers the message's id and what that browser's worker would be handed.
+async fn push(site: &Site, body: &str) -> (String, String) {
+    let config = site.get("/config").await;
+    let key = bellwire::subscription::decode_base64(config["application_server_key"].as_str().unwrap()).unwrap();
+    let minted = site.app.simulator.mint("fcm.bellwire.test", 1, Some(&key)).unwrap();
+    let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
+    let subscription = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+    let made = site.call(Method::POST, "/subscriptions", subscription).await;
+    assert_eq!(made["state"], "active", "{made}");
+    let url = format!("{}/example/?from=chromium", site.origin);
+    let message = site.send(json!({"title": "Hello", "body": body, "url": url, "data": {"order": 7}})).await;
+    let received = site.app.simulator.received(&minted.endpoint).unwrap();
+    let plaintext = received.last().and_then(|delivery| delivery.plaintext.clone()).expect("it was opened");
+    (message, String::from_utf8(plaintext.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn chromium_runs_page_and_worker() {
+    let (site, home) = (Site::start().await, TempDir::new());
+    let mut chromium = Chromium::start(home.path()).await;
+
+    // Whoever has said no is told so, and not asked again.
+    let permission =
+        |setting: &str| json!({"permission": {"name": "notifications"}, "setting": setting, "origin": site.origin});
+    chromium.manage("Browser.setPermission", permission("denied")).await;
+    chromium.open(&site.page()).await;
+    chromium.evaluate(&headline("Blocked in this browser")).await;
+    assert_eq!(chromium.evaluate("document.getElementById('subscribe').disabled").await, true);
+
+    // Without Google's push service the wish is kept, and the reason told.
+    chromium.manage("Browser.setPermission", permission("granted")).await;
+    chromium.open(&format!("{}?again", site.page())).await;
+    chromium.evaluate(&headline("Not subscribed")).await;
+    chromium.keep_picture("chromium-1200", 1200, 800).await;
+    chromium.keep_picture("chromium-375", 375, 800).await;
+    chromium.click("subscribe").await;
+    chromium.evaluate(&logged("push-service: ")).await;
+    chromium.evaluate(&headline("Almost there")).await;
+    let none = site.get("/subscriptions").await;
+    assert_eq!(none["data"], json!([]), "the server has nothing to send to");
+
+    // What a gateway got, handed to the worker: shown once, and reported.
+    let (message, payload) = push(&site, "By hand").await;
+    chromium.call("ServiceWorker.enable", json!({})).await;
+    let is_ours = |params: &Value| params["registrations"].as_array().is_some_and(|all| !all.is_empty());
+    let registered = chromium.event("ServiceWorker.workerRegistrationUpdated", is_ours).await;
+    let registration = registered["registrations"][0]["registrationId"].clone();
+    let deliver = json!({"origin": site.origin, "registrationId": registration, "data": payload});
+    chromium.call("ServiceWorker.deliverPushMessage", deliver.clone()).await;
+    chromium.evaluate(&logged("Arrived: Hello · By hand")).await;
+    let displayed = chromium.evaluate(DISPLAYED).await;
+    assert_eq!(displayed.as_array().map(Vec::len), Some(1), "{displayed}");
+    assert_eq!((&displayed[0]["title"], &displayed[0]["data"]["order"]), (&json!("Hello"), &json!(7)));
+    site.until_counts(&message, json!({"accepted": 1, "acknowledged": 1, "displayed": 1})).await;
+    chromium.call("ServiceWorker.deliverPushMessage", deliver).await;
+    let (other, payload) = push(&site, "Another").await;
+    let next = json!({"origin": site.origin, "registrationId": registration, "data": payload});
+    chromium.call("ServiceWorker.deliverPushMessage", next).await;
+    chromium.evaluate(&logged("Arrived: Hello · Another")).await;
+    site.until_counts(&other, json!({"displayed": 1})).await;
+    let displayed = chromium.evaluate(DISPLAYED).await;
+    assert_eq!(displayed.as_array().map(Vec::len), Some(2), "the repeat took the place of the first: {displayed}");
+    site.until_counts(&message, json!({"acknowledged": 1, "displayed": 1, "closed": 0})).await;
+
+    chromium.click("subscribe").await;
+    chromium.evaluate(&headline("Not subscribed")).await;
+    chromium.evaluate(&when("document.getElementById('note').hidden")).await;
+    site.app.finish().await;
+}

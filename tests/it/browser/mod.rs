@@ -1,0 +1,114 @@
+//! The browser's side in real browsers: the example page, served by the server's own router, a notification that is really
+//! shown, and what comes back of it. Few long stories rather than many short ones, since browsers take seconds to start.
+
+mod chromium;
+mod chromium_story;
+mod firefox;
+mod firefox_story;
+mod site;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::support::app::PATIENCE;
+
+/// Starts a browser and answers it with the address that it prints after `label`. What it keeps and forgets is in `home`;
+/// dropping it kills it.
+async fn launch(mut command: Command, home: &std::path::Path, label: &str) -> (Child, String) {
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    command.env("HOME", home).env("TMPDIR", home).env("MOZ_CRASHREPORTER_DISABLE", "1").env_remove("DISPLAY");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut process =
+        command.spawn().unwrap_or_else(|error| panic!("{name}: {error}; scripts/install-deps --test gets it"));
+    let mut lines = BufReader::new(process.stderr.take().expect("piped")).lines();
+    let mut said = String::new();
+    let found = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if let Some((_, url)) = line.split_once(label) {
+                return url.trim().to_owned();
+            }
+            said += &(line + "\n");
+        }
+        panic!("{name} ended at its start:\n{said}");
+    };
+    let url = timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{name} never said where it listens"));
+    // Its complaints go on; nobody reads them, but the pipe must not fill up.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (process, url)
+}
+
+/// Asks again and again until the answer is as wanted: for those who tell nothing by themselves.
+#[track_caller]
+fn until<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> T, wanted: impl Fn(&T) -> bool) -> impl Future<Output = T> {
+    let at = std::panic::Location::caller();
+    async move {
+        let mut turns = interval(Duration::from_millis(25));
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = None;
+        let found = timeout(PATIENCE, async {
+            loop {
+                turns.tick().await;
+                let now = ask().await;
+                if wanted(&now) {
+                    return now;
+                }
+                last = Some(now);
+            }
+        });
+        let found = found.await;
+        found.unwrap_or_else(|_| panic!("waited in vain at {at}; in the end it was {last:?}"))
+    }
+}
+
+/// A promise of the page that is kept when the condition holds; it is looked at whenever the document changes.
+fn when(condition: &str) -> String {
+    format!(
+        "new Promise((resolve) => {{
+            const look = () => ({condition}) && (watch.disconnect(), resolve(true));
+            const watch = new MutationObserver(look);
+            watch.observe(document, {{ subtree: true, childList: true, characterData: true, attributes: true }});
+            look();
+        }})"
+    )
+}
+
+/// An expression as one that answers with JSON, in time.
+fn as_json(expression: &str) -> String {
+    let patience_ms = PATIENCE.as_millis();
+    format!(
+        "Promise.race([
+            (async () => JSON.stringify((await ({expression})) ?? null))(),
+            new Promise((_, reject) => setTimeout(() => reject(new Error(`waited in vain:\\n${{document.body?.innerText}}`)), {patience_ms})),
+        ])"
+    )
+}
+
+/// The example page's one line about this browser.
+fn headline(text: &str) -> String {
+    when(&format!("document.getElementById('headline')?.textContent === {text:?}"))
+}
+
+/// A line of the example page's log that contains this.
+fn logged(text: &str) -> String {
+    when(&format!("document.getElementById('log')?.innerText.includes({text:?})"))
+}
+
+/// What is on display, as the page's worker sees it.
+const DISPLAYED: &str = "navigator.serviceWorker.getRegistration('/example/').then((r) => r.getNotifications())
+    .then((all) => all.map(({ title, body, tag, data }) => ({ title, body, tag, data })))";
+
+/// Keeps a picture (PNG in base64) for people to look at.
+fn keep_picture(name: &str, png: &str) {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+    std::fs::create_dir_all(&dir).expect("cargo's own directory");
+    let png = STANDARD.decode(png).expect("base64");
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 5_000, "{name}: {} octets", png.len());
+    std::fs::write(dir.join(format!("{name}.png")), png).expect("cargo's own directory");
+}
