@@ -84,7 +84,7 @@ impl Firefox {
     /// A click with the mouse, as a person's: it counts as a gesture.
     pub async fn click(&mut self, id: &str) {
         let place = format!(
-            "(() => {{ const it = document.getElementById({id:?}); it.scrollIntoView({{ block: 'center' }});
+            "(() => {{ const it = document.getElementById({id:?}); it.scrollIntoView({{ block: 'center', behavior: 'instant' }});
                 const {{ x, y, width, height }} = it.getBoundingClientRect();
                 return [Math.round(x + width / 2), Math.round(y + height / 2)]; }})()"
         );
