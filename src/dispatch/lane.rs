@@ -156,7 +156,7 @@ impl Lane {
             }
             // A `Retry-After` here is this delivery's alone: Mozilla sends one with every 503, for a single failed write.
             Kind::Unavailable { .. } => {
-                self.limit.congested();
+                self.limit.failed();
                 None
             }
             Kind::Unprocessed => None,

@@ -119,7 +119,7 @@ impl Worker {
                 self.holds += u64::from(self.hold.until(now).is_none());
                 held_until = Some(self.hold.throttled(now, posted_at, outcome.retry_after));
             }
-            Kind::Unavailable { .. } => self.limit.congested(),
+            Kind::Unavailable { .. } => self.limit.failed(),
             Kind::Unprocessed => {}
             _ => {
                 self.limit.succeeded();
