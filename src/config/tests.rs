@@ -48,7 +48,8 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 
 #[test]
 fn the_file_takes_numbers_switches_and_lists_as_such() {
-    let file = "allow_loopback = true\ncircuit_failure_threshold = 0.5\ngateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
+    let file = "allow_loopback = true\ncircuit_failure_threshold = 0.5\n\
+        gateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
     let config = read(&[], &[], file).unwrap();
     assert!(config.allow_loopback);
     assert_eq!(config.circuit_failure_threshold, 0.5);

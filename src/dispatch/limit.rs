@@ -205,6 +205,12 @@ mod tests {
     }
 
     #[test]
+    fn less_is_tolerated_than_what_trips_a_breaker() {
+        let trips = crate::policy::Settings::DEFAULT.circuit_failure_threshold;
+        assert!(1.0 / f64::from(TOLERATED_IN) < trips);
+    }
+
+    #[test]
     fn growth_is_slow_near_what_proved_too_much_and_not_beyond() {
         let mut limit = Limit::new(256);
         limit.limit = 80.0;
