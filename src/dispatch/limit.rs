@@ -13,8 +13,8 @@ const START: f32 = 32.0;
 pub const STRANGER_MAX: u32 = 4;
 /// A round of answers is as long as the limit, and at least this: a share of fewer says little.
 const ROUND_MIN: u32 = 32;
-/// One failure in so many answers is tolerated: less than what trips a breaker by its share, so that a gateway is asked
-/// less before it is not asked at all.
+/// One failure in so many answers is tolerated, and one more, lest chance look like congestion in short rounds: less than
+/// what trips a breaker by its share, so that a gateway is asked less before it is not asked at all.
 const TOLERATED_IN: u32 = 10;
 /// What counts as near the limit that proved too much, as shares of it. Above, the gateway has shown that it takes more.
 const NEAR: Range<f32> = 0.75..1.1;
@@ -114,7 +114,7 @@ impl Limit {
 
     fn begin_round(&mut self) {
         self.round_left = self.get().max(ROUND_MIN);
-        self.tolerated = self.round_left / TOLERATED_IN;
+        self.tolerated = self.round_left / TOLERATED_IN + 1;
     }
 }
 
@@ -168,24 +168,24 @@ mod tests {
     #[test]
     fn more_failures_than_are_tolerated_halve_it_once_a_round() {
         let mut limit = at_64();
-        (0..6).for_each(|_| limit.failed());
+        (0..7).for_each(|_| limit.failed());
         assert_eq!(limit.get(), 64);
         limit.failed();
-        assert_eq!(limit.get(), 32, "the seventh of 64");
+        assert_eq!(limit.get(), 32, "the eighth of 64");
         (0..64).for_each(|_| limit.failed());
         assert_eq!(limit.get(), 32, "those that were in flight say nothing");
-        (0..3).for_each(|_| limit.failed());
+        (0..4).for_each(|_| limit.failed());
         assert_eq!(limit.get(), 32);
         limit.failed();
-        assert_eq!(limit.get(), 16, "the fourth of the next 32");
+        assert_eq!(limit.get(), 16, "the fifth of the next 32");
     }
 
     #[test]
     fn a_new_round_forgives() {
         let mut limit = Limit::new(32);
         for _ in 0..10 {
-            (0..3).for_each(|_| limit.failed());
-            (0..29).for_each(|_| limit.succeeded());
+            (0..4).for_each(|_| limit.failed());
+            (0..28).for_each(|_| limit.succeeded());
         }
         assert_eq!(limit.get(), 32);
     }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn less_is_tolerated_than_what_trips_a_breaker() {
         let trips = crate::policy::Settings::DEFAULT.circuit_failure_threshold;
-        assert!(1.0 / f64::from(TOLERATED_IN) < trips);
+        assert!(f64::from(ROUND_MIN / TOLERATED_IN + 1) / f64::from(ROUND_MIN) < trips);
     }
 
     #[test]

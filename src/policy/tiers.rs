@@ -74,7 +74,7 @@ impl Settings {
     };
 
     /// The figures of a server that is not told otherwise: the guide's, but for `circuitFailureThreshold`, published
-    /// 0.05, here 0.25. When 10 % of POSTs failed by chance, the published one stopped a lane that worked until 15,211 of
+    /// 0.05, here 0.25. When 10 % of POSTs failed by chance, the published one stopped a lane that worked until 14,845 of
     /// 20,000 one-time codes had expired, and this lost none; an outage trips by five failures in a row anyway.
     pub const DEFAULT: Settings = Settings { circuit_failure_threshold: 0.25, ..Settings::GUIDE };
 }
