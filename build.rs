@@ -1,6 +1,52 @@
-//! Tells cargo what it cannot see: `sqlx::migrate!` reads a directory, and a new file there has to rebuild the crate.
+//! Embeds the browser's side, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory, and a new file there
+//! has to rebuild the crate.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Where files lie, and where they are served.
+const ROOTS: [(&str, &str); 2] = [("static/sdk/dist", "/sdk"), ("static/example", "/example")];
+/// Without these the server would be built, but of no use to browsers.
+const NEEDED: [&str; 4] = [
+    "static/sdk/dist/bellwire.js",
+    "static/sdk/dist/bellwire.d.ts",
+    "static/sdk/dist/service-worker.js",
+    "static/example/index.html",
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");
+    for (directory, _) in ROOTS {
+        println!("cargo:rerun-if-changed={directory}");
+    }
+    for missing in NEEDED.iter().filter(|path| !Path::new(path).is_file()) {
+        println!(
+            "cargo::error={missing} is missing: build the SDK with `npm ci && npm run build` in static/sdk, then build again"
+        );
+    }
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let mut table = String::from("&[\n");
+    for (directory, served) in ROOTS {
+        let directory = root.join(directory);
+        for file in files(&directory) {
+            let below = file.strip_prefix(&directory).expect("it was found there").to_str().expect("names are ASCII");
+            writeln!(table, "    ({:?}, include_bytes!({file:?})),", format!("{served}/{below}")).expect("a string");
+        }
+    }
+    table.push_str("]\n");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("site.rs");
+    fs::write(out, table).expect("cargo's own directory can be written");
+}
+
+/// All files below a directory, sorted. None if there is no such directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
 }

@@ -139,6 +139,34 @@ impl Ending {
     }
 }
 
+/// What a service worker reports of a delivery. The numbers are stored in `receipts.kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(i16)]
+pub enum ReceiptKind {
+    /// A notification was shown, or the page's own handler took the push.
+    Displayed = 1,
+    /// The person clicked it, or one of its buttons.
+    Clicked = 2,
+    /// The person closed it.
+    Closed = 3,
+}
+
+impl ReceiptKind {
+    /// Every kind in the order of its number.
+    pub const ALL: [ReceiptKind; 3] = [ReceiptKind::Displayed, ReceiptKind::Clicked, ReceiptKind::Closed];
+
+    /// The number that stands for this kind in the database.
+    pub fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// The kind of a database number.
+    pub fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code - 1).ok()?).copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +176,7 @@ mod tests {
         assert!(Tier::ALL.into_iter().all(|t| Tier::from_code(t.code()) == Some(t)));
         assert!(Urgency::ALL.into_iter().all(|u| Urgency::from_code(u.code()) == Some(u)));
         assert!(Ending::ALL.into_iter().all(|e| Ending::from_code(e.code()) == Some(e)));
+        assert!(ReceiptKind::ALL.into_iter().all(|k| ReceiptKind::from_code(k.code()) == Some(k)));
         assert_eq!((Tier::from_code(0), Urgency::from_code(-1), Ending::from_code(8)), (None, None, None));
     }
 }

@@ -83,6 +83,10 @@ typed_id!(
     ApiKeyId, "ak_"
 );
 typed_id!(
+    /// A key that user tokens are signed with; not its secret.
+    IdentityKeyId, "ik_"
+);
+typed_id!(
     /// A delivery that ended in failure.
     DeadLetterId, "dl_"
 );

@@ -9,10 +9,11 @@
 //!                                                                    ▼
 //!        lane (gateway, VAPID key): permit → seal → post → classify → decide → settle
 //!                                                                    │
-//!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups
+//!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```
 //!
-//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`, [`simulation`]) → engines ([`dispatch`], `maintenance`) →
+//! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`, [`simulation`]) → engines ([`dispatch`],
+//! [`receipts`], `maintenance`) →
 //! edges ([`store`], [`gateway`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
 //! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].
@@ -31,12 +32,14 @@ pub mod figures;
 pub mod foundation;
 pub mod gateway;
 pub mod id;
+pub mod identity;
 pub mod lane;
 pub mod maintenance;
 pub mod message;
 pub mod metrics;
 pub mod policy;
 pub mod postgres;
+pub mod receipts;
 pub mod server;
 pub mod simulation;
 pub mod simulator;

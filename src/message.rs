@@ -31,8 +31,10 @@ pub const BODY_MAX: usize = 2000;
 pub const URL_MAX: usize = 2048;
 /// Longest tag, in characters.
 pub const TAG_MAX: usize = 200;
-/// Most buttons. Browsers show two, some four; what they do not show they ignore.
+/// Most buttons. What a browser does not show it ignores.
 pub const ACTIONS_MAX: usize = 4;
+/// Buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
+pub const ACTIONS_SHOWN: usize = 2;
 /// Longest name, and longest title, of a button, in characters.
 pub const ACTION_TEXT_MAX: usize = 100;
 /// Deepest nesting of `data`, counted in objects and arrays.
@@ -84,7 +86,8 @@ pub struct Notification {
     /// Text below it, up to 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Where a click leads: `https:`, or a path on the site. Without it, the site's root.
+    /// Where a click leads: `https:`, or a path on the site, which is the first of the app's origins. Without it, the site's
+    /// root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// URL of a small picture beside the text.
@@ -193,6 +196,18 @@ impl Content {
 }
 
 impl Notification {
+    /// Makes links and pictures absolute: those that are paths on the site lead to `site`, an origin, and so does a click
+    /// where nothing else is said. Safari shows a declarative push by itself only if `navigate` is absolute. Without a site,
+    /// paths stay as they are, and service workers resolve them. Nothing is checked.
+    pub fn complete(&mut self, site: Option<&str>) {
+        let Some(site) = site else { return };
+        let actions = self.actions.iter_mut().map(|action| &mut action.url);
+        for url in [&mut self.icon, &mut self.image, &mut self.badge].into_iter().chain(actions).flatten() {
+            absolute(url, site);
+        }
+        absolute(self.url.get_or_insert_with(|| "/".to_owned()), site);
+    }
+
     fn check(&self, at: &str, problems: &mut Vec<Problem>) {
         let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
         if self.title.trim().is_empty() || longer(&self.title, TITLE_MAX) {
@@ -253,6 +268,13 @@ pub fn topic_header(app: AppId, collapse_key: &str) -> String {
     context.update(app.0.as_bytes());
     context.update(collapse_key.as_bytes());
     URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..24])
+}
+
+/// A path that [`unfit_url`] would let pass becomes a URL.
+fn absolute(url: &mut String, site: &str) {
+    if url.starts_with('/') && unfit_url(url).is_none() {
+        url.insert_str(0, site);
+    }
 }
 
 fn problem(pointer: &str, detail: impl Into<String>) -> Problem {
@@ -413,6 +435,35 @@ mod tests {
         {
             assert!(unfit_url(bad).is_some(), "{bad}");
         }
+    }
+
+    #[test]
+    fn paths_lead_to_the_site_and_nothing_else_is_touched() {
+        const SITE: &str = "https://shop.example";
+        let completed = |url: &str, site| {
+            let all = json!({"title": "T", "url": url, "icon": url, "image": url, "badge": url,
+                "actions": [{"action": "a", "title": "A", "url": url}, {"action": "b", "title": "B"}]});
+            let mut made = notification(all);
+            made.complete(site);
+            assert_eq!(made.actions[1].url, None, "it leads where the notification leads");
+            let links = [made.url, made.icon, made.image, made.badge, made.actions.remove(0).url];
+            assert!(links.iter().all(|link| *link == links[0]), "{links:?}");
+            links[0].clone().unwrap()
+        };
+        for (url, expected) in [
+            ("/", "https://shop.example/"),
+            ("/a?b=c d#e", "https://shop.example/a?b=c d#e"),
+            ("https://example.com/x", "https://example.com/x"),
+            ("//evil.example/", "//evil.example/"), // refused by the check that follows
+            ("x", "x"),
+        ] {
+            assert_eq!(completed(url, Some(SITE)), expected);
+            assert_eq!(completed(url, None), url);
+        }
+        let mut bare = notification(json!({"title": "T"}));
+        bare.complete(Some(SITE));
+        assert_eq!(bare.url.as_deref(), Some("https://shop.example/"));
+        assert_eq!((bare.icon, bare.image, bare.badge), (None, None, None));
     }
 
     #[test]

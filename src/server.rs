@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use crate::api::example::Example;
 use crate::api::limits::Rate;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
@@ -24,6 +25,7 @@ use crate::gateway::{self, Gateways};
 use crate::maintenance::{self, Retention};
 use crate::metrics::Metrics;
 use crate::policy;
+use crate::receipts;
 use crate::store::{self, figures::Wanted};
 
 /// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
@@ -129,6 +131,10 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
         body_max_bytes: config.body_limit_octets as usize,
         per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
         per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
+        receipts_per_client: Rate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
+        receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
+        receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
+        example: config.example.then(|| Example { public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         policy: policy_settings(config),
     };

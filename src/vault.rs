@@ -35,6 +35,9 @@ pub const CONTENT: Place = "messages.content";
 /// A VAPID private key.
 pub const VAPID_PRIVATE: Place = "vapid_keys.private_key";
 
+/// A secret that user tokens are signed with.
+pub const IDENTITY_SECRET: Place = "identity_keys.secret";
+
 /// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {

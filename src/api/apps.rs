@@ -19,7 +19,7 @@ use crate::store::apps::{self, App};
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
-const MAX_RETRIES_DEFAULT: i16 = 5;
+pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 /// Most origins of one app.
 const ORIGINS_MAX: usize = 50;
 

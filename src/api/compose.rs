@@ -16,7 +16,7 @@ use super::retry_headers::RetryHeaders;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId, SubscriptionId};
-use crate::message::{COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
+use crate::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::apps::App;
 use crate::store::sending::{Audience, NewMessage, Sent};
@@ -117,8 +117,19 @@ impl NewMessageBody {
             faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
         }
         let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
-        let warnings = policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
-        let content = check_content(self.content, self.compact, self.payload, self.envelope, &mut faults);
+        let mut warnings: Vec<FieldError> =
+            policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
+        let site = app.origins.first().map(String::as_str);
+        let (mut full, mut compact) = (self.content, self.compact);
+        for (content, pointer) in [(&mut full, "/content"), (&mut compact, "/compact")] {
+            let Some(content) = content else { continue };
+            content.complete(site);
+            if content.actions.len() > ACTIONS_SHOWN {
+                let detail = format!("browsers show {ACTIONS_SHOWN}, if any; the rest may never be seen");
+                warnings.push(FieldError::member(format!("{pointer}/actions"), detail));
+            }
+        }
+        let content = check_content(full, compact, self.payload, self.envelope, &mut faults);
         if let Some((content, request)) = content.as_ref().zip(policy.layer.request.as_ref()) {
             check_label(content, request, &mut faults);
         }

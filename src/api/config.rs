@@ -1,6 +1,8 @@
 //! `GET /v1/apps/{app}/config`: what a page needs to subscribe.
 
 use axum::extract::State;
+use axum::http::{HeaderName, header};
+use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
@@ -22,11 +24,14 @@ pub struct Config {
     vapid_key_id: VapidKeyId,
 }
 
+/// How long a browser may take it for current: a new key reaches everybody within a minute.
+const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
+
 /// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")), responses((status = 200, body = Config)))]
-pub async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Config>, Problem> {
+pub async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);
-    Ok(axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) }))
+    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) })))
 }

@@ -10,12 +10,15 @@ use uuid::Uuid;
 
 use super::auth::{MayRead, MaySend, Server};
 use super::extract::{At, Query};
+use super::messages::carries_receipts;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::{ApiState, Work};
-use crate::delivery::Ending;
+use crate::delivery::{Ending, ReceiptKind};
 use crate::id::{MessageId, SubscriptionId};
 use crate::store::deliveries::{self, AttemptRow, DeliveryRow};
+use crate::store::messages;
+use crate::store::receipts::{self, ReceiptRow};
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,8 +30,24 @@ pub struct DeliveryView {
     state: &'static str,
     /// When it is due, while it waits; null while its message is paused.
     due_at: Option<DateTime<Utc>>,
+    /// Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
+    /// Null: not accepted, or its push carries no receipt.
+    confirmation: Option<&'static str>,
     /// What was attempted, in order.
     attempts: Vec<AttemptView>,
+    /// What its browser reported, in order.
+    receipts: Vec<ReceiptView>,
+}
+
+/// What a browser reported.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReceiptView {
+    /// What happened.
+    kind: ReceiptKind,
+    /// When it was reported.
+    at: DateTime<Utc>,
+    /// The button that was clicked, if it was one.
+    action: Option<String>,
 }
 
 /// One push to a push service, or an ending without one.
@@ -61,6 +80,12 @@ impl From<AttemptRow> for AttemptView {
     }
 }
 
+impl ReceiptView {
+    fn new(row: ReceiptRow) -> Option<Self> {
+        Some(Self { kind: ReceiptKind::from_code(row.kind)?, at: row.at, action: row.action })
+    }
+}
+
 fn standing(row: &DeliveryRow, attempts: &[AttemptView]) -> &'static str {
     match (row.held, row.retries, attempts.last().map(|last| last.ending)) {
         (true, ..) => "dispatching",
@@ -78,19 +103,32 @@ async fn read(
     message: MessageId,
     rows: Vec<DeliveryRow>,
 ) -> Result<Vec<(Uuid, DeliveryView)>, Problem> {
-    if rows.is_empty() && !deliveries::message_exists(&state.pool, app, message).await? {
-        return Err(Problem::not_found("message"));
+    let terms = messages::terms(&state.pool, app, message).await?;
+    let terms = terms.ok_or_else(|| Problem::not_found("message"))?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
     }
+    let known = carries_receipts(state, message, terms.content.as_deref())?;
+    let expired = terms.expires_at <= state.clock.now();
     let ids: Vec<Uuid> = rows.iter().map(|row| row.subscription).collect();
     let mut history = deliveries::attempts(&state.pool, message, &ids).await?;
+    let mut reported = receipts::of(&state.pool, message, &ids).await?;
     Ok(rows
         .into_iter()
         .map(|row| {
             let of_this = |attempt: &mut AttemptRow| attempt.subscription == row.subscription;
             let attempts: Vec<AttemptView> = history.extract_if(.., of_this).map(AttemptView::from).collect();
+            let of_this = |receipt: &mut ReceiptRow| receipt.subscription == row.subscription;
+            let receipts: Vec<ReceiptView> = reported.extract_if(.., of_this).filter_map(ReceiptView::new).collect();
             let state = standing(&row, &attempts);
-            let view =
-                DeliveryView { subscription: SubscriptionId(row.subscription), state, due_at: row.due_at, attempts };
+            let confirmation = match (receipts.is_empty(), expired) {
+                _ if !known || state != Ending::Accepted.name() => None,
+                (false, _) => Some("acknowledged"),
+                (true, false) => Some("awaiting_ack"),
+                (true, true) => Some("unconfirmed"),
+            };
+            let (subscription, due_at) = (SubscriptionId(row.subscription), row.due_at);
+            let view = DeliveryView { subscription, state, due_at, confirmation, attempts, receipts };
             (row.subscription, view)
         })
         .collect())

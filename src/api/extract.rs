@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::id::{AlertId, ApiKeyId, AppId, DeadLetterId, MessageId, SubscriptionId, VapidKeyId};
+use crate::id::{AlertId, ApiKeyId, AppId, DeadLetterId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId};
 use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -30,12 +30,16 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
                 "The body must be sent as `Content-Type: application/json`.",
             ));
         }
-        let limit = state.settings.body_max_bytes;
-        let bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
-            if is_length_limit(&error) { too_large(limit) } else { malformed("The body broke off.".into()) }
-        })?;
+        let bytes = read_body(request, state.settings.body_max_bytes).await?;
         parse(&bytes).map(|value| Self(value, bytes))
     }
+}
+
+/// Reads a body of at most so many octets to its end.
+pub(super) async fn read_body(request: Request, limit: usize) -> Result<Bytes, Problem> {
+    axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
+        if is_length_limit(&error) { too_large(limit) } else { malformed("The body broke off.".into()) }
+    })
 }
 
 /// Reads JSON; says what is wrong by pointer.
@@ -138,6 +142,7 @@ path_param!(
     ApiKeyId = "api_key",
     DeadLetterId = "dead_letter",
     AlertId = "alert",
+    IdentityKeyId = "identity_key",
     TopicName = "topic",
     UserId = "user"
 );

@@ -35,13 +35,21 @@ impl Rate {
 
 type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
 
+/// What a visitor of the example page may send.
+const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
+
 /// Requests between two clearings, in which limiters forget whoever has been quiet long enough to be as good as new.
 const CLEARED_EVERY: u32 = 20_000;
 
-/// Both limiters.
+/// All limiters.
 pub struct Limits {
     clients: Limiter<IpAddr>,
     apps: Limiter<Uuid>,
+    /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
+    reporters: Limiter<IpAddr>,
+    reports: Limiter<Uuid>,
+    /// Messages that visitors of the example page send to themselves.
+    tries: Limiter<IpAddr>,
     requests: AtomicU32,
     trusted_proxies: usize,
 }
@@ -52,6 +60,9 @@ impl Limits {
         Self {
             clients: RateLimiter::dashmap(settings.per_client.quota()).with_middleware(),
             apps: RateLimiter::dashmap(settings.per_app.quota()).with_middleware(),
+            reporters: RateLimiter::dashmap(settings.receipts_per_client.quota()).with_middleware(),
+            reports: RateLimiter::dashmap(settings.receipts_per_app.quota()).with_middleware(),
+            tries: RateLimiter::dashmap(TRIES.quota()).with_middleware(),
             requests: AtomicU32::new(0),
             trusted_proxies: settings.trusted_proxies,
         }
@@ -59,11 +70,35 @@ impl Limits {
 
     /// Counts a public request against its client. Answers the budget left, as headers.
     pub fn client(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
+        self.clear_now_and_then();
+        take(&self.clients, "client", network(self.address(headers, extensions)))
+    }
+
+    fn clear_now_and_then(&self) {
         if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
             self.clients.retain_recent();
             self.apps.retain_recent();
+            self.reporters.retain_recent();
+            self.reports.retain_recent();
+            self.tries.retain_recent();
         }
-        take(&self.clients, "client", network(self.address(headers, extensions)))
+    }
+
+    /// Counts a request with receipts against its client. Answers the budget left, as headers.
+    pub fn reporter(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
+        self.clear_now_and_then();
+        take(&self.reporters, "receipts", network(self.address(headers, extensions)))
+    }
+
+    /// Counts a request with receipts against its app.
+    pub fn reports_of(&self, app: Uuid) -> Result<(), Problem> {
+        take(&self.reports, "app", app).map(drop)
+    }
+
+    /// Counts a message that a visitor of the example page sends to itself.
+    pub fn tried(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<(), Problem> {
+        self.clear_now_and_then();
+        take(&self.tries, "client", network(self.address(headers, extensions))).map(drop)
     }
 
     /// Counts a public request against its app.

@@ -19,11 +19,13 @@ use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
+use crate::message::Content;
 use crate::store::apps::App;
 use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, Account, MessageRow};
 use crate::store::sending::{self, Audience, Sent};
 use crate::store::steering::{self, Steered, Turn};
+use crate::vault::CONTENT;
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -130,25 +132,28 @@ pub struct Counts {
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
-    /// Of the accepted: no receipt yet.
-    awaiting_ack: i64,
+    /// Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
+    awaiting_ack: Option<i64>,
     /// Of the accepted: at least one receipt.
-    acknowledged: i64,
+    acknowledged: Option<i64>,
     /// Of the accepted: expired without a receipt.
-    unconfirmed: i64,
-    /// Reported as displayed.
-    displayed: i64,
+    unconfirmed: Option<i64>,
+    /// Reported as displayed. A lower bound: see `closed`.
+    displayed: Option<i64>,
     /// Reported as clicked.
-    clicked: i64,
-    /// Reported as closed.
-    closed: i64,
+    clicked: Option<i64>,
+    /// Reported as closed, which Firefox does not tell, nor Safari for what it shows by itself.
+    closed: Option<i64>,
 }
 
 impl Counts {
-    fn new(account: Account, expired: bool) -> Self {
+    /// `known`: its pushes carry receipts. `expired`: a browser that has not answered will not any more.
+    fn new(account: Account, known: bool, expired: bool) -> Self {
+        // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
         let acknowledged = account.acknowledged.min(account.accepted);
         let silent = account.accepted - acknowledged;
         let (awaiting_ack, unconfirmed) = if expired { (0, silent) } else { (silent, 0) };
+        let if_known = |n| known.then_some(n);
         Self {
             targeted: account.targeted,
             queued: account.queued,
@@ -160,12 +165,12 @@ impl Counts {
             dead: account.dead,
             cancelled: account.cancelled,
             capped: account.capped,
-            awaiting_ack,
-            acknowledged,
-            unconfirmed,
-            displayed: account.displayed,
-            clicked: account.clicked,
-            closed: account.closed,
+            awaiting_ack: if_known(awaiting_ack),
+            acknowledged: if_known(acknowledged),
+            unconfirmed: if_known(unconfirmed),
+            displayed: if_known(account.displayed),
+            clicked: if_known(account.clicked),
+            closed: if_known(account.closed),
         }
     }
 }
@@ -334,6 +339,14 @@ fn answer(accepted: &Accepted) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
 }
 
+/// Sends a message that somebody else than a server asked for, and answers its id.
+pub(super) async fn send_composed(state: &ApiState, app: &App, composed: Composed) -> Result<MessageId, Problem> {
+    let mut conn = state.pool.acquire().await?;
+    let (accepted, work) = store(&mut conn, state, app, composed).await?;
+    (state.engine.tell)(work);
+    Ok(accepted.id)
+}
+
 /// Stores the message, and says what dispatch is to be told once that is committed.
 async fn store(
     conn: &mut PgConnection,
@@ -376,9 +389,18 @@ pub async fn show(
 async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageView>, Problem> {
     let now = state.clock.now();
     let found = messages::account(&state.pool, app.id, id, now).await?;
-    let (row, account) = found.ok_or_else(|| Problem::not_found("message"))?;
-    let counts = Counts::new(account, row.expires_at <= now);
+    let (row, account, content) = found.ok_or_else(|| Problem::not_found("message"))?;
+    let counts = Counts::new(account, carries_receipts(state, id, content.as_deref())?, row.expires_at <= now);
     Ok(axum::Json(MessageView::new(app, row, Some(counts))))
+}
+
+/// Whether pushes of this sealed content are known to carry our envelope, and with it the token for receipts. Of content
+/// that was deleted nobody can tell.
+pub(super) fn carries_receipts(state: &ApiState, id: MessageId, content: Option<&[u8]>) -> Result<bool, Problem> {
+    let Some(content) = content else { return Ok(false) };
+    let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id.0, content)?);
+    let content: Content = serde_json::from_slice(&plain).map_err(|_| Problem::internal())?;
+    Ok(!matches!(content, Content::Raw { envelope: false, .. }))
 }
 
 /// Lists messages, the newest first.

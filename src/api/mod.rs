@@ -15,11 +15,13 @@ pub mod dead_letters;
 pub mod deliveries;
 pub mod details;
 pub mod events;
+pub mod example;
 pub mod extract;
 pub mod flows;
 pub mod gateways;
 pub mod health;
 pub mod hygiene;
+pub mod identity_keys;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
@@ -28,7 +30,9 @@ pub mod paging;
 pub mod policies;
 pub mod preview;
 pub mod problem;
+pub mod receipts;
 pub mod retry_headers;
+pub mod site;
 pub mod slas;
 pub mod subscriptions;
 pub mod topics;
@@ -54,6 +58,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::gateway::Gateways;
 use crate::policy;
+use crate::receipts::{self as receipts_engine, Receipts};
 use crate::store::flows::Flow;
 use crate::store::sending::Born;
 use crate::store::stops::Stop;
@@ -78,6 +83,8 @@ pub struct ApiState {
     /// Limits.
     pub settings: Arc<Settings>,
     limits: Arc<Limits>,
+    receipts: Receipts,
+    known_apps: Arc<cors::KnownApps>,
     schema_checked: Arc<tokio::sync::OnceCell<()>>,
 }
 
@@ -122,6 +129,14 @@ pub struct Settings {
     pub per_client: Rate,
     /// Public requests of one app.
     pub per_app: Rate,
+    /// Requests with receipts of one client; everybody behind one address counts as one.
+    pub receipts_per_client: Rate,
+    /// Requests with receipts of one app.
+    pub receipts_per_app: Rate,
+    /// How receipts are gathered.
+    pub receipts: receipts_engine::Settings,
+    /// The example page; none: there is none.
+    pub example: Option<example::Example>,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
     pub trusted_proxies: usize,
     /// The figures that dispatch takes where a tier sets none.
@@ -134,6 +149,10 @@ impl Default for Settings {
             body_max_bytes: 1024 * 1024, // a thousand of the longest user ids, and then some
             per_client: Rate { burst: 60, per_minute: 120 },
             per_app: Rate { burst: 5_000, per_minute: 60_000 },
+            receipts_per_client: Rate { burst: 2_000, per_minute: 12_000 },
+            receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
+            receipts: receipts_engine::Settings::default(),
+            example: Some(example::Example::default()),
             trusted_proxies: 0,
             policy: policy::Settings::DEFAULT,
         }
@@ -151,6 +170,7 @@ impl ApiState {
         settings: Settings,
     ) -> Self {
         let limits = Arc::new(Limits::new(&settings));
+        let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
         Self {
             pool,
             vault,
@@ -159,6 +179,8 @@ impl ApiState {
             engine,
             settings: Arc::new(settings),
             limits,
+            receipts,
+            known_apps: Arc::default(),
             schema_checked: Arc::default(),
         }
     }
@@ -171,11 +193,14 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(config::show))
         .routes(routes!(subscriptions::list, subscriptions::register))
         .routes(routes!(subscriptions::show, subscriptions::change, subscriptions::unsubscribe));
+    let reports = OpenApiRouter::new().routes(routes!(receipts::take));
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
         .routes(routes!(apps::show, apps::change))
         .routes(routes!(api_keys::list, api_keys::create))
         .routes(routes!(api_keys::revoke))
+        .routes(routes!(identity_keys::list, identity_keys::create))
+        .routes(routes!(identity_keys::remove))
         .routes(routes!(vapid_keys::list, vapid_keys::create))
         .routes(routes!(vapid_keys::show, vapid_keys::change))
         .routes(routes!(vapid_keys::export))
@@ -233,13 +258,19 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
     let (public, mut description) = public.split_for_parts();
+    let (reports, more) = reports.split_for_parts();
+    description.merge(more);
     let (server, more) = server.split_for_parts();
     description.merge(more);
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
     let public =
         public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
+    let reports =
+        reports.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::reports));
     public
+        .merge(reports)
         .merge(server)
+        .merge(site::routes(&state.settings))
         .merge(openapi::route(description))
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)

@@ -12,8 +12,9 @@ use super::auth::{Client, MayManage, MayRead, Server, read_token, write_token};
 use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
+use super::identity_keys::check_user;
 use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem};
+use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::id::{SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
@@ -117,9 +118,9 @@ pub struct PushKeys {
 pub struct NewSubscription {
     /// What `PushSubscription.toJSON()` gives.
     subscription: PushSubscription,
-    /// The site's name for the person. Only servers may say it.
+    /// The site's name for the person. From a browser it takes a `user_token`.
     user_id: Option<String>,
-    /// Reserved: a browser's proof of `user_id`.
+    /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
     /// All tags, at most 50 of at most 64 characters.
     tags: Option<Vec<String>>,
@@ -154,10 +155,12 @@ pub struct Replaced {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriptionChange {
-    /// Whose it is. A browser may only say null.
+    /// Whose it is. From a browser, anybody but null takes a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     user_id: Option<Option<String>>,
+    /// The word of the site's backend that it is `user_id`.
+    user_token: Option<String>,
     /// All tags.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -258,16 +261,12 @@ pub async fn register(
     headers: HeaderMap,
     Json(body, _): Json<NewSubscription>,
 ) -> Result<Response, Problem> {
-    if !client.server && allowed_origin(&headers, &client.app).is_none() {
+    if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
         return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
     }
-    if !client.server && body.user_id.is_some() {
-        let mut problem = Problem::forbidden("Only a server may say whose a subscription is.");
-        problem.errors.push(FieldError::member("/user_id", "takes an API key with the scope `manage`"));
-        return Err(problem);
-    }
+    let (user, user_token) = (body.user_id.as_deref(), body.user_token.as_deref());
+    check_user(&state, &client.app, client.server, user, user_token).await?;
     let mut faults = Faults::default();
-    faults.require(body.user_token.is_none(), "/user_token", "is not supported yet");
     let said = Said {
         user_id: body.user_id.map(Some),
         tags: body.tags,
@@ -382,9 +381,8 @@ pub async fn change(
     Json(body, _): Json<SubscriptionChange>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     client.must_show_something()?;
-    if !client.server && matches!(body.user_id, Some(Some(_))) {
-        return Err(Problem::forbidden("Only a server may say whose a subscription is. A browser may say null."));
-    }
+    let user = body.user_id.as_ref().and_then(Option::as_deref);
+    check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
     let no_attributes = body.attributes == Some(None);
     let said = Said {

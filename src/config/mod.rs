@@ -164,6 +164,16 @@ settings! {
     public_app_rate_per_minute: u32 = "60000", shown, number(1..=1_000_000);
     /// Requests that all clients together may make to one app at once before that rate holds.
     public_app_burst: u32 = "5000", shown, number(1..=1_000_000);
+    /// Requests with receipts per minute that one client address may make; everybody behind it counts.
+    receipt_rate_per_minute: u32 = "12000", shown, number(1..=1_000_000);
+    /// Requests with receipts that one client address may make at once before that rate holds.
+    receipt_burst: u32 = "2000", shown, number(1..=1_000_000);
+    /// Requests with receipts per minute that all clients together may make to one app.
+    receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
+    /// Requests with receipts that all clients together may make to one app at once before that rate holds.
+    receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
+    /// Whether the example page is served at /example/, with an app of its own.
+    example: bool = "true", shown, switch();
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
     /// the header is not believed.
     trusted_proxies: u32 = "0", shown, number(0..=8);

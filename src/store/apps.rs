@@ -55,6 +55,21 @@ pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result
     .await
 }
 
+/// The app of the example page, if it was made.
+pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps WHERE is_example"
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Makes an app the example page's.
+pub async fn mark_example(conn: &mut PgConnection, id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id).execute(conn).await.map(drop)
+}
+
 /// Apps with ids below `before`, the newest first.
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(

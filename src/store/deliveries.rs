@@ -98,17 +98,6 @@ pub async fn attempts(
     .await
 }
 
-/// Whether the app has this message.
-pub async fn message_exists(pool: &PgPool, app: Uuid, message: MessageId) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM messages WHERE id = $1 AND app = $2) AS "there!""#,
-        message.0,
-        app
-    )
-    .fetch_one(pool)
-    .await
-}
-
 /// Makes a waiting delivery due now. What the policy said stays written. False: it does not wait, a worker holds it,
 /// or its message is paused.
 pub async fn hurry(

@@ -63,20 +63,22 @@ pub struct Account {
     pub closed: i64,
 }
 
-/// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
+/// A message, its account and its sealed content (none: deleted by now), read in one statement and therefore in one snapshot: only so does the
+/// sum hold.
 pub async fn account(
     pool: &PgPool,
     app: Uuid,
     id: MessageId,
     now: Timestamp,
-) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
+) -> Result<Option<(MessageRow, Account, Option<Vec<u8>>)>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
-             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
+             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!",
+             m.content
          FROM messages m,
          LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
@@ -88,9 +90,9 @@ pub async fn account(
              FROM (SELECT retries, lease IS NOT NULL AND due_at > $3 AS held FROM queue WHERE message = m.id) w) q,
          LATERAL (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint AS dispatching FROM pages
              WHERE message = m.id) p,
-         LATERAL (SELECT count(DISTINCT subscription) AS acknowledged, count(*) FILTER (WHERE kind = 1) AS displayed,
-             count(*) FILTER (WHERE kind = 2) AS clicked, count(*) FILTER (WHERE kind = 3) AS closed
-             FROM receipts WHERE message = m.id) r
+         LATERAL (SELECT coalesce(max(acknowledged), 0) AS acknowledged, coalesce(max(displayed), 0) AS displayed,
+             coalesce(max(clicked), 0) AS clicked, coalesce(max(closed), 0) AS closed
+             FROM receipt_counts WHERE message = m.id) r
          WHERE m.id = $1 AND m.app = $2"#,
         id.0,
         app,
@@ -133,8 +135,24 @@ pub async fn account(
             expanding: row.expanding,
             moving: row.expanding || dispatching + row.queued + row.retrying > 0,
         };
-        (message, account)
+        (message, account, row.content)
     }))
+}
+
+/// What a message's receipts are judged by.
+#[derive(Debug)]
+pub struct Terms {
+    /// The sealed content; none: deleted by now.
+    pub content: Option<Vec<u8>>,
+    /// When its time to live ends.
+    pub expires_at: Timestamp,
+}
+
+/// What it takes to tell what a message's receipts mean.
+pub async fn terms(pool: &PgPool, app: Uuid, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
+    sqlx::query_as!(Terms, "SELECT content, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app)
+        .fetch_optional(pool)
+        .await
 }
 
 /// An app's messages with ids below `before`, the newest first.

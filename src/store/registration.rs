@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::retrying::retrying;
 use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
-use super::unsent::{Waiting, settle_unsent};
+use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
 use super::{lanes, topics};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
@@ -220,6 +220,9 @@ async fn refresh(
     if !unchanged || now - row.last_seen >= chrono::TimeDelta::days(1) {
         row.last_seen = now;
         write_details(conn, &row).await?;
+    }
+    if before.user_id.is_some() && before.user_id != row.user_id {
+        cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
     }
     Ok(Ok(row))
 }

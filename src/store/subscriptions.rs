@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
 use super::topics;
-use super::unsent::{cancel_subscription, stop};
+use super::unsent::{cancel_previous_users, cancel_subscription, stop};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -270,10 +270,14 @@ pub async fn change(
         if !row.lives() {
             return Ok(Changed::Ended);
         }
+        let user_before = row.user_id.clone();
         if !wanted.apply(&mut row) {
             return Ok(Changed::TooLarge);
         }
         write_details(&mut tx, &row).await?;
+        if user_before.is_some() && user_before != row.user_id {
+            cancel_previous_users(&mut tx, id.shard(), id.0, now).await?;
+        }
         if !set_topics(&mut tx, app, &row, wanted.topics.as_deref(), now).await? {
             return Ok(Changed::TooManyTopics);
         }

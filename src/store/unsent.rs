@@ -1,4 +1,4 @@
-//! How a delivery that waits in `queue` ends without a POST: its row goes, and attempts, account and figures say so.
+//! How a delivery that waits in `queue` ends without another POST: its row goes, and attempts, account and figures say so.
 //! And the stops that tell workers.
 
 use sqlx::PgConnection;
@@ -26,8 +26,8 @@ pub struct Waiting {
     pub retries: i32,
 }
 
-/// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone or expired. The
-/// latter two leave letters.
+/// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone, expired, or
+/// accepted after all. Gone and expired ones leave letters.
 pub async fn settle_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
@@ -59,11 +59,12 @@ pub async fn settle_unsent(
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "INSERT INTO message_counts AS c (message, lane, cancelled, gone, expired)
-         SELECT message, lane, count(*) FILTER (WHERE $3 = 6), count(*) FILTER (WHERE $3 = 3), count(*) FILTER (WHERE $3 = 4)
+        "INSERT INTO message_counts AS c (message, lane, cancelled, gone, expired, accepted)
+         SELECT message, lane, count(*) FILTER (WHERE $3 = 6), count(*) FILTER (WHERE $3 = 3), count(*) FILTER (WHERE $3 = 4),
+           count(*) FILTER (WHERE $3 = 1)
          FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane) GROUP BY message, lane ORDER BY message, lane
          ON CONFLICT (message, lane) DO UPDATE SET cancelled = c.cancelled + excluded.cancelled,
-           gone = c.gone + excluded.gone, expired = c.expired + excluded.expired",
+           gone = c.gone + excluded.gone, expired = c.expired + excluded.expired, accepted = c.accepted + excluded.accepted",
         &messages,
         &lanes,
         i32::from(ending.code())
@@ -107,6 +108,27 @@ pub async fn cancel_subscription(
     .fetch_all(&mut *conn)
     .await?;
     settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
+}
+
+/// Ends what waits for a subscription and was meant for its user until now, who has left this browser. Messages to a topic
+/// or to everybody stay. A push that is just being made is not held back any more.
+pub async fn cancel_previous_users(
+    conn: &mut PgConnection,
+    shard: i16,
+    subscription: Uuid,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let rows = sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+           AND m.audience ?| ARRAY['users', 'subscriptions']
+         RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries",
+        shard,
+        subscription
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    settle_unsent(conn, rows, Ending::Cancelled, "another user", now).await
 }
 
 /// Tells all workers, with the transaction that makes it so.

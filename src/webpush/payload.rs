@@ -16,8 +16,9 @@
 //! (SNS's `requestPolicy.headerContentType`; a worker takes it for `text/plain; charset=UTF-8` otherwise). Nothing is
 //! reserved for that: beside a payload so long that it does not fit, it is left out.
 //!
-//! A notification without `url` leads to `/`, since `navigate` is required. Firefox and our worker resolve a path
-//! against the site; Safari wants it absolute and otherwise wakes the worker, as for any push.
+//! `navigate` is required, and Safari wants it absolute: paths are completed when a message is taken
+//! ([`Notification::complete`]). For an app without origins they stay, and lead to `/` by default: our worker resolves
+//! them against the site, and Safari wakes it as for any push.
 
 use std::fmt;
 use std::io::Write as _;

@@ -1,0 +1,200 @@
+//! What the example page at `/example/` needs of the server: an app of its own, and a message to oneself.
+
+use axum::extract::State;
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::response::Redirect;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use url::Url;
+
+use super::ApiState;
+use super::auth::{bearer, read_token};
+use super::compose::NewMessageBody;
+use super::extract::Json;
+use super::messages::send_composed;
+use super::problem::Problem;
+use super::retry_headers::RetryHeaders;
+use super::subscriptions::{ended, unknown};
+use super::vapid_keys::{self, Role};
+use crate::id::{AppId, MessageId, SubscriptionId};
+use crate::store::apps::{self, App};
+use crate::store::subscriptions::{self, Right};
+use crate::webpush::keys::{SigningKey, check_subject};
+
+/// Short name of the example's app.
+const SLUG: &str = "example";
+/// Contact of its VAPID key, unless the server has an address on the Internet.
+const NOBODY: &str = "mailto:push@example.com";
+/// Whoever tries it is looking at the screen.
+const TTL_S: u32 = 300;
+
+/// The example page is served.
+#[derive(Debug, Clone, Default)]
+pub struct Example {
+    /// Where browsers reach this server. None: under whatever name of this machine they used.
+    pub public_url: Option<Url>,
+}
+
+impl Example {
+    /// The page's own origin. None: it is no origin that browsers allow web push on, or nobody can be sure of it.
+    fn origin(&self, headers: &HeaderMap) -> Option<String> {
+        let named = || {
+            let host = headers.get(header::HOST)?.to_str().ok()?;
+            Url::parse(&format!("http://{host}")).ok().filter(is_loopback)
+        };
+        let url = match &self.public_url {
+            Some(url) => Some(url.clone()).filter(|url| url.scheme() == "https" || is_loopback(url)),
+            None => named(),
+        };
+        url.map(|url| url.origin().ascii_serialization())
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
+/// The page is a directory.
+pub async fn to_page() -> Redirect {
+    Redirect::permanent("/example/")
+}
+
+/// The example's app, made if need be, with the page's origin among its own. None: the page's origin is not known, or an
+/// operator has an app of that name.
+pub async fn app(state: &ApiState, headers: &HeaderMap) -> Result<Option<(App, String)>, Problem> {
+    let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(headers)) else {
+        return Ok(None);
+    };
+    let found = match apps::find_example(&state.pool).await? {
+        Some(app) => Some(app),
+        None if make(state, &origin).await? => apps::find_example(&state.pool).await?,
+        None => None,
+    };
+    let Some(mut app) = found else { return Ok(None) };
+    if !app.origins.contains(&origin) {
+        app.origins.push(origin.clone());
+        apps::update(&state.pool, &app).await?;
+    }
+    Ok(Some((app, origin)))
+}
+
+/// Makes the app. False: its short name is taken, by another request at the same moment or by an app of the operator's.
+async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
+    let app = App {
+        id: state.clock.uuid(),
+        slug: SLUG.to_owned(),
+        name: "Example page".to_owned(),
+        origins: vec![origin.to_owned()],
+        allow_other_gateways: false,
+        max_retries: super::apps::MAX_RETRIES_DEFAULT,
+        created_at: state.clock.now(),
+    };
+    let subject = if check_subject(origin).is_ok() { origin } else { NOBODY };
+    let mut tx = state.pool.begin().await?;
+    if !apps::create(&mut tx, &app).await? {
+        return Ok(apps::find_example(&state.pool).await?.is_some());
+    }
+    apps::mark_example(&mut tx, app.id).await?;
+    vapid_keys::add(&mut tx, state, app.id, &SigningKey::generate(), subject, Role::Active).await?;
+    tx.commit().await?;
+    tracing::info!(origin, "made the app of the example page");
+    Ok(true)
+}
+
+fn without_app() -> Problem {
+    let detail = "The example has no app here: open it on this machine, or set BELLWIRE_PUBLIC_URL to an https: address. \
+                  An app of yours with the short name `example` is left alone.";
+    Problem::conflict("example_unavailable", detail)
+}
+
+/// What the page works with.
+#[derive(Debug, Serialize)]
+pub struct ExampleConfig {
+    app: &'static str,
+    app_id: AppId,
+    server: String,
+}
+
+/// Shows what the page works with.
+pub async fn config(State(state): State<ApiState>, headers: HeaderMap) -> Result<axum::Json<ExampleConfig>, Problem> {
+    let (app, server) = app(&state, &headers).await?.ok_or_else(without_app)?;
+    Ok(axum::Json(ExampleConfig { app: SLUG, app_id: AppId(app.id), server }))
+}
+
+/// Who wants a message.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    subscription: SubscriptionId,
+}
+
+/// What was sent.
+#[derive(Debug, Serialize)]
+pub struct Sent {
+    id: MessageId,
+}
+
+/// Sends a message to the one subscription of the example's app whose token is shown; from the page itself only, and a few
+/// times a minute.
+pub async fn send(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    extensions: Extensions,
+    Json(wish, _): Json<Wish>,
+) -> Result<(StatusCode, axum::Json<Sent>), Problem> {
+    state.limits.tried(&headers, &extensions)?;
+    let (app, origin) = app(&state, &headers).await?.ok_or_else(without_app)?;
+    if headers.get(header::ORIGIN).is_none_or(|from| from.as_bytes() != origin.as_bytes()) {
+        return Err(Problem::forbidden("Only the example page itself may ask for this."));
+    }
+    let token = bearer(&headers).and_then(read_token);
+    let token = token.ok_or_else(|| Problem::unauthorized("This takes the subscription's token (`Bearer bt_…`)."))?;
+    let found = subscriptions::find(&state.pool, app.id, wish.subscription).await?;
+    let (row, _) =
+        found.filter(|(row, _)| Right::Browser(Some(&token)).covers(&state.vault, row)).ok_or_else(unknown)?;
+    if row.state != "active" {
+        return Err(ended());
+    }
+    let body: NewMessageBody = serde_json::from_value(json!({
+        "to": {"subscriptions": [wish.subscription]},
+        "tier": "transactional",
+        "ttl": TTL_S,
+        "content": {
+            "title": "Hello from Bellwire",
+            "body": "It works. You asked for this on the example page.",
+            "url": format!("{origin}/example/"),
+            "icon": format!("{origin}/example/icon.svg"),
+        },
+    }))
+    .map_err(|_| Problem::internal())?;
+    let composed = body.compose(&state, &app, &RetryHeaders::default())?;
+    let id = send_composed(&state, &app, composed).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(Sent { id })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_believed_if_it_is_this_machine_or_was_configured() {
+        let origin = |public: Option<&str>, host: &str| {
+            let example = Example { public_url: public.map(|url| url.parse().unwrap()) };
+            example.origin(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]))
+        };
+        for (public, host, expected) in [
+            (None, "localhost:8787", Some("http://localhost:8787")),
+            (None, "127.0.0.1", Some("http://127.0.0.1")),
+            (None, "[::1]:80", Some("http://[::1]")),
+            (None, "push.example.com", None),
+            (None, "localhost.example.com", None),
+            (None, "a@b:c", None),
+            (Some("https://push.example.com/"), "whatever", Some("https://push.example.com")),
+            (Some("http://localhost:1/"), "push.example.com", Some("http://localhost:1")),
+            (Some("http://push.example.com/"), "localhost", None),
+        ] {
+            assert_eq!(origin(public, host).as_deref(), expected, "{public:?} {host}");
+        }
+        assert_eq!(Example::default().origin(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! `/v1/apps/{app}/identity-keys`: what a site's backend signs user tokens with, and whether a browser's token proves who
+//! its user is ([`crate::identity`]).
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
+
+use super::ApiState;
+use super::auth::{MayManage, MayRead, Server};
+use super::extract::{At, Json, is_plain_text};
+use super::problem::{Faults, FieldError, Problem};
+use crate::id::{AppId, IdentityKeyId};
+use crate::identity::{Key, prove};
+use crate::store::apps::App;
+use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
+use crate::vault::IDENTITY_SECRET;
+
+/// How a key signs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum Algorithm {
+    /// HMAC with SHA-256, under a secret that the server makes and your backend keeps.
+    #[default]
+    #[serde(rename = "HS256")]
+    Hs256,
+    /// ECDSA on P-256: your backend keeps the private key, the server only checks.
+    #[serde(rename = "ES256")]
+    Es256,
+}
+
+/// A key, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct IdentityKeyView {
+    /// Its id: the `kid` of tokens that name their key.
+    #[schema(value_type = String)]
+    id: IdentityKeyId,
+    /// Its name for people.
+    name: String,
+    /// How it signs.
+    algorithm: Algorithm,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// What your backend signs with: the characters of this text, the prefix included. Shown now and never again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+impl From<IdentityKey> for IdentityKeyView {
+    fn from(key: IdentityKey) -> Self {
+        let algorithm = if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 };
+        Self { id: IdentityKeyId(key.id), name: key.name, algorithm, created_at: key.created_at, secret: None }
+    }
+}
+
+/// All keys of an app.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct IdentityKeys {
+    /// At most ten, the newest first.
+    data: Vec<IdentityKeyView>,
+}
+
+/// A new key.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewIdentityKey {
+    /// Its name for people, 1 to 200 characters.
+    name: String,
+    /// How it signs; `HS256` by default.
+    #[serde(default)]
+    algorithm: Algorithm,
+    /// For `ES256`: the public key, as PEM text or as a JWK.
+    #[schema(value_type = Option<Object>)]
+    public_key: Option<Value>,
+}
+
+/// Lists the keys that user tokens may be signed with.
+#[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = IdentityKeys)))]
+pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<IdentityKeys>, Problem> {
+    let keys = identity_keys::list(&state.pool, server.app.id).await?;
+    Ok(axum::Json(IdentityKeys { data: keys.into_iter().map(IdentityKeyView::from).collect() }))
+}
+
+/// Makes a secret, or takes a public key. Those before stay valid until they are deleted.
+#[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
+    security(("api_key" = ["manage"])), responses((status = 201, body = IdentityKeyView)))]
+pub async fn create(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewIdentityKey>,
+) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
+    let mut faults = Faults::default();
+    faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
+    let made = read_key(body.algorithm, body.public_key.as_ref(), &mut faults);
+    faults.finish()?;
+    let (key, secret) = made.expect("whatever is missing was refused");
+    let id = state.clock.uuid();
+    let (sealed, public_key) = match &key {
+        Key::Hs256(secret) => (Some(state.vault.seal(IDENTITY_SECRET, id, secret)), None),
+        Key::Es256(point) => (None, Some(point.to_vec())),
+    };
+    let (algorithm, created_at) = (key.algorithm().to_owned(), state.clock.now());
+    let row = IdentityKey { id, name: body.name, algorithm, secret: sealed, public_key, created_at };
+    if !identity_keys::add(&state.pool, server.app.id, &row).await? {
+        let detail =
+            format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
+        return Err(Problem::conflict("too_many_identity_keys", detail));
+    }
+    let secret = secret.map(|secret| secret.to_string());
+    Ok((StatusCode::CREATED, axum::Json(IdentityKeyView { secret, ..row.into() })))
+}
+
+/// The key that a request asks for and, if it was made here, its secret.
+fn read_key(
+    algorithm: Algorithm,
+    public: Option<&Value>,
+    faults: &mut Faults,
+) -> Option<(Key, Option<Zeroizing<String>>)> {
+    if algorithm == Algorithm::Hs256 {
+        faults.require(public.is_none(), "/public_key", "may stand only beside `\"algorithm\": \"ES256\"`");
+        let secret = Key::generate();
+        return Some((Key::Hs256(Zeroizing::new(secret.as_bytes().to_vec())), Some(secret)));
+    }
+    let text = match public {
+        Some(Value::String(pem)) => pem.clone(),
+        Some(jwk) => jwk.to_string(),
+        None => String::new(),
+    };
+    let key = Key::from_public(&text);
+    faults.require(key.is_some(), "/public_key", "must be a public key on P-256: PEM text, or a JWK");
+    key.map(|key| (key, None))
+}
+
+/// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
+#[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
+    params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
+    security(("api_key" = ["manage"])), responses((status = 204)))]
+pub async fn remove(
+    server: Server<MayManage>,
+    State(state): State<ApiState>,
+    At(id): At<IdentityKeyId>,
+) -> Result<StatusCode, Problem> {
+    if identity_keys::remove(&state.pool, server.app.id, id.0).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::not_found("identity key"))
+}
+
+/// Checks what is said about a subscription's user. Servers are believed, browsers if a token proves it; a token that is
+/// given is checked whoever gives it.
+pub(super) async fn check_user(
+    state: &ApiState,
+    app: &App,
+    is_server: bool,
+    user: Option<&str>,
+    token: Option<&str>,
+) -> Result<(), Problem> {
+    let (user, token) = match (user, token) {
+        (None, None) => return Ok(()),
+        (Some(_), None) if is_server => return Ok(()),
+        (Some(_), None) => {
+            let detail =
+                "A browser says whose a subscription is only with a `user_token` signed by the site's backend.";
+            let mut problem = Problem::forbidden(detail);
+            problem
+                .errors
+                .push(FieldError::member("/user_id", "takes a `user_token`, or an API key with the scope `manage`"));
+            return Err(problem);
+        }
+        (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "may stand only beside `user_id`")),
+        (Some(user), Some(token)) => (user, token),
+    };
+    let keys = keys_of(state, app).await?;
+    let id = AppId(app.id).to_string();
+    prove(token, user, [&id, &app.slug], &keys, state.clock.now()).map_err(|unproven| {
+        let detail = format!("The user token {unproven}.");
+        let mut problem = Problem::new(StatusCode::FORBIDDEN, unproven.code(), detail);
+        problem.errors.push(FieldError::member("/user_token", unproven.to_string()));
+        problem
+    })
+}
+
+async fn keys_of(state: &ApiState, app: &App) -> Result<Vec<(IdentityKeyId, Key)>, Problem> {
+    let rows = identity_keys::list(&state.pool, app.id).await?;
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in rows {
+        let key = match (row.secret, row.public_key.and_then(|point| point.try_into().ok())) {
+            (Some(sealed), _) => Key::Hs256(state.vault.open(IDENTITY_SECRET, row.id, &sealed)?.into()),
+            (None, Some(point)) => Key::Es256(point),
+            (None, None) => continue, // the table does not allow it
+        };
+        keys.push((IdentityKeyId(row.id), key));
+    }
+    Ok(keys)
+}

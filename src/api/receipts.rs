@@ -1,0 +1,116 @@
+//! `POST /v1/apps/{app}/receipts`: what service workers report. The token in each push is all the right it takes.
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::cors::AppId;
+use super::extract::{is_plain_text, parse, read_body};
+use super::problem::Problem;
+use crate::clock::Timestamp;
+use crate::delivery::ReceiptKind;
+use crate::receipts::NotTaken;
+use crate::store::receipts::Receipt;
+use crate::webpush::payload::parse_receipt;
+
+/// Most reports in one request.
+const REPORTS_MAX: usize = 100;
+/// Longest name of a button, in characters.
+const ACTION_MAX: usize = 200;
+/// A hundred reports of the largest size.
+const BODY_MAX: usize = 128 * 1024;
+
+/// What happened to a delivery.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// `bellwire.receipt` of the push.
+    receipt: String,
+    /// What happened.
+    kind: ReceiptKind,
+    /// Which button was clicked, at most 200 characters.
+    action: Option<String>,
+}
+
+/// One report, or up to 100.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+pub enum Reports {
+    /// One.
+    One(Report),
+    /// Several.
+    Several(Vec<Report>),
+}
+
+/// What became of several reports.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Taken {
+    /// Taken, also those that were known already.
+    taken: usize,
+    /// Not understood, or without a token of ours.
+    refused: usize,
+}
+
+/// Takes receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
+/// answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204,
+/// or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
+#[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
+    params(("app" = String, Path, description = "Id or slug")),
+    request_body(content((Reports = "application/json"), (String = "text/plain"))), security(()),
+    responses((status = 204), (status = 202, body = Taken)))]
+pub async fn take(
+    State(state): State<ApiState>,
+    Extension(AppId(app)): Extension<AppId>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body = read_body(request, BODY_MAX).await?;
+    let now = state.clock.now();
+    if !body.trim_ascii_start().starts_with(b"[") {
+        let receipt = check(&state, parse(&body)?, now)?;
+        write(&state, app, vec![receipt]).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let reports: Vec<Box<RawValue>> = serde_json::from_slice(&body).map_err(|_| not_json())?;
+    if reports.len() > REPORTS_MAX {
+        return Err(Problem::invalid_member("", format!("may hold at most {REPORTS_MAX} reports")));
+    }
+    let read = |report: &Box<RawValue>| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
+    let receipts: Vec<Receipt> = reports.iter().filter_map(read).collect();
+    let taken = Taken { taken: receipts.len(), refused: reports.len() - receipts.len() };
+    write(&state, app, receipts).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(taken)).into_response())
+}
+
+fn not_json() -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "malformed_json", "The body is not a JSON array.")
+}
+
+fn check(state: &ApiState, report: Report, now: Timestamp) -> Result<Receipt, Problem> {
+    if report.action.as_deref().is_some_and(|action| !is_plain_text(action, ACTION_MAX)) {
+        let detail = format!("must be 1 to {ACTION_MAX} characters without control characters");
+        return Err(Problem::invalid_member("/action", detail));
+    }
+    let Some((message, subscription)) = parse_receipt(&state.vault, &report.receipt) else {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_receipt", "The receipt is not one of ours."));
+    };
+    Ok(Receipt { message, subscription, kind: report.kind, action: report.action, at: now })
+}
+
+async fn write(state: &ApiState, app: uuid::Uuid, receipts: Vec<Receipt>) -> Result<(), Problem> {
+    if receipts.is_empty() {
+        return Ok(());
+    }
+    state.receipts.write(app, receipts).await.map_err(|error| {
+        let code = match error {
+            NotTaken::Busy => "too_many_receipts",
+            NotTaken::Failed => "database_unavailable",
+        };
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, "The receipts were not stored. Report them again shortly.")
+            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    })
+}

@@ -1,0 +1,154 @@
+//! What browsers load from here: the SDK and its service worker under `/sdk`, the example page under `/example`. All of
+//! it is compiled in.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::problem::Problem;
+use super::{ApiState, Settings, example};
+
+/// (path, content), from build.rs.
+static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
+
+static FILES: LazyLock<HashMap<&str, File>> =
+    LazyLock::new(|| EMBEDDED.iter().map(|(path, content)| (*path, File::new(path, content))).collect());
+
+/// Pages load nothing from anywhere else, and nobody frames them.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                           img-src 'self' data:; manifest-src 'self'; worker-src 'self'; base-uri 'none'; \
+                           form-action 'none'; frame-ancestors 'none'";
+/// The policy of a worker's script is the worker's own: it reports to its server, which need not be this one, and shows
+/// icons from anywhere.
+const SCRIPT_POLICY: &str =
+    "default-src 'none'; script-src 'self'; connect-src *; img-src * data:; frame-ancestors 'none'";
+
+/// Files are asked for anew each time, but not sent again: a worker must not stay behind the server that it belongs to.
+const FRESH: &str = "no-cache";
+/// Pages of many sites load the module.
+const SOON: &str = "public, max-age=600";
+
+struct File {
+    content: &'static [u8],
+    kind: &'static str,
+    policy: &'static str,
+    cached: &'static str,
+    /// Of the SDK: other origins may load it, and it may take any scope of its own.
+    is_public: bool,
+    etag: HeaderValue,
+}
+
+impl File {
+    fn new(path: &str, content: &'static [u8]) -> Self {
+        let extension = path.rsplit('.').next().unwrap_or_default();
+        let kind = match extension {
+            "html" => "text/html; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "ts" => "text/plain; charset=utf-8", // browsers would take `video/mp2t` from the system's list
+            "json" | "map" => "application/json",
+            "webmanifest" => "application/manifest+json",
+            "svg" => "image/svg+xml",
+            "png" => "image/png",
+            _ => "application/octet-stream",
+        };
+        let is_public = path.starts_with("/sdk/");
+        let hash = digest::digest(&digest::SHA256, content);
+        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&hash.as_ref()[..12]));
+        Self {
+            content,
+            kind,
+            policy: if extension == "js" { SCRIPT_POLICY } else { PAGE_POLICY },
+            cached: if is_public && !path.ends_with("/service-worker.js") { SOON } else { FRESH },
+            is_public,
+            etag: HeaderValue::try_from(etag).expect("base64url"),
+        }
+    }
+
+    fn answer(&self, request: &HeaderMap) -> Response {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ETAG, self.etag.clone());
+        let fixed = |text| HeaderValue::from_static(text);
+        headers.insert(header::CACHE_CONTROL, fixed(self.cached));
+        headers.insert(header::CONTENT_SECURITY_POLICY, fixed(self.policy));
+        if self.is_public {
+            // A module from another origin is only run if it may be read.
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, fixed("*"));
+            headers.insert(HeaderName::from_static("cross-origin-resource-policy"), fixed("cross-origin"));
+            headers.insert(HeaderName::from_static("service-worker-allowed"), fixed("/"));
+        }
+        if is_known(request, &self.etag) {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        headers.insert(header::CONTENT_TYPE, fixed(self.kind));
+        (headers, self.content).into_response()
+    }
+}
+
+/// Whether the browser has it already (RFC 9110 section 13.1.2).
+fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
+    let given = request.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    given
+        .split(',')
+        .any(|known| matches!(known.trim().trim_start_matches("W/"), known if known == "*" || etag == known))
+}
+
+/// The routes, without the example's where it is off.
+pub fn routes(settings: &Settings) -> Router<ApiState> {
+    let sdk = Router::new().route("/sdk/{*file}", get(file));
+    if settings.example.is_none() {
+        return sdk;
+    }
+    sdk.route("/example", get(example::to_page))
+        .route("/example/", get(page))
+        .route("/example/config.json", get(example::config))
+        .route("/example/send", post(example::send))
+        .route("/example/{*file}", get(file))
+}
+
+async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    let file = FILES.get(uri.path()).ok_or_else(|| Problem::not_found("file"))?;
+    Ok(file.answer(&headers))
+}
+
+/// The example page, whose app is made by the first who looks at it.
+async fn page(State(state): State<ApiState>, headers: HeaderMap) -> Result<Response, Problem> {
+    example::app(&state, &headers).await?;
+    let page = FILES.get("/example/index.html").ok_or_else(|| Problem::not_found("file"))?;
+    Ok(page.answer(&headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_browser_has_is_not_sent_again() {
+        let file = File::new("/sdk/x.js", b"x");
+        let etag = file.etag.to_str().unwrap().to_owned();
+        for known in [etag.clone(), format!("\"other\", W/{etag}"), "*".to_owned()] {
+            let request = HeaderMap::from_iter([(header::IF_NONE_MATCH, known.parse().unwrap())]);
+            assert_eq!(file.answer(&request).status(), StatusCode::NOT_MODIFIED, "{known}");
+        }
+        for unknown in ["", "\"other\"", "x"] {
+            let request = HeaderMap::from_iter([(header::IF_NONE_MATCH, unknown.parse().unwrap())]);
+            assert_eq!(file.answer(&request).status(), StatusCode::OK, "{unknown}");
+        }
+        assert_ne!(file.etag, File::new("/sdk/x.js", b"y").etag);
+    }
+
+    #[test]
+    fn every_embedded_file_has_a_type() {
+        for (path, file) in FILES.iter() {
+            assert_ne!(file.kind, "application/octet-stream", "{path}");
+        }
+    }
+}

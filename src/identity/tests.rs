@@ -1,0 +1,159 @@
+use jsonwebtoken::{EncodingKey, Header};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::webpush::keys::SigningKey;
+
+const APP: [&str; 2] = ["app_1", "shop"];
+const NOW_S: i64 = 1_800_000_000;
+
+fn now() -> Timestamp {
+    Timestamp::from_timestamp(NOW_S, 0).unwrap()
+}
+
+fn id(n: u128) -> IdentityKeyId {
+    IdentityKeyId(Uuid::from_u128(n))
+}
+
+fn secret(text: &str) -> Key {
+    Key::Hs256(Zeroizing::new(text.as_bytes().to_vec()))
+}
+
+fn claims() -> Value {
+    json!({"sub": "ann", "exp": NOW_S + 3600})
+}
+
+fn with(more: Value) -> Value {
+    let mut all = claims();
+    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    all
+}
+
+fn hs256(claims: &Value, secret: &[u8]) -> String {
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret)).unwrap()
+}
+
+fn es256(claims: &Value, pair: &SigningKey) -> String {
+    let signer = EncodingKey::from_ec_der(&pair.expose_pkcs8());
+    jsonwebtoken::encode(&Header::new(Algorithm::ES256), claims, &signer).unwrap()
+}
+
+fn proven(token: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
+    prove(token, "ann", APP, keys, now())
+}
+
+#[test]
+fn either_algorithm_proves_a_user_with_any_of_the_keys() {
+    let pair = SigningKey::generate();
+    let keys = [(id(1), secret("old")), (id(2), secret("new")), (id(3), Key::Es256(*pair.public()))];
+    for token in [hs256(&claims(), b"old"), hs256(&claims(), b"new"), es256(&claims(), &pair)] {
+        assert_eq!(proven(&token, &keys), Ok(()));
+    }
+    let simple = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"new"), b"ann");
+    let hex: String = simple.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+    for form in [hex.to_uppercase(), hex, URL_SAFE_NO_PAD.encode(simple)] {
+        assert_eq!(proven(&form, &keys), Ok(()), "{form}");
+        assert_eq!(prove(&form, "bob", APP, &keys, now()), Err(Unproven::Signature));
+        assert_eq!(proven(&form, &keys[..1]), Err(Unproven::Signature));
+        assert_eq!(proven(&form, &keys[2..]), Err(Unproven::UnknownKey));
+    }
+}
+
+#[test]
+fn every_claim_is_checked_and_told() {
+    let keys = [(id(1), secret("s"))];
+    let cases = [
+        (json!({}), Ok(())),
+        (json!({"exp": NOW_S - 59}), Ok(())),
+        (json!({"exp": NOW_S - 60}), Err(Unproven::Expired)),
+        (json!({"exp": NOW_S + LIFETIME_MAX_S}), Ok(())),
+        (json!({"exp": NOW_S + LIFETIME_MAX_S + 61}), Err(Unproven::TooLong)),
+        (json!({"exp": null}), Err(Unproven::NoExpiry)),
+        (json!({"exp": "soon"}), Err(Unproven::Malformed)),
+        (json!({"nbf": NOW_S + 60}), Ok(())),
+        (json!({"nbf": NOW_S + 61}), Err(Unproven::NotYet)),
+        (json!({"iat": NOW_S + 61}), Err(Unproven::NotYet)),
+        (json!({"sub": "bob"}), Err(Unproven::User)),
+        (json!({"sub": null}), Err(Unproven::User)),
+        (json!({"aud": "shop"}), Ok(())),
+        (json!({"aud": ["other", "app_1"]}), Ok(())),
+        (json!({"aud": "other"}), Err(Unproven::Audience)),
+        (json!({"aud": []}), Err(Unproven::Audience)),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(proven(&hs256(&with(more.clone()), b"s"), &keys), expected, "{more}");
+        let forged = proven(&hs256(&with(more.clone()), b"t"), &keys);
+        assert_eq!(forged, Err(Unproven::Signature), "nothing is told of what nobody vouches for: {more}");
+    }
+}
+
+#[test]
+fn no_algorithm_stands_in_for_another() {
+    let pair = SigningKey::generate();
+    let public = Key::Es256(*pair.public());
+    // The classic confusion: an HMAC under the public key that everybody knows.
+    for known in [pair.public().as_slice(), pair.public_base64().as_bytes()] {
+        assert_eq!(proven(&hs256(&claims(), known), &[(id(1), public.clone())]), Err(Unproven::UnknownKey));
+    }
+    assert_eq!(proven(&es256(&claims(), &pair), &[(id(1), secret("s"))]), Err(Unproven::UnknownKey));
+    let unsigned = |header: Value| {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        format!("{}.{}.", part(&header), part(&claims()))
+    };
+    for alg in ["none", "None", "HS384", "RS256", "EdDSA"] {
+        let token = unsigned(json!({"typ": "JWT", "alg": alg}));
+        assert_eq!(proven(&token, &[(id(1), secret("s"))]), Err(Unproven::Algorithm), "{alg}");
+    }
+    let empty = unsigned(json!({"typ": "JWT", "alg": "HS256"}));
+    assert_eq!(proven(&empty, &[(id(1), secret("s"))]), Err(Unproven::Signature));
+}
+
+#[test]
+fn a_key_id_of_ours_is_obeyed_and_any_other_ignored() {
+    let keys = [(id(1), secret("s")), (id(2), secret("t"))];
+    let signed = |kid: String| {
+        let header = Header { kid: Some(kid), ..Header::new(Algorithm::HS256) };
+        jsonwebtoken::encode(&header, &claims(), &EncodingKey::from_secret(b"s")).unwrap()
+    };
+    assert_eq!(proven(&signed(id(1).to_string()), &keys), Ok(()));
+    assert_eq!(proven(&signed(id(2).to_string()), &keys), Err(Unproven::Signature));
+    assert_eq!(proven(&signed(id(3).to_string()), &keys), Err(Unproven::UnknownKey));
+    assert_eq!(proven(&signed("my-backend-2026".into()), &keys), Ok(()));
+}
+
+#[test]
+fn what_is_no_token_is_malformed() {
+    let keys = [(id(1), secret("s"))];
+    for odd in ["", "x", "a.b.c", "..", &"0".repeat(63), &"g".repeat(64), &"a".repeat(5000)] {
+        assert!(matches!(proven(odd, &keys), Err(Unproven::Malformed | Unproven::Algorithm)), "{odd}");
+    }
+    assert_eq!(proven(&hs256(&claims(), b"s"), &[]), Err(Unproven::UnknownKey));
+}
+
+#[test]
+fn public_keys_are_read_as_pem_or_jwk_and_nothing_else() {
+    let pair = SigningKey::generate();
+    let public = PublicKey::from_sec1_bytes(pair.public()).unwrap();
+    let pem = p256::pkcs8::EncodePublicKey::to_public_key_pem(&public, p256::pkcs8::LineEnding::LF).unwrap();
+    let half = |from: usize| URL_SAFE_NO_PAD.encode(&pair.public()[from..from + 32]);
+    let jwk = json!({"kty": "EC", "crv": "P-256", "x": half(1), "y": half(33), "kid": "mine"});
+    for text in [pem.clone(), format!("\n{pem}"), jwk.to_string()] {
+        let Some(Key::Es256(point)) = Key::from_public(&text) else { panic!("{text}") };
+        assert_eq!(&point, pair.public());
+    }
+    let mut off_curve = jwk.clone();
+    off_curve["y"] = jwk["x"].clone();
+    let mut other_curve = jwk;
+    other_curve["crv"] = json!("P-384");
+    for odd in [off_curve.to_string(), other_curve.to_string(), pair.expose_pem().to_string(), "{}".into(), "".into()] {
+        assert!(Key::from_public(&odd).is_none());
+    }
+}
+
+#[test]
+fn secrets_are_long_and_never_shown() {
+    let [one, other] = [Key::generate(), Key::generate()];
+    assert!(one.starts_with(SECRET_PREFIX) && one.len() == 4 + 43 && one != other);
+    assert_eq!(format!("{:?}", secret(&one)), "HS256");
+}

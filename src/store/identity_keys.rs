@@ -1,0 +1,67 @@
+//! Keys that a site's backend signs user tokens with. Secrets are sealed.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// Most keys of one app: enough to rotate, few enough to try them all.
+pub const KEYS_MAX: i64 = 10;
+
+/// A row of `identity_keys`.
+#[derive(Debug, Clone)]
+pub struct IdentityKey {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name for people.
+    pub name: String,
+    /// `HS256` or `ES256`.
+    pub algorithm: String,
+    /// Sealed; HS256 only.
+    pub secret: Option<Vec<u8>>,
+    /// An uncompressed point; ES256 only.
+    pub public_key: Option<Vec<u8>>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Adds a key. False: the app has [`KEYS_MAX`] already.
+pub async fn add(pool: &PgPool, app: Uuid, key: &IdentityKey) -> sqlx::Result<bool> {
+    let mut tx = pool.begin().await?;
+    // Whoever adds another one waits: the number could be exceeded otherwise.
+    let app =
+        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *tx).await?;
+    let done = sqlx::query!(
+        "INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
+         SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $8",
+        key.id,
+        app,
+        key.name,
+        key.algorithm,
+        key.secret,
+        key.public_key,
+        key.created_at,
+        KEYS_MAX
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// All keys of an app, the newest first.
+pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
+    sqlx::query_as!(
+        IdentityKey,
+        "SELECT id, name, algorithm, secret, public_key, created_at FROM identity_keys WHERE app = $1 ORDER BY id DESC",
+        app
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Forgets a key: what it signed proves nothing from now on. False: the app has no such key.
+pub async fn remove(pool: &PgPool, app: Uuid, id: Uuid) -> sqlx::Result<bool> {
+    let done = sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app, id).execute(pool).await?;
+    Ok(done.rows_affected() == 1)
+}

@@ -1,0 +1,175 @@
+//! Whose a subscription is: browsers need the site's signature, and ownership moves with it.
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellwire::webpush::keys::SigningKey;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+
+use crate::api::{TestApi, content, fcm, push_subscription, registration, roomy};
+
+const EXPIRED: i64 = -3600;
+
+/// A token as a site's backend would make it, expiring so many seconds from now.
+fn jwt(api: &TestApi, user: &str, secret: &str, expires_in_s: i64) -> String {
+    let claims = json!({"sub": user, "exp": api.clock.now().timestamp() + expires_in_s, "aud": "shop"});
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+}
+
+async fn secret_key(api: &TestApi) -> (String, String) {
+    let made = api.post("/identity-keys", json!({"name": "backend"})).await.ok(201);
+    assert_eq!(made["algorithm"], "HS256");
+    (made["id"].as_str().unwrap().to_owned(), made["secret"].as_str().unwrap().to_owned())
+}
+
+async fn register(api: &TestApi, push: &Value, more: Value) -> crate::api::Reply {
+    let mut body = json!({"subscription": push});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    api.browse(Method::POST, "/subscriptions", None, Some(body)).await
+}
+
+#[tokio::test]
+async fn a_browser_is_believed_with_a_token_of_the_sites_backend_only() {
+    let api = TestApi::with(roomy(), None).await;
+    let push = push_subscription(&fcm("a"));
+    let refused = register(&api, &push, json!({"user_id": "ann"})).await;
+    assert_eq!(refused.refusal(), (403, "forbidden", vec!["/user_id"]));
+    let early = register(&api, &push, json!({"user_id": "ann", "user_token": jwt(&api, "ann", "x", 60)})).await;
+    assert_eq!(early.refusal(), (403, "user_token_key_unknown", vec!["/user_token"]));
+
+    let (_, secret) = secret_key(&api).await;
+    let no_algorithm = format!("{}.e30.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#));
+    for (token, code) in [
+        (jwt(&api, "ann", "x", 60), "user_token_signature"),
+        (jwt(&api, "ann", &secret, EXPIRED), "user_token_expired"),
+        (jwt(&api, "ann", &secret, 8 * 86_400), "user_token_valid_too_long"),
+        (jwt(&api, "bob", &secret, 60), "user_token_of_another_user"),
+        (no_algorithm, "user_token_algorithm"),
+        ("nonsense".to_owned(), "user_token_malformed"),
+    ] {
+        let refused = register(&api, &push, json!({"user_id": "ann", "user_token": token})).await;
+        assert_eq!(refused.refusal(), (403, code, vec!["/user_token"]));
+        assert!(!refused.json.to_string().contains(&secret));
+    }
+    let alone = register(&api, &push, json!({"user_token": jwt(&api, "ann", &secret, 60)})).await;
+    assert_eq!(alone.refusal(), (422, "invalid", vec!["/user_token"]));
+
+    let token = jwt(&api, "ann", &secret, 60);
+    let made = register(&api, &push, json!({"user_id": "ann", "user_token": token})).await.ok(201);
+    assert_eq!(made["user_id"], "ann");
+    assert_eq!(register(&api, &push, json!({})).await.ok(200)["user_id"], "ann", "nothing said, nothing changed");
+}
+
+#[tokio::test]
+async fn a_public_key_or_a_plain_hmac_do_as_well() {
+    let api = TestApi::with(roomy(), None).await;
+    let pair = SigningKey::generate();
+    let half = |from: usize| URL_SAFE_NO_PAD.encode(&pair.public()[from..from + 32]);
+    let jwk = json!({"kty": "EC", "crv": "P-256", "x": half(1), "y": half(33)});
+    let made = api.post("/identity-keys", json!({"name": "b", "algorithm": "ES256", "public_key": jwk})).await.ok(201);
+    assert_eq!((&made["algorithm"], made.get("secret")), (&json!("ES256"), None));
+    let header = Header { kid: Some(made["id"].as_str().unwrap().to_owned()), ..Header::new(Algorithm::ES256) };
+    let claims = json!({"sub": "ann", "exp": api.clock.now().timestamp() + 60});
+    let signed = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_ec_der(&pair.expose_pkcs8())).unwrap();
+    let ann = register(&api, &push_subscription(&fcm("a")), json!({"user_id": "ann", "user_token": signed})).await;
+    assert_eq!(ann.ok(201)["user_id"], "ann");
+
+    let (_, secret) = secret_key(&api).await;
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes());
+    let hex: String = aws_lc_rs::hmac::sign(&key, b"bob").as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+    let bob = register(&api, &push_subscription(&fcm("b")), json!({"user_id": "bob", "user_token": hex})).await;
+    assert_eq!(bob.ok(201)["user_id"], "bob");
+
+    for (body, pointer) in [
+        (json!({"name": "n", "algorithm": "ES256"}), "/public_key"),
+        (json!({"name": "n", "algorithm": "ES256", "public_key": "-----BEGIN NOTHING-----"}), "/public_key"),
+        (json!({"name": "n", "public_key": "x"}), "/public_key"),
+        (json!({"name": "n", "algorithm": "none"}), "/algorithm"),
+        (json!({"name": ""}), "/name"),
+    ] {
+        assert_eq!(api.post("/identity-keys", body.clone()).await.refusal(), (422, "invalid", vec![pointer]), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn keys_are_rotated_without_a_gap_and_a_deleted_one_proves_nothing() {
+    let api = TestApi::with(roomy(), None).await;
+    let ((old_id, old), (new_id, new)) = (secret_key(&api).await, secret_key(&api).await);
+    let login = async |name: &str, secret: &str| {
+        let token = jwt(&api, "ann", secret, 60);
+        register(&api, &push_subscription(&fcm(name)), json!({"user_id": "ann", "user_token": token})).await
+    };
+    assert_eq!((login("a", &old).await.status, login("b", &new).await.status), (201, 201));
+    let listed = api.get("/identity-keys").await.ok(200);
+    let ids: Vec<_> = listed["data"].as_array().unwrap().iter().map(|key| key["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&new_id, &old_id]);
+    assert!(!listed.to_string().contains("bwi_"), "secrets are shown once: {listed}");
+    let sealed: Vec<Vec<u8>> =
+        sqlx::query_scalar("SELECT secret FROM identity_keys").fetch_all(&api.pool).await.unwrap();
+    assert!(sealed.iter().all(|sealed| !String::from_utf8_lossy(sealed).contains("bwi_")));
+
+    let delete = async || {
+        let path = format!("/v1/apps/shop/identity-keys/{old_id}");
+        api.call(Method::DELETE, &path, Some(&api.key), None).await.status
+    };
+    assert_eq!((delete().await, delete().await), (204, 404));
+    assert_eq!(login("c", &old).await.refusal(), (403, "user_token_signature", vec!["/user_token"]));
+    assert_eq!(login("c", &new).await.status, 201);
+
+    api.make_app("other").await;
+    let path = "/v1/apps/other/subscriptions";
+    let body = registration(&fcm("d"), json!({"user_id": "ann", "user_token": jwt(&api, "ann", &new, 60)}));
+    let elsewhere = api.call_with(Method::POST, path, None, Some(body), &[("origin", crate::api::ORIGIN)]).await;
+    assert_eq!(elsewhere.refusal(), (403, "user_token_key_unknown", vec!["/user_token"]));
+
+    for _ in 1..10 {
+        secret_key(&api).await;
+    }
+    let eleventh = api.post("/identity-keys", json!({"name": "one too many"})).await;
+    assert_eq!(eleventh.refusal(), (409, "too_many_identity_keys", vec![]));
+}
+
+#[tokio::test]
+async fn an_endpoint_moves_to_whoever_logs_in_and_takes_nothing_of_the_other_along() {
+    let api = TestApi::with(roomy(), None).await;
+    let (_, secret) = secret_key(&api).await;
+    let push = push_subscription(&fcm("shared"));
+    let login = async |user: &str| {
+        let token = jwt(&api, user, &secret, 60);
+        register(&api, &push, json!({"user_id": user, "user_token": token, "topics": ["news"]})).await
+    };
+    let made = login("ann").await.ok(201);
+    let send = async |to: Value| {
+        let sent = api.post("/messages", json!({"to": to, "content": content()})).await.ok(202);
+        sent["id"].as_str().unwrap().to_owned()
+    };
+    let to_ann = send(json!({"users": ["ann"]})).await;
+    let to_this = send(json!({"subscriptions": [made["id"]]})).await;
+    let to_all = send(json!({"topic": "news"})).await;
+    let again = login("ann").await.ok(200);
+    assert_eq!(again["id"], made["id"]);
+    assert_eq!(api.counts(&to_ann).await["queued"], 1, "the same user comes back");
+
+    let moved = login("bob").await.ok(200);
+    assert_eq!((&moved["id"], &moved["user_id"]), (&made["id"], &json!("bob")));
+    assert_eq!(
+        (&api.counts(&to_ann).await["cancelled"], &api.counts(&to_this).await["cancelled"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(api.counts(&to_all).await["queued"], 1, "what everybody gets, bob gets too");
+    let missed = api.post("/messages", json!({"to": {"users": ["ann"]}, "content": content()})).await.ok(202);
+    assert_eq!((&missed["audience_estimate"], &missed["unreachable"]), (&json!(0), &json!(1)));
+
+    let to_bob = send(json!({"users": ["bob"]})).await;
+    let path = format!("/subscriptions/{}", made["id"].as_str().unwrap());
+    let logout = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(json!({"user_id": null}))).await;
+    assert_eq!(logout.ok(200)["user_id"], Value::Null);
+    assert_eq!(api.counts(&to_bob).await["cancelled"], 1);
+    let claim = json!({"user_id": "carl", "user_token": jwt(&api, "carl", &secret, 60)});
+    let carl = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(claim)).await;
+    assert_eq!(carl.ok(200)["user_id"], "carl");
+    let forged = json!({"user_id": "dora", "user_token": jwt(&api, "dora", "guess", 60)});
+    let refused = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(forged)).await;
+    assert_eq!(refused.refusal(), (403, "user_token_signature", vec!["/user_token"]));
+}

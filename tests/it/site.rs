@@ -1,0 +1,170 @@
+//! What browsers load from the server itself, and the example page's app.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request};
+use bellwire::api::Settings;
+use bellwire::api::example::Example;
+use bellwire::id::SubscriptionId;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::api::{Reply, TestApi, fcm, registration, roomy};
+
+const HERE: &str = "http://localhost:8787";
+
+async fn load(api: &TestApi, path: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, String) {
+    let mut request = Request::get(path);
+    for (name, value) in
+        [("host", "localhost:8787")].iter().filter(|_| headers.iter().all(|h| h.0 != "host")).chain(headers)
+    {
+        request = request.header(*name, *value);
+    }
+    let response = api.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+async fn apps(api: &TestApi) -> Vec<Value> {
+    let listed = api.call(Method::GET, "/v1/apps", Some(&api.operator), None).await.ok(200);
+    listed["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn the_sdk_is_served_with_its_types_to_any_site() {
+    let api = TestApi::with(roomy(), None).await;
+    for (path, kind, cached) in [
+        ("/sdk/bellwire.js", "text/javascript; charset=utf-8", "public, max-age=600"),
+        ("/sdk/bellwire.d.ts", "text/plain; charset=utf-8", "public, max-age=600"),
+        ("/sdk/service-worker.js", "text/javascript; charset=utf-8", "no-cache"),
+    ] {
+        let (status, headers, body) = load(&api, path, &[]).await;
+        assert_eq!((status, body.is_empty()), (200, false), "{path}");
+        assert_eq!((header(&headers, "content-type"), header(&headers, "cache-control")), (kind, cached), "{path}");
+        assert_eq!(header(&headers, "x-content-type-options"), "nosniff");
+        assert_eq!(header(&headers, "access-control-allow-origin"), "*", "modules are read across origins");
+        assert_eq!(header(&headers, "service-worker-allowed"), "/");
+        let (status, again, body) = load(&api, path, &[("if-none-match", header(&headers, "etag"))]).await;
+        assert_eq!((status, body.as_str(), header(&again, "cache-control")), (304, "", cached));
+    }
+    let worker = load(&api, "/sdk/service-worker.js", &[]).await.1;
+    let policy = header(&worker, "content-security-policy");
+    assert!(policy.contains("connect-src *"), "it is the worker's own policy, which has to report: {policy}");
+    for absent in ["/sdk/", "/sdk/nothing.js", "/sdk/../Cargo.toml", "/sdk/%2e%2e/Cargo.toml", "/example/nothing"] {
+        assert_eq!(load(&api, absent, &[]).await.0, 404, "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn the_example_page_is_strict_and_makes_its_app_for_the_first_visitor() {
+    let api = TestApi::with(roomy(), None).await;
+    assert_eq!(load(&api, "/example/icon.svg", &[]).await.0, 200);
+    assert_eq!(apps(&api).await.len(), 1, "files alone make no app");
+    let (status, headers, body) = load(&api, "/example/", &[]).await;
+    assert_eq!((status, header(&headers, "content-type")), (200, "text/html; charset=utf-8"));
+    assert!(body.contains("/example/") || body.contains("example.js"), "{body}");
+    let policy = header(&headers, "content-security-policy");
+    for part in
+        ["default-src 'none'", "script-src 'self'", "style-src 'self'", "worker-src 'self'", "frame-ancestors 'none'"]
+    {
+        assert!(policy.contains(part), "{part} in {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(header(&headers, "referrer-policy"), "no-referrer");
+    let redirected = load(&api, "/example", &[]).await;
+    assert_eq!((redirected.0, header(&redirected.1, "location")), (308, "/example/"));
+
+    let made = apps(&api).await;
+    assert_eq!((&made[0]["slug"], &made[0]["origins"]), (&json!("example"), &json!([HERE])));
+    let (status, _, config) = load(&api, "/example/config.json", &[]).await;
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!((status, &config["app"], &config["server"]), (200, &json!("example"), &json!(HERE)));
+    assert_eq!(config["app_id"], made[0]["id"]);
+    load(&api, "/example/", &[("host", "127.0.0.1:8787")]).await;
+    let made = apps(&api).await;
+    assert_eq!((made.len(), &made[0]["origins"]), (2, &json!([HERE, "http://127.0.0.1:8787"])), "it is made once");
+    let (status, headers, shown) = load(&api, "/v1/apps/example/config", &[("origin", HERE)]).await;
+    assert_eq!((status, header(&headers, "access-control-allow-origin")), (200, HERE));
+    assert!(header(&headers, "cache-control").contains("max-age=60"));
+    assert!(shown.contains("application_server_key") && shown.contains("vapid_key_id"));
+}
+
+#[tokio::test]
+async fn switched_off_there_is_no_page_and_no_app() {
+    let api = TestApi::with(Settings { example: None, ..roomy() }, None).await;
+    for path in ["/example", "/example/", "/example/index.html", "/example/config.json"] {
+        assert_eq!(load(&api, path, &[]).await.0, 404, "{path}");
+    }
+    assert_eq!(wish(&api, HERE, Some("bt_x"), "sub_019aa000-0000-7000-8000-000000000000").await.status, 404);
+    assert_eq!(apps(&api).await.len(), 1);
+    assert_eq!(load(&api, "/sdk/bellwire.js", &[]).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_on_this_machine_needs_a_public_url() {
+    let api = TestApi::with(roomy(), None).await;
+    let elsewhere = [("host", "push.example.com")];
+    assert_eq!(load(&api, "/example/", &elsewhere).await.0, 200);
+    assert_eq!(apps(&api).await.len(), 1, "whoever names a host gets no origin let in");
+    let (status, _, told) = load(&api, "/example/config.json", &elsewhere).await;
+    assert!(status == 409 && told.contains("example_unavailable") && told.contains("BELLWIRE_PUBLIC_URL"), "{told}");
+
+    let public_url = Some("https://push.bellwire.dev/".parse().unwrap());
+    let api = TestApi::with(Settings { example: Some(Example { public_url }), ..roomy() }, None).await;
+    assert_eq!(load(&api, "/example/", &[]).await.0, 200);
+    assert_eq!(apps(&api).await[0]["origins"], json!(["https://push.bellwire.dev"]));
+}
+
+#[tokio::test]
+async fn an_operators_own_app_of_that_name_is_left_alone() {
+    let api = TestApi::with(roomy(), None).await;
+    let (before, _) = api.make_app("example").await;
+    assert_eq!(load(&api, "/example/", &[]).await.0, 200);
+    assert_eq!(load(&api, "/example/config.json", &[]).await.0, 409);
+    let after = apps(&api).await;
+    assert_eq!((after.len(), &after[0]["origins"]), (2, &before["origins"]));
+}
+
+async fn wish(api: &TestApi, origin: &str, token: Option<&str>, subscription: &str) -> Reply {
+    let headers = [("origin", origin), ("host", "localhost:8787")];
+    let body = json!({"subscription": subscription});
+    api.call_with(Method::POST, "/example/send", token, Some(body), &headers).await
+}
+
+/// Registers as the example page does; answers id and token.
+async fn visitor(api: &TestApi, name: &str) -> (String, String) {
+    let body = registration(&fcm(name), json!({}));
+    let path = "/v1/apps/example/subscriptions";
+    let made = api.call_with(Method::POST, path, None, Some(body), &[("origin", HERE)]).await.ok(201);
+    (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_visitor_sends_to_itself_and_to_nobody_else() {
+    let api = TestApi::with(roomy(), None).await;
+    load(&api, "/example/", &[]).await;
+    let ((ann, ann_token), (bob, _)) = (visitor(&api, "ann").await, visitor(&api, "bob").await);
+    let shops = api.subscribe(&fcm("shop"), json!({})).await;
+    for (origin, token, to, expected) in [
+        (HERE, None, ann.as_str(), (401, "unauthorized")),
+        (HERE, Some(ann_token.as_str()), bob.as_str(), (404, "not_found")),
+        ("https://evil.example", Some(&ann_token), &ann, (403, "forbidden")),
+    ] {
+        let refused = wish(&api, origin, token, to).await;
+        assert_eq!((refused.refusal().0, refused.refusal().1), expected, "{to}");
+    }
+    let (shop, token) = (shops["id"].as_str().unwrap(), shops["token"].as_str());
+    assert_eq!(wish(&api, HERE, token, shop).await.status, 404, "another app's");
+    let sent = wish(&api, HERE, Some(&ann_token), &ann).await.ok(202);
+    assert!(sent["id"].as_str().unwrap().starts_with("msg_"));
+    let queued: Vec<uuid::Uuid> =
+        sqlx::query_scalar("SELECT subscription FROM queue").fetch_all(&api.pool).await.unwrap();
+    assert_eq!(queued, [ann.parse::<SubscriptionId>().unwrap().0]);
+    assert_eq!(wish(&api, HERE, Some(&ann_token), &ann).await.status, 202);
+    let seventh = wish(&api, HERE, Some(&ann_token), &ann).await;
+    assert_eq!(seventh.refusal(), (429, "rate_limited", vec![]), "refused wishes count as well");
+}
