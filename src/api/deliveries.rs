@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::auth::{MayRead, MaySend, Server};
+use super::counts::carries_receipts;
 use super::extract::{At, Query};
-use super::messages::carries_receipts;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::{ApiState, Work};

@@ -10,6 +10,7 @@ pub mod calendar;
 pub mod compose;
 pub mod config;
 pub mod cors;
+pub mod counts;
 pub mod deliveries;
 pub mod details;
 pub mod example;

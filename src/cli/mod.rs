@@ -5,6 +5,7 @@
 //! is for people goes to standard error.
 
 mod app;
+mod identity;
 mod key;
 mod local;
 mod message;
