@@ -11,6 +11,9 @@ CREATE TABLE receipt_counts (
 ) WITH (fillfactor = 50);
 ALTER TABLE receipt_counts SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
+-- Whether its pushes carry our envelope, and in it the token that receipts come with; known even after the content went.
+ALTER TABLE messages ADD COLUMN enveloped boolean NOT NULL DEFAULT true;
+
 -- What a site's backend signs user tokens with. Several at a time, so that they can be rotated.
 CREATE TABLE identity_keys (
     id         uuid        PRIMARY KEY,

@@ -1,6 +1,7 @@
 //! What a message says: a structured notification, or a payload for the page's own handler. Values of these types may
 //! come straight from a request, so [`Content::validate`] is asked before anything is stored.
 
+mod links;
 mod payload;
 
 use std::collections::HashSet;
@@ -196,18 +197,6 @@ impl Content {
 }
 
 impl Notification {
-    /// Makes links and pictures absolute: those that are paths on the site lead to `site`, an origin, and so does a click
-    /// where nothing else is said. Safari shows a declarative push by itself only if `navigate` is absolute. Without a site,
-    /// paths stay as they are, and service workers resolve them. Nothing is checked.
-    pub fn complete(&mut self, site: Option<&str>) {
-        let Some(site) = site else { return };
-        let actions = self.actions.iter_mut().map(|action| &mut action.url);
-        for url in [&mut self.icon, &mut self.image, &mut self.badge].into_iter().chain(actions).flatten() {
-            absolute(url, site);
-        }
-        absolute(self.url.get_or_insert_with(|| "/".to_owned()), site);
-    }
-
     fn check(&self, at: &str, problems: &mut Vec<Problem>) {
         let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
         if self.title.trim().is_empty() || longer(&self.title, TITLE_MAX) {
@@ -268,13 +257,6 @@ pub fn topic_header(app: AppId, collapse_key: &str) -> String {
     context.update(app.0.as_bytes());
     context.update(collapse_key.as_bytes());
     URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..24])
-}
-
-/// A path that [`unfit_url`] would let pass becomes a URL.
-fn absolute(url: &mut String, site: &str) {
-    if url.starts_with('/') && unfit_url(url).is_none() {
-        url.insert_str(0, site);
-    }
 }
 
 fn problem(pointer: &str, detail: impl Into<String>) -> Problem {
@@ -435,35 +417,6 @@ mod tests {
         {
             assert!(unfit_url(bad).is_some(), "{bad}");
         }
-    }
-
-    #[test]
-    fn paths_lead_to_the_site_and_nothing_else_is_touched() {
-        const SITE: &str = "https://shop.example";
-        let completed = |url: &str, site| {
-            let all = json!({"title": "T", "url": url, "icon": url, "image": url, "badge": url,
-                "actions": [{"action": "a", "title": "A", "url": url}, {"action": "b", "title": "B"}]});
-            let mut made = notification(all);
-            made.complete(site);
-            assert_eq!(made.actions[1].url, None, "it leads where the notification leads");
-            let links = [made.url, made.icon, made.image, made.badge, made.actions.remove(0).url];
-            assert!(links.iter().all(|link| *link == links[0]), "{links:?}");
-            links[0].clone().unwrap()
-        };
-        for (url, expected) in [
-            ("/", "https://shop.example/"),
-            ("/a?b=c d#e", "https://shop.example/a?b=c d#e"),
-            ("https://example.com/x", "https://example.com/x"),
-            ("//evil.example/", "//evil.example/"), // refused by the check that follows
-            ("x", "x"),
-        ] {
-            assert_eq!(completed(url, Some(SITE)), expected);
-            assert_eq!(completed(url, None), url);
-        }
-        let mut bare = notification(json!({"title": "T"}));
-        bare.complete(Some(SITE));
-        assert_eq!(bare.url.as_deref(), Some("https://shop.example/"));
-        assert_eq!((bare.icon, bare.image, bare.badge), (None, None, None));
     }
 
     #[test]

@@ -143,7 +143,11 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
 }
 
 fn policy_settings(config: &Config) -> policy::Settings {
-    policy::Settings { circuit_open: config.circuit_open, ..policy::Settings::DEFAULT }
+    policy::Settings {
+        circuit_failure_threshold: config.circuit_failure_threshold,
+        circuit_open: config.circuit_open,
+        ..policy::Settings::DEFAULT
+    }
 }
 
 /// How the API talks to the dispatch of its own process.

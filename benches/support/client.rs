@@ -29,6 +29,11 @@ impl Client {
         Self { bearer: format!("Bearer {secret}"), ..self.clone() }
     }
 
+    /// Where the server is.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
     /// `GET`, which must succeed.
     pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.call(Method::GET, path, None).await.expect("the server answers");

@@ -212,6 +212,7 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
             .env("BELLWIRE_GATEWAYS", gateways.collect::<Vec<_>>().join(","))
             .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
+            .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
             .env("BELLWIRE_LOG", "warn")
             .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
             .stdout(Stdio::null()); // warnings come on standard error

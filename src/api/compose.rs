@@ -148,6 +148,7 @@ impl NewMessageBody {
             urgency: self.urgency.unwrap_or(defaults.urgency),
             topic_header: self.collapse_key.map(|key| topic_header(AppId(app.id), &key)),
             policy: retries.over(self.policy).map(kept),
+            enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,
         };
         Ok(Composed { message, audience, warnings, named })

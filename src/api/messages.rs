@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayRead, MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
+use super::counts::Counts;
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{FieldError, Problem};
@@ -19,13 +20,11 @@ use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
-use crate::message::Content;
 use crate::store::apps::App;
 use crate::store::idempotency::{self, Claim};
-use crate::store::messages::{self, Account, MessageRow};
+use crate::store::messages::{self, MessageRow};
 use crate::store::sending::{self, Audience, Sent};
 use crate::store::steering::{self, Steered, Turn};
-use crate::vault::CONTENT;
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -106,73 +105,6 @@ pub struct SendQuery {
     /// Check and count only.
     #[serde(default)]
     dry_run: bool,
-}
-
-/// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
-/// + capped` at every moment. It grows until the message is expanded.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Counts {
-    /// Deliveries that there are so far.
-    targeted: i64,
-    /// Waiting for their first attempt.
-    queued: i64,
-    /// Held by a worker.
-    dispatching: i64,
-    /// Waiting for another attempt.
-    retrying: i64,
-    /// Taken by a push service, which does not say that anybody saw them.
-    accepted: i64,
-    /// The subscription does not exist any more.
-    gone: i64,
-    /// Their time to live ran out first.
-    expired: i64,
-    /// Given up.
-    dead: i64,
-    /// Cancelled, or unsubscribed.
-    cancelled: i64,
-    /// Held back by a frequency cap.
-    capped: i64,
-    /// Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
-    awaiting_ack: Option<i64>,
-    /// Of the accepted: at least one receipt.
-    acknowledged: Option<i64>,
-    /// Of the accepted: expired without a receipt.
-    unconfirmed: Option<i64>,
-    /// Reported as displayed. A lower bound: see `closed`.
-    displayed: Option<i64>,
-    /// Reported as clicked.
-    clicked: Option<i64>,
-    /// Reported as closed, which Firefox does not tell, nor Safari for what it shows by itself.
-    closed: Option<i64>,
-}
-
-impl Counts {
-    /// `known`: its pushes carry receipts. `expired`: a browser that has not answered will not any more.
-    fn new(account: Account, known: bool, expired: bool) -> Self {
-        // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
-        let acknowledged = account.acknowledged.min(account.accepted);
-        let silent = account.accepted - acknowledged;
-        let (awaiting_ack, unconfirmed) = if expired { (0, silent) } else { (silent, 0) };
-        let if_known = |n| known.then_some(n);
-        Self {
-            targeted: account.targeted,
-            queued: account.queued,
-            dispatching: account.dispatching,
-            retrying: account.retrying,
-            accepted: account.accepted,
-            gone: account.gone,
-            expired: account.expired,
-            dead: account.dead,
-            cancelled: account.cancelled,
-            capped: account.capped,
-            awaiting_ack: if_known(awaiting_ack),
-            acknowledged: if_known(acknowledged),
-            unconfirmed: if_known(unconfirmed),
-            displayed: if_known(account.displayed),
-            clicked: if_known(account.clicked),
-            closed: if_known(account.closed),
-        }
-    }
 }
 
 /// A message, without its content.
@@ -389,18 +321,9 @@ pub async fn show(
 async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageView>, Problem> {
     let now = state.clock.now();
     let found = messages::account(&state.pool, app.id, id, now).await?;
-    let (row, account, content) = found.ok_or_else(|| Problem::not_found("message"))?;
-    let counts = Counts::new(account, carries_receipts(state, id, content.as_deref())?, row.expires_at <= now);
+    let (row, account) = found.ok_or_else(|| Problem::not_found("message"))?;
+    let counts = Counts::new(account, row.enveloped, row.expires_at <= now);
     Ok(axum::Json(MessageView::new(app, row, Some(counts))))
-}
-
-/// Whether pushes of this sealed content are known to carry our envelope, and with it the token for receipts. Of content
-/// that was deleted nobody can tell.
-pub(super) fn carries_receipts(state: &ApiState, id: MessageId, content: Option<&[u8]>) -> Result<bool, Problem> {
-    let Some(content) = content else { return Ok(false) };
-    let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id.0, content)?);
-    let content: Content = serde_json::from_slice(&plain).map_err(|_| Problem::internal())?;
-    Ok(!matches!(content, Content::Raw { envelope: false, .. }))
 }
 
 /// Lists messages, the newest first.

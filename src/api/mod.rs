@@ -11,6 +11,7 @@ pub mod calendar;
 pub mod compose;
 pub mod config;
 pub mod cors;
+pub mod counts;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod details;

@@ -79,8 +79,8 @@ pub async fn take(
     if reports.len() > REPORTS_MAX {
         return Err(Problem::invalid_member("", format!("may hold at most {REPORTS_MAX} reports")));
     }
-    let read = |report: &Box<RawValue>| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
-    let receipts: Vec<Receipt> = reports.iter().filter_map(read).collect();
+    let read = |report: &RawValue| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
+    let receipts: Vec<Receipt> = reports.iter().filter_map(|report| read(report)).collect();
     let taken = Taken { taken: receipts.len(), refused: reports.len() - receipts.len() };
     write(&state, app, receipts).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(taken)).into_response())

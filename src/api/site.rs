@@ -109,6 +109,7 @@ pub fn routes(settings: &Settings) -> Router<ApiState> {
     }
     sdk.route("/example", get(example::to_page))
         .route("/example/", get(page))
+        .route("/example/index.html", get(page))
         .route("/example/config.json", get(example::config))
         .route("/example/send", post(example::send))
         .route("/example/{*file}", get(file))

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Map, Value, json};
 
+use super::identity::IdentityKey;
 use super::local::{Ask, Beginning, Local, path, rows};
 use super::output::{Output, fields, table, text, time};
 use super::program;
@@ -60,6 +61,11 @@ pub enum App {
         #[arg(long, value_name = "BOOL")]
         allow_other_gateways: Option<bool>,
     },
+    /// Manage what the site's backend signs user tokens with.
+    IdentityKey {
+        #[command(subcommand)]
+        verb: IdentityKey,
+    },
 }
 
 impl App {
@@ -103,6 +109,7 @@ impl App {
                 let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
             }
+            Self::IdentityKey { verb } => verb.run(local, out).await?,
         }
         Ok(())
     }

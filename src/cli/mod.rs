@@ -6,6 +6,7 @@
 
 mod app;
 mod dead_letters;
+mod identity;
 mod key;
 mod local;
 mod message;

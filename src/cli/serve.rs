@@ -72,12 +72,16 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
         (None, false) => (config.data_dir.display().to_string(), format!(" --data-dir {}", config.data_dir.display())),
     };
     let settings = if config.database_url.is_some() { " (with the same DATABASE_URL and master key)" } else { "" };
+    let example = match config.roles.api && config.example {
+        true => format!("  Try:   {url}/example/\n"),
+        false => String::new(),
+    };
     let first = match config.roles.api {
         true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
         false => format!("Bellwire is up, without the API; its health: http://{address}/readyz"),
     };
     format!(
-        "\n  {first}\n  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"
+        "\n  {first}\n{example}  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"
     )
 }
 
@@ -91,8 +95,11 @@ mod tests {
         let mut config = Config::load(&crate::config::Flags::from_pairs(flags)).unwrap();
         (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
         let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into(), "./bellwire");
-        for part in ["http://127.0.0.1:4711", "/data", "./bellwire key create --operator --name me --data-dir /data\n"]
-        {
+        for part in [
+            "http://127.0.0.1:4711/example/\n",
+            "/data",
+            "./bellwire key create --operator --name me --data-dir /data\n",
+        ] {
             assert!(told(&config).contains(part), "{part} in {}", told(&config));
         }
         config.public_url = Some("https://push.example.com".parse().unwrap());

@@ -19,7 +19,7 @@ use crate::postgres;
 use crate::store::data_keys::{self, MasterKey};
 pub use flags::Flags;
 pub(crate) use value::parse_duration;
-use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, switch};
+use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, share, switch};
 pub use value::{LogFormat, Roles, Secret};
 
 /// The file that is read when no other is named.
@@ -192,7 +192,10 @@ settings! {
     page_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a page, at most.
     page_max: u32 = "500", shown, number(1..=500);
-    /// How long a circuit breaker opens at first; each trip that follows soon doubles it, up to 10 minutes.
+    /// The share of failures, of at least 400 attempts in a minute, that opens a circuit breaker: above 0, at most 1.
+    /// The web-push retry guide says 0.05. A tier of an app may have its own.
+    circuit_failure_threshold: f64 = "0.25", shown, share();
+    /// How long a circuit breaker opens at first; each trip that follows soon doubles it, up to a minute.
     circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Days that attempts and receipts are kept; more than the longest time to live, which is 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
@@ -401,6 +404,7 @@ fn text_of(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
         toml::Value::Boolean(switch) => Some(switch.to_string()),
         toml::Value::Array(items) => Some(items.iter().map(text_of).collect::<Option<Vec<_>>>()?.join(",")),
         _ => None,

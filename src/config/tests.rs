@@ -28,6 +28,9 @@ fn every_default_is_allowed() {
     assert_eq!(config.data_dir, Path::new("/data"));
     assert_eq!(config.roles, Roles { api: true, worker: true, maintenance: true });
     assert_eq!(config.shutdown_deadline, Duration::from_secs(20));
+    let policy = crate::policy::Settings::DEFAULT;
+    assert_eq!(config.circuit_failure_threshold, policy.circuit_failure_threshold);
+    assert_eq!(config.circuit_open, policy.circuit_open);
     assert!(config.gateways.is_empty() && config.database_url.is_none() && !config.allow_loopback);
     assert!(
         matches!(config.master_key_source(), data_keys::Source::File(path) if path == Path::new("/data/master.key"))
@@ -45,9 +48,11 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 
 #[test]
 fn the_file_takes_numbers_switches_and_lists_as_such() {
-    let file = "allow_loopback = true\ngateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
+    let file = "allow_loopback = true\ncircuit_failure_threshold = 0.5\n\
+        gateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
     let config = read(&[], &[], file).unwrap();
     assert!(config.allow_loopback);
+    assert_eq!(config.circuit_failure_threshold, 0.5);
     assert_eq!(config.gateways, ["a.test=fcm", "b.test=wns@127.0.0.1:1"]);
     assert_eq!(config.roles, Roles { api: true, worker: false, maintenance: false });
 }
@@ -83,6 +88,10 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
         ("data_dir", ""),
         ("retention_days", "28"),
         ("trusted_proxies", "-1"),
+        ("circuit_failure_threshold", "0"),
+        ("circuit_failure_threshold", "1.01"),
+        ("circuit_failure_threshold", "NaN"),
+        ("circuit_failure_threshold", "25 %"),
     ] {
         let text = refused(&[(key, value)], &[], "");
         assert!(text.contains("must be"), "{key}={value}: {text}");

@@ -45,6 +45,13 @@ pub(super) fn number(range: RangeInclusive<u32>) -> Kind<u32> {
     Kind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
 }
 
+/// A share of a whole that is not nothing.
+pub(super) fn share() -> Kind<f64> {
+    Kind::new("a number above 0, at most 1, such as 0.25", |text| {
+        text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)
+    })
+}
+
 pub(super) fn switch() -> Kind<bool> {
     parsed("true or false")
 }

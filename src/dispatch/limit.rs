@@ -1,9 +1,25 @@
 //! How many POSTs a lane may have in flight: additive increase, multiplicative decrease.
+//!
+//! Throttling is an order and halves the limit at once. A single failure may be chance: only a round of answers of which
+//! more than a tenth are failures halves it. If any failure did, the limit would come down to a handful at 1 % of them.
+//! The price is that a gateway which cannot keep up, and says so by failing, would be overrun by a tenth in every round;
+//! so growth slows down near the limit that proved too much last.
+
+use std::ops::Range;
 
 /// Where a recognised gateway's lane begins.
 const START: f32 = 32.0;
 /// What a host that we do not know gets at most: it must not tie down more than a few connections' worth.
 pub const STRANGER_MAX: u32 = 4;
+/// A round of answers is as long as the limit, and at least this: a share of fewer says little.
+const ROUND_MIN: u32 = 32;
+/// One failure in so many answers is tolerated, and one more, lest chance look like congestion in short rounds: less than
+/// what trips a breaker by its share, so that a gateway is asked less before it is not asked at all.
+const TOLERATED_IN: u32 = 10;
+/// What counts as near the limit that proved too much, as shares of it. Above, the gateway has shown that it takes more.
+const NEAR: Range<f32> = 0.75..1.1;
+/// How fast the limit grows near it, compared with elsewhere.
+const CAREFULLY: f32 = 0.125;
 
 /// The adaptive concurrency limit of one lane.
 #[derive(Debug, Clone)]
@@ -14,6 +30,12 @@ pub struct Limit {
     slow_start: bool,
     /// Answers to let pass before another decrease: those in flight say nothing about the lower limit.
     grace: u32,
+    /// Answers until a new round begins.
+    round_left: u32,
+    /// Failures that this round still takes.
+    tolerated: u32,
+    /// What the limit was when it last proved too much; infinite before.
+    too_much: f32,
 }
 
 impl Limit {
@@ -21,7 +43,11 @@ impl Limit {
     pub fn new(max: u32) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
         let max = max.max(1) as f32;
-        Self { limit: START.min(max), max, slow_start: true, grace: 0 }
+        let limit = START.min(max);
+        let too_much = f32::INFINITY;
+        let mut new = Self { limit, max, slow_start: true, grace: 0, round_left: 0, tolerated: 0, too_much };
+        new.begin_round();
+        new
     }
 
     /// Bounds the limit by this worker's share of what all may have in flight together.
@@ -41,12 +67,27 @@ impl Limit {
 
     /// The gateway answered in good order.
     pub fn succeeded(&mut self) {
-        self.grace = self.grace.saturating_sub(1);
-        let step = if self.slow_start { 1.0 } else { 1.0 / self.limit };
+        self.count();
+        let step = match self.slow_start {
+            true => 1.0,
+            false if NEAR.contains(&(self.limit / self.too_much)) => CAREFULLY / self.limit,
+            false => 1.0 / self.limit,
+        };
         self.limit = (self.limit + step).min(self.max);
     }
 
-    /// The gateway throttled, failed or did not answer.
+    /// The gateway failed or did not answer: too much of that in a round is congestion.
+    pub fn failed(&mut self) {
+        if self.grace == 0 {
+            match self.tolerated.checked_sub(1) {
+                Some(fewer) => self.tolerated = fewer,
+                None => return self.congested(),
+            }
+        }
+        self.count();
+    }
+
+    /// The gateway throttled.
     pub fn congested(&mut self) {
         self.slow_start = false;
         if self.grace > 0 {
@@ -54,7 +95,26 @@ impl Limit {
             return;
         }
         self.grace = self.get();
+        self.too_much = self.limit;
         self.limit = (self.limit / 2.0).max(1.0);
+        self.begin_round();
+    }
+
+    /// One more answer of the round, unless it is to be let pass.
+    fn count(&mut self) {
+        if self.grace > 0 {
+            self.grace -= 1;
+            return;
+        }
+        self.round_left -= 1;
+        if self.round_left == 0 {
+            self.begin_round();
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.round_left = self.get().max(ROUND_MIN);
+        self.tolerated = self.round_left / TOLERATED_IN + 1;
     }
 }
 
@@ -62,36 +122,109 @@ impl Limit {
 mod tests {
     use super::*;
 
+    /// Answers of which every `one_in`-th is a failure.
+    fn answered(limit: &mut Limit, answers: u32, one_in: u32) {
+        for n in 1..=answers {
+            if n % one_in == 0 { limit.failed() } else { limit.succeeded() }
+        }
+    }
+
+    fn at_64() -> Limit {
+        let mut limit = Limit::new(256);
+        (0..32).for_each(|_| limit.succeeded());
+        assert_eq!(limit.get(), 64);
+        limit
+    }
+
     #[test]
     fn a_limit_doubles_until_congestion_then_grows_by_one_per_round() {
-        let mut limit = Limit::new(256);
-        for _ in 0..32 {
-            limit.succeeded();
-        }
-        assert_eq!(limit.get(), 64);
+        let mut limit = at_64();
         limit.congested();
         assert_eq!(limit.get(), 32);
-        for _ in 0..33 {
-            limit.succeeded();
-        }
+        (0..33).for_each(|_| limit.succeeded());
         assert_eq!(limit.get(), 33);
     }
 
     #[test]
-    fn one_burst_of_failures_counts_once_and_the_limit_stays_within_bounds() {
+    fn one_burst_of_throttling_counts_once_and_the_limit_stays_within_bounds() {
         let mut limit = Limit::new(256);
-        for _ in 0..32 {
-            limit.congested();
-        }
+        (0..32).for_each(|_| limit.congested());
         assert_eq!(limit.get(), 16);
-        for _ in 0..10_000 {
-            limit.congested();
-        }
+        (0..10_000).for_each(|_| limit.congested());
         assert_eq!(limit.get(), 1);
-        for _ in 0..1_000_000 {
-            limit.succeeded();
-        }
+        (0..1_000_000).for_each(|_| limit.succeeded());
         assert_eq!(limit.get(), 256);
+    }
+
+    #[test]
+    fn a_few_failures_among_many_successes_leave_the_limit_alone() {
+        for one_in in [200, 100, 20] {
+            let mut limit = Limit::new(256);
+            answered(&mut limit, 1_000, one_in);
+            assert_eq!(limit.get(), 256, "one in {one_in}");
+        }
+    }
+
+    #[test]
+    fn more_failures_than_are_tolerated_halve_it_once_a_round() {
+        let mut limit = at_64();
+        (0..7).for_each(|_| limit.failed());
+        assert_eq!(limit.get(), 64);
+        limit.failed();
+        assert_eq!(limit.get(), 32, "the eighth of 64");
+        (0..64).for_each(|_| limit.failed());
+        assert_eq!(limit.get(), 32, "those that were in flight say nothing");
+        (0..4).for_each(|_| limit.failed());
+        assert_eq!(limit.get(), 32);
+        limit.failed();
+        assert_eq!(limit.get(), 16, "the fifth of the next 32");
+    }
+
+    #[test]
+    fn a_new_round_forgives() {
+        let mut limit = Limit::new(32);
+        for _ in 0..10 {
+            (0..4).for_each(|_| limit.failed());
+            (0..28).for_each(|_| limit.succeeded());
+        }
+        assert_eq!(limit.get(), 32);
+    }
+
+    #[test]
+    fn throttling_halves_at_once_whatever_is_tolerated() {
+        let mut limit = at_64();
+        limit.congested();
+        assert_eq!(limit.get(), 32);
+    }
+
+    #[test]
+    fn a_gateway_that_fails_a_third_of_the_time_is_asked_ever_less() {
+        let mut limit = Limit::new(256);
+        answered(&mut limit, 10_000, 3);
+        assert!(limit.get() <= 8, "{limit:?}");
+    }
+
+    #[test]
+    fn less_is_tolerated_than_what_trips_a_breaker() {
+        let trips = crate::policy::Settings::DEFAULT.circuit_failure_threshold;
+        assert!(f64::from(ROUND_MIN / TOLERATED_IN + 1) / f64::from(ROUND_MIN) < trips);
+    }
+
+    #[test]
+    fn growth_is_slow_near_what_proved_too_much_and_not_beyond() {
+        let mut limit = Limit::new(256);
+        limit.limit = 80.0;
+        limit.congested();
+        let mut rounds_to = |goal: u32| {
+            let answers = (0..).take_while(|_| {
+                limit.succeeded();
+                limit.get() < goal
+            });
+            answers.count() as u32 / goal
+        };
+        assert!((15..=20).contains(&rounds_to(60)), "one a round");
+        assert!((170..=224).contains(&rounds_to(88)), "one in eight rounds");
+        assert!((25..=32).contains(&rounds_to(120)), "one a round");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::delivery::{Ending, Tier};
 use crate::figures::{Accepted, Count};
 use crate::gateway::{Post, Reply};
 use crate::message::PLAINTEXT_MAX;
+use crate::policy::hold::come_back;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
@@ -273,12 +274,9 @@ impl Dispatcher {
         let now = self.clock.now();
         let until = until.min(now + PUT_OFF_MAX);
         for mut job in jobs {
-            let spread = match job.message.tier {
-                _ if until <= now => Duration::ZERO,
-                Tier::Transactional => Duration::ZERO,
-                _ => SPREAD.mul_f64(self.clock.randomness()),
-            };
-            self.settle(&mut job, None, Fate::Deferred(Due::At(until + spread)));
+            let urgent = until <= now || job.message.tier == Tier::Transactional;
+            let due = come_back(until, urgent, self.clock.randomness());
+            self.settle(&mut job, None, Fate::Deferred(Due::At(due)));
         }
     }
 
@@ -345,8 +343,6 @@ impl Dispatcher {
 const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 /// The longest reason that is kept of an attempt, in octets.
 const REASON_MAX: usize = 500;
-/// Deliveries that a shut lane put off come back over this long, so that they do not come all at once.
-const SPREAD: Duration = Duration::from_secs(2);
 
 /// Makes a delivery fit what its gateway is believed to take, if it can be made to.
 fn fit(job: &mut Job, payload_max: Option<usize>) -> &Job {

@@ -182,8 +182,9 @@ mod tests {
     const DOWN: Kind = Kind::Unavailable { retry_now: false };
     const EXHAUSTED: Verdict = Verdict::Dead { reason: DeadReason::RetriesExhausted };
 
+    /// By the guide's published timetable.
     fn promotional(outcome: &Outcome, attempt: &Attempt) -> Verdict {
-        decide(outcome, &Policy::tier_default(Tier::Promotional), attempt, 0.5)
+        decide(outcome, &in_force(json!({"maxAttempts": 5})), attempt, 0.5)
     }
 
     fn retry(after_s: u64) -> Verdict {

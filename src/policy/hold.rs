@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::window::{Counts, Window};
 use crate::clock::Timestamp;
 
+/// What was put off comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
+const SPREAD: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
 const KEY_FIRST: Duration = Duration::from_secs(600);
@@ -117,6 +119,12 @@ impl KeyWatch {
     }
 }
 
+/// When a delivery that a hold or a breaker put off until `until` falls due: spread over two seconds, so that a gateway that
+/// is back is not met by everything at once. What is urgent comes at once. `randomness` lies in [0, 1).
+pub fn come_back(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
+    if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
+}
+
 /// How long the lanes of a refused key are held: 10 minutes, doubling up to an hour when it recurs within an hour of the
 /// hold before. A hold that is in force stands.
 pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
@@ -225,6 +233,13 @@ mod tests {
     fn one_fault_raises_one_alarm() {
         let mut watch = KeyWatch::default();
         assert_eq!((0..39).filter(|n| watch.record(at(*n), true)).count(), 1);
+    }
+
+    #[test]
+    fn what_was_put_off_comes_back_spread_out_and_what_is_urgent_at_once() {
+        let due = |urgent, randomness| (come_back(at(0), urgent, randomness) - at(0)).num_milliseconds();
+        assert_eq!([0.0, 0.25, 0.5, 1.0].map(|randomness| due(false, randomness)), [0, 500, 1_000, 2_000]);
+        assert_eq!(due(true, 0.9), 0);
     }
 
     #[test]

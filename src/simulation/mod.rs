@@ -30,10 +30,11 @@ use crate::classify::{Kind, Outcome};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::policy::breaker::State;
+use crate::policy::hold;
 use crate::policy::{Attempt, Policy, Step, Verdict, decide, remaining_ttl_s};
 use gateway::{Stub, Told};
 use report::Tally;
-use worker::{Passage, Shutter, Worker};
+use worker::{Passage, Worker};
 
 pub use report::{Load, Quantiles, Recovery, Report, compare};
 pub use scenario::{Arrival, Described, Fault, Latency, Mishap, Reply, Scenario, ScenarioError, Workers};
@@ -41,8 +42,6 @@ pub use scenario::{Arrival, Described, Fault, Latency, Mishap, Reply, Scenario, 
 /// More events than this are not simulated: a policy of very many retries against a gateway that never answers would
 /// take for ever.
 const EVENTS_MAX: u64 = 200_000_000;
-/// What a hold has put off comes back over this long, as in the server.
-const HOLD_SPREAD: Duration = Duration::from_secs(2);
 
 /// Why a simulation was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -197,9 +196,9 @@ impl<'a> Simulation<'a> {
             match self.workers[worker].enter(now) {
                 Passage::Free => self.post(worker, delivery, false),
                 Passage::Probe => self.post(worker, delivery, true),
-                Passage::Shut(until, shutter) => {
+                Passage::Shut(until) => {
                     self.backlog.push_front(delivery);
-                    self.put_off(worker, until, &shutter);
+                    self.put_off(worker, until);
                 }
             }
         }
@@ -215,15 +214,11 @@ impl<'a> Simulation<'a> {
     }
 
     /// Puts off what a worker would have in memory, as much as its limit, and lets it rest until the lane opens.
-    fn put_off(&mut self, worker: usize, until: Timestamp, shutter: &Shutter) {
+    fn put_off(&mut self, worker: usize, until: Timestamp) {
         for _ in 0..self.workers[worker].limit() {
             let Some(delivery) = self.backlog.pop_front() else { break };
-            let spread = self.scenario.jitter && self.scenario.tier != Tier::Transactional;
-            let randomness = if spread { self.rng.random() } else { 0.0 };
-            let due = match shutter {
-                Shutter::Hold => until + HOLD_SPREAD.mul_f64(randomness),
-                Shutter::Breaker => self.workers[worker].defer(until, randomness),
-            };
+            let randomness = if self.scenario.jitter { self.rng.random() } else { 0.0 };
+            let due = hold::come_back(until, self.scenario.tier == Tier::Transactional, randomness);
             self.tally.deferred += 1;
             self.plan(micros(due), Event::Due(delivery));
         }

@@ -64,15 +64,36 @@ fn an_open_breaker_keeps_the_load_off_and_costs_no_attempt() {
     // Down for ten minutes: longer than all retries of the policy take together.
     let down = json!({"arrival": {"deliveries": 2_000, "over_s": 20}, "gateway": {"faults": [
         {"for_s": 600, "answer": {"status": 503}}]}});
-    let with = run(&scenario(down.clone()), &default(), 1).unwrap();
+    let with = run(&scenario(down.clone()), &policy(&json!({"maxAttempts": 5})), 1).unwrap();
     let mut scenario = scenario(down);
     (scenario.breaker, scenario.workers.adaptive) = (false, false);
-    let without = run(&scenario, &default(), 1).unwrap();
+    let without = run(&scenario, &policy(&json!({"maxAttempts": 5})), 1).unwrap();
     assert!(with.posts_in_vain < 100, "{with:?}");
     assert_eq!(with.accepted_at_once + with.accepted_after_retry + with.dead.values().sum::<u64>(), 2_000);
     assert!(with.accepted_at_once > 1_900 && with.breaker_trips >= 4, "{with:?}");
     assert_eq!(without.dead, [("retries_exhausted", 2_000)].into());
     assert_eq!((without.posts, without.breaker_trips), (12_000, 0));
+}
+
+#[test]
+fn failures_by_chance_neither_throttle_a_lane_nor_stop_it() {
+    for (rate, within_s) in [(0.005, 30.0), (0.01, 40.0), (0.05, 80.0)] {
+        let flaky = scenario(json!({"arrival": {"deliveries": 100_000, "over_s": 20},
+            "gateway": {"faults": [{"rate": rate, "answer": {"status": 503}}]}}));
+        let report = run(&flaky, &default(), 1).unwrap();
+        let times = report.to_acceptance.unwrap();
+        assert!(times.p99_s < within_s && report.dead.is_empty(), "{rate}: {times:?}");
+        assert_eq!(report.breaker_trips, 0, "{rate}");
+    }
+}
+
+#[test]
+fn a_gateway_that_fails_whatever_it_cannot_take_is_given_little_more() {
+    let wall = scenario(json!({"arrival": {"deliveries": 100_000, "over_s": 60},
+        "gateway": {"capacity_per_s": 500, "overload": {"status": 503}}}));
+    let report = run(&wall, &default(), 1).unwrap();
+    assert!(report.breaker_trips <= 3 && report.posts_in_vain < 1_500, "{report:?}");
+    assert!(report.to_acceptance.unwrap().max_s < 400.0 && report.dead.is_empty(), "{report:?}");
 }
 
 #[test]
@@ -126,7 +147,7 @@ fn a_sticky_fault_meets_the_same_deliveries_every_time() {
         let faults = json!([{"rate": 0.1, "sticky": sticky, "answer": {"status": 503}}]);
         let scenario = scenario(json!({"breaker": false, "workers": {"adaptive": false},
             "arrival": {"deliveries": 10_000}, "gateway": {"faults": faults}}));
-        run(&scenario, &default(), 1).unwrap()
+        run(&scenario, &policy(&json!({"maxAttempts": 5})), 1).unwrap()
     };
     let (sticky, loose) = (shard(true), shard(false));
     assert!(sticky.accepted_after_retry == 0 && sticky.dead["retries_exhausted"].abs_diff(1_000) <= 1, "{sticky:?}");

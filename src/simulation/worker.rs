@@ -14,13 +14,7 @@ pub enum Passage {
     Free,
     Probe,
     /// Not before this.
-    Shut(Timestamp, Shutter),
-}
-
-/// What shut the lane: it decides how far deferred work is spread.
-pub enum Shutter {
-    Hold,
-    Breaker,
+    Shut(Timestamp),
 }
 
 /// What others have to obey.
@@ -80,18 +74,13 @@ impl Worker {
     /// Asks hold and breaker whether a POST may start.
     pub fn enter(&mut self, now: Timestamp) -> Passage {
         if let Some(until) = self.hold.until(now) {
-            return Passage::Shut(until, Shutter::Hold);
+            return Passage::Shut(until);
         }
         match self.breaker.as_mut().map_or(Permission::Go, |breaker| breaker.permit(now, self.may_probe)) {
             Permission::Go => Passage::Free,
             Permission::Probe => Passage::Probe,
-            Permission::Wait(until) => Passage::Shut(until, Shutter::Breaker),
+            Permission::Wait(until) => Passage::Shut(until),
         }
-    }
-
-    /// When a delivery that the breaker deferred falls due. `randomness` lies in [0, 1).
-    pub fn defer(&self, until: Timestamp, randomness: f64) -> Timestamp {
-        self.breaker.as_ref().map_or(until, |breaker| breaker.defer(until, randomness))
     }
 
     /// Learns from an answer. Answers what the other replicas have to know.
@@ -119,7 +108,7 @@ impl Worker {
                 self.holds += u64::from(self.hold.until(now).is_none());
                 held_until = Some(self.hold.throttled(now, posted_at, outcome.retry_after));
             }
-            Kind::Unavailable { .. } => self.limit.congested(),
+            Kind::Unavailable { .. } => self.limit.failed(),
             Kind::Unprocessed => {}
             _ => {
                 self.limit.succeeded();

@@ -28,6 +28,8 @@ pub struct MessageRow {
     pub policy: Option<Value>,
     /// The message that it replays.
     pub replay_of: Option<Uuid>,
+    /// Whether its pushes carry our envelope, and with it the token that receipts come with.
+    pub enveloped: bool,
     /// Whether its content was deleted.
     pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
@@ -63,22 +65,21 @@ pub struct Account {
     pub closed: i64,
 }
 
-/// A message, its account and its sealed content (none: deleted by now), read in one statement and therefore in one snapshot: only so does the
-/// sum hold.
+/// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
 pub async fn account(
     pool: &PgPool,
     app: Uuid,
     id: MessageId,
     now: Timestamp,
-) -> Result<Option<(MessageRow, Account, Option<Vec<u8>>)>, sqlx::Error> {
+) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
-             m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
+             EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
-             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!",
-             m.content
+             r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
          FROM messages m,
          LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
@@ -128,6 +129,7 @@ pub async fn account(
             topic_header: row.topic_header,
             policy: row.policy,
             replay_of: row.replay_of,
+            enveloped: row.enveloped,
             content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
             accepted_at: row.accepted_at,
@@ -135,22 +137,22 @@ pub async fn account(
             expanding: row.expanding,
             moving: row.expanding || dispatching + row.queued + row.retrying > 0,
         };
-        (message, account, row.content)
+        (message, account)
     }))
 }
 
 /// What a message's receipts are judged by.
 #[derive(Debug)]
 pub struct Terms {
-    /// The sealed content; none: deleted by now.
-    pub content: Option<Vec<u8>>,
+    /// Whether its pushes carry the token that receipts come with.
+    pub enveloped: bool,
     /// When its time to live ends.
     pub expires_at: Timestamp,
 }
 
 /// What it takes to tell what a message's receipts mean.
 pub async fn terms(pool: &PgPool, app: Uuid, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
-    sqlx::query_as!(Terms, "SELECT content, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app)
+    sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app)
         .fetch_optional(pool)
         .await
 }
@@ -160,7 +162,7 @@ pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<
     sqlx::query_as!(
         MessageRow,
         r#"SELECT id, tier, state, audience, ttl_s, urgency, topic_header, policy, replay_of,
-             content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"
          FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,

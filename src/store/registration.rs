@@ -142,6 +142,9 @@ async fn register_within(
             carry_on(conn, vault, old, &row, now).await?;
         }
         take_over(conn, vault, old, &row, now).await?;
+        if old.user_id.is_some() && old.user_id != row.user_id {
+            cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
+        }
     }
     if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
         return Ok(Registered::TooManyTopics);

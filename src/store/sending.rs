@@ -38,6 +38,8 @@ pub struct NewMessage {
     pub topic_header: Option<String>,
     /// Its own delivery policy.
     pub policy: Option<Value>,
+    /// Whether its pushes carry our envelope, and with it the token that receipts come with.
+    pub enveloped: bool,
     /// When the API took it.
     pub accepted_at: Timestamp,
 }
@@ -270,8 +272,8 @@ async fn send_to(
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
            message AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               topic, audience_estimate, accepted_at, expires_at)
-             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, $17, count(*) FILTER (WHERE live), $13, $12
+               topic, enveloped, audience_estimate, accepted_at, expires_at)
+             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, $17, $18, count(*) FILTER (WHERE live), $13, $12
              FROM named HAVING count(*) = cardinality($2) RETURNING id),
            counted AS (
              INSERT INTO message_counts (message, lane, targeted)
@@ -298,7 +300,8 @@ async fn send_to(
         lease.map_or(now, |_| now + LEASE),
         lease,
         &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>(),
-        topic
+        topic,
+        message.enveloped
     )
     .fetch_all(conn)
     .await?;
@@ -345,8 +348,8 @@ async fn fan_out(
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             topic, audience_estimate, accepted_at, expires_at)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $10, $11, $12))
+             topic, enveloped, audience_estimate, accepted_at, expires_at)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
         message.id.0,
@@ -362,7 +365,8 @@ async fn fan_out(
         message.accepted_at,
         message.expires_at(),
         topic,
-        lanes
+        lanes,
+        message.enveloped
     )
     .execute(conn)
     .await?;

@@ -173,3 +173,21 @@ async fn an_endpoint_moves_to_whoever_logs_in_and_takes_nothing_of_the_other_alo
     let refused = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(forged)).await;
     assert_eq!(refused.refusal(), (403, "user_token_signature", vec!["/user_token"]));
 }
+
+#[tokio::test]
+async fn an_endpoint_that_replaces_anothers_hands_nothing_to_the_next_user() {
+    let api = TestApi::with(roomy(), None).await;
+    let (_, secret) = secret_key(&api).await;
+    let login = async |name: &str, user: &str, more: Value| {
+        let mut body = json!({"user_id": user, "user_token": jwt(&api, user, &secret, 60)});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        register(&api, &push_subscription(&fcm(name)), body).await.ok(201)
+    };
+    let ann = login("old", "ann", json!({})).await;
+    let body = json!({"to": {"users": ["ann"]}, "content": content()});
+    let to_ann = api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned();
+    let same = login("new", "ann", json!({"replaces": {"id": ann["id"], "token": ann["token"]}})).await;
+    assert_eq!(api.counts(&to_ann).await["queued"], 1, "it follows its user");
+    login("newer", "bob", json!({"replaces": {"id": same["id"], "token": same["token"]}})).await;
+    assert_eq!(api.counts(&to_ann).await["cancelled"], 1);
+}

@@ -325,7 +325,7 @@ async fn a_delivery_whose_retries_are_used_up_is_dead_with_its_history() {
     let [failing, healthy] = app.subscribe("fcm", 0..2).await.try_into().unwrap();
     let rule = Rule { endpoints: Some([0].into()), ..Rule::always(Action::ServerError) };
     app.simulator.add_rule(rule).unwrap();
-    let message = app.send(json!({"subscriptions": [failing.id]}), json!({})).await;
+    let message = app.send(json!({"subscriptions": [failing.id]}), json!({"policy": {"maxAttempts": 5}})).await;
     for (retry, base_ms) in [2_000, 4_000, 8_000, 16_000, 32_000].into_iter().enumerate() {
         app.run_until_idle().await;
         let wait = due_in(&app, &message, &failing.id).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const GUIDE: Settings = Settings::DEFAULT;
+const GUIDE: Settings = Settings::GUIDE;
 const S: u64 = 1_000;
 
 fn at(ms: u64) -> Timestamp {
@@ -118,29 +118,46 @@ fn answers_from_before_the_trip_neither_close_nor_reopen() {
 }
 
 #[test]
-fn repeated_trips_double_up_to_ten_minutes_and_calm_starts_again() {
-    let mut breaker = tripped_at(0);
-    let mut ms = 0;
-    let mut lengths_s = vec![breaker.snapshot().open_for.as_secs()];
-    for _ in 0..6 {
-        ms += breaker.snapshot().open_for.as_secs() * S;
-        lengths_s.push(probes_fail(&mut breaker, ms).as_secs());
+fn our_threshold_is_five_times_the_guides() {
+    for (failures, expected) in [(99, None), (100, Some(400))] {
+        assert_eq!(tripping_attempt(400, failures, 50 * S, &Settings::DEFAULT), expected, "{failures} of 400");
     }
-    assert_eq!(lengths_s, [30, 60, 120, 240, 480, 600, 600]);
-
-    ms += 600 * S;
-    breaker.permit(at(ms), true);
-    breaker.record_probe(at(ms), Health::Alive, &GUIDE);
-    let mut soon = breaker.clone();
-    assert_eq!(fail(&mut soon, ms + 599 * S).as_secs(), 600);
-    assert_eq!(fail(&mut breaker, ms + 600 * S + 1).as_secs(), 30);
 }
 
 #[test]
-fn deferred_work_comes_back_spread_out() {
-    let breaker = tripped_at(0);
-    let due: Vec<_> = (0..4).map(|n| breaker.defer(at(30 * S), f64::from(n) / 4.0)).collect();
-    assert_eq!(due, [at(30_000), at(37_500), at(45_000), at(52_500)]);
+fn repeated_trips_double_up_to_a_minute_and_calm_starts_again() {
+    let mut breaker = tripped_at(0);
+    let mut ms = 0;
+    let mut lengths_s = vec![breaker.snapshot().open_for.as_secs()];
+    for _ in 0..3 {
+        ms += breaker.snapshot().open_for.as_secs() * S;
+        lengths_s.push(probes_fail(&mut breaker, ms).as_secs());
+    }
+    assert_eq!(lengths_s, [30, 60, 60, 60]);
+
+    ms += 60 * S;
+    breaker.permit(at(ms), true);
+    breaker.record_probe(at(ms), Health::Alive, &GUIDE);
+    let mut soon = breaker.clone();
+    assert_eq!(fail(&mut soon, ms + 59 * S).as_secs(), 60);
+    assert_eq!(fail(&mut breaker, ms + 60 * S + 1).as_secs(), 30);
+}
+
+#[test]
+fn an_opening_that_is_set_longer_than_a_minute_lasts_as_long_each_time() {
+    let patient = Settings { circuit_open: Duration::from_secs(300), ..GUIDE };
+    let mut breaker = Breaker::closed(at(0));
+    for _ in 0..CONSECUTIVE {
+        breaker.record(at(0), Health::Failing, &patient);
+    }
+    for ms in [300 * S, 600 * S] {
+        assert_eq!(breaker.snapshot().state, State::Open { until: at(ms) });
+        for _ in 0..PROBES {
+            assert_eq!(breaker.permit(at(ms), true), Permission::Probe);
+            breaker.record_probe(at(ms), Health::Failing, &patient);
+        }
+    }
+    assert_eq!(breaker.snapshot().open_for, patient.circuit_open);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn the_first_place_that_sets_a_member_wins() {
     places.topic = None;
     assert_eq!(retries(places), 4);
     places.tier = None;
-    assert_eq!(retries(places), 5);
+    assert_eq!(retries(places), 10);
 }
 
 #[test]
@@ -237,18 +237,19 @@ fn a_tier_and_nobody_else_overrides_the_servers_figures() {
 
 #[test]
 fn the_tier_table_holds() {
-    let s = Duration::from_secs;
     for (tier, ttl_s, urgency, delays) in [
-        (Tier::Transactional, 600, Urgency::High, [s(0), s(1), s(2), s(4), s(8)]),
-        (Tier::Promotional, 86_400, Urgency::Normal, [s(2), s(4), s(8), s(16), s(32)]),
-        (Tier::Engagement, 259_200, Urgency::Low, [s(60), s(120), s(240), s(480), s(960)]),
+        (Tier::Transactional, 600, Urgency::High, &[0, 1, 2, 4, 8, 16, 32, 60][..]),
+        (Tier::Promotional, 86_400, Urgency::Normal, &[2, 4, 8, 16, 32, 64, 128, 256, 512, 600]),
+        (Tier::Engagement, 259_200, Urgency::Low, &[60, 120, 240, 480, 960]),
     ] {
         let defaults = TierDefaults::of(tier);
         assert_eq!((defaults.ttl_s, defaults.urgency), (ttl_s, urgency));
         let policy = Policy::tier_default(tier);
-        let nominal: Vec<_> = (0..).map_while(|n| policy.retry.step(n)).map(|step| step.nominal).collect();
+        let nominal: Vec<_> = (0..).map_while(|n| policy.retry.step(n)).map(|step| step.nominal.as_secs()).collect();
         assert_eq!(nominal, delays, "{tier:?}");
     }
+    let ours = Settings { circuit_failure_threshold: 0.25, ..Settings::GUIDE };
+    assert_eq!(Policy::tier_default(Tier::Engagement).settings, ours);
     let json = Policy::tier_default(Tier::Engagement).to_json();
     assert_eq!((&json["maxDelayMs"], &json["jitterPercent"]), (&json!(3_600_000), &json!(0.2)));
 }

@@ -225,14 +225,15 @@ struct Original {
     urgency: i16,
     topic_header: Option<String>,
     policy: Option<Value>,
+    enveloped: bool,
 }
 
 /// The messages of these letters, as far as they still have their content.
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
     let found = sqlx::query_as!(
         Original,
-        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, policy
-           FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
+        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, policy,
+             enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
         &letters.iter().map(|letter| letter.message).collect::<Vec<_>>()
     )
     .fetch_all(conn)
@@ -268,6 +269,7 @@ fn compose(
         urgency: Urgency::from_code(original.urgency).expect("checked by the table"),
         topic_header: original.topic_header.clone(),
         policy: original.policy.clone(),
+        enveloped: original.enveloped,
         accepted_at: now,
     })
 }

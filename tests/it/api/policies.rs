@@ -55,8 +55,8 @@ async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken
     assert_eq!(
         untouched,
         json!({"place": "tier", "name": "transactional", "policy": null, "in_force": {"baseDelayMs": 1000,
-            "maxDelayMs": 60000, "maxAttempts": 5, "jitterPercent": 0.2, "immediateRetries": 1,
-            "circuitFailureThreshold": 0.05, "circuitOpenMs": 30000, "retryTokenTtlSec": 300}})
+            "maxDelayMs": 60000, "maxAttempts": 8, "jitterPercent": 0.2, "immediateRetries": 1,
+            "circuitFailureThreshold": 0.25, "circuitOpenMs": 30000, "retryTokenTtlSec": 300}})
     );
     let policy = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "sicklyRetryPolicy": {"a": "\0"},
         "guaranteed": false, "circuitOpenMs": 60000});
@@ -334,10 +334,10 @@ async fn a_stored_policy_that_cannot_be_read_is_told_and_skipped() {
     api.put("tiers/2", guide(2)).await.ok(200);
     sqlx::query("UPDATE tier_settings SET policy = '{\"maxAttempts\": \"many\"}'").execute(&api.pool).await.unwrap();
     let shown = api.get("/policies/tiers/2").await.ok(200);
-    assert_eq!(shown["in_force"]["maxAttempts"], 5);
+    assert_eq!(shown["in_force"]["maxAttempts"], 10);
     assert!(shown["warnings"][0]["detail"].as_str().unwrap().contains("skipped"), "{shown}");
     let preview = api.preview(json!({})).await;
-    assert_eq!((&preview["timetable"]["retries"], &preview["set_by"]["retry"]), (&json!(5), &json!("default")));
+    assert_eq!((&preview["timetable"]["retries"], &preview["set_by"]["retry"]), (&json!(10), &json!("default")));
     assert!(preview["warnings"][0]["detail"].as_str().unwrap().contains("maxAttempts"), "{preview}");
 }
 

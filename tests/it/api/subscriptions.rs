@@ -92,7 +92,7 @@ async fn only_a_server_says_whose_a_subscription_is() {
     let made = api.subscribe(&fcm("a"), json!({"user_id": "ann"})).await;
     let path = format!("/subscriptions/{}", id(&made));
     let claim = api.browse(Method::PATCH, &path, token(&made), Some(json!({"user_id": "bob"}))).await;
-    assert_eq!(claim.refusal(), (403, "forbidden", vec![]));
+    assert_eq!(claim.refusal(), (403, "forbidden", vec!["/user_id"]));
     let logout = api.browse(Method::PATCH, &path, token(&made), Some(json!({"user_id": null}))).await.ok(200);
     assert_eq!(logout["user_id"], Value::Null);
     let path = format!("/v1/apps/shop{path}");

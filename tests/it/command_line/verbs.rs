@@ -129,6 +129,22 @@ async fn an_app_is_made_listed_shown_and_changed() {
 }
 
 #[tokio::test]
+async fn identity_keys_are_made_listed_and_deleted() {
+    let shell = Shell::with_app().await;
+    let made = shell.ok(&["app", "identity-key", "create", "shop", "--name", "backend"]).await;
+    assert!(line(&made).starts_with("bwi_") && error_text(&made).contains("shown only now"), "{made:?}");
+    let keys = shell.json(&["app", "identity-key", "list", "shop"]).await;
+    assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("backend"), &json!(null)));
+    assert!(!keys.to_string().contains(&line(&made)), "{keys}");
+    let id = keys["data"][0]["id"].as_str().expect("an id");
+    shell.ok(&["app", "identity-key", "delete", "shop", id]).await;
+    assert_eq!(shell.json(&["app", "identity-key", "list", "shop"]).await["data"], json!([]));
+    let create = ["app", "identity-key", "create", "shop", "--name", "n", "--public-key", "-"];
+    let refused = shell.fed(&create, "no key").await;
+    assert!(error_text(&refused).contains("--public-key"), "{refused:?}");
+}
+
+#[tokio::test]
 async fn a_refusal_names_the_argument_and_what_to_do() {
     let shell = Shell::with_app().await;
     for (args, told) in [

@@ -1,0 +1,73 @@
+//! The account of a message, and what receipts add to it.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::store::messages::Account;
+
+/// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
+/// + capped` at every moment. It grows until the message is expanded.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Counts {
+    /// Deliveries that there are so far.
+    targeted: i64,
+    /// Waiting for their first attempt.
+    queued: i64,
+    /// Held by a worker.
+    dispatching: i64,
+    /// Waiting for another attempt.
+    retrying: i64,
+    /// Taken by a push service, which does not say that anybody saw them.
+    accepted: i64,
+    /// The subscription does not exist any more.
+    gone: i64,
+    /// Their time to live ran out first.
+    expired: i64,
+    /// Given up.
+    dead: i64,
+    /// Cancelled, or unsubscribed.
+    cancelled: i64,
+    /// Held back by a frequency cap.
+    capped: i64,
+    /// Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
+    awaiting_ack: Option<i64>,
+    /// Of the accepted: at least one receipt.
+    acknowledged: Option<i64>,
+    /// Of the accepted: expired without a receipt.
+    unconfirmed: Option<i64>,
+    /// Reported as displayed. A lower bound: see `closed`.
+    displayed: Option<i64>,
+    /// Reported as clicked.
+    clicked: Option<i64>,
+    /// Reported as closed, which Firefox does not tell, nor Safari for what it shows by itself.
+    closed: Option<i64>,
+}
+
+impl Counts {
+    /// `known`: its pushes carry receipts. `expired`: a browser that has not answered will not any more.
+    pub(super) fn new(account: Account, known: bool, expired: bool) -> Self {
+        // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
+        let acknowledged = account.acknowledged.min(account.accepted);
+        let silent = account.accepted - acknowledged;
+        let (awaiting_ack, unconfirmed) = if expired { (0, silent) } else { (silent, 0) };
+        let if_known = |n| known.then_some(n);
+        Self {
+            targeted: account.targeted,
+            queued: account.queued,
+            dispatching: account.dispatching,
+            retrying: account.retrying,
+            accepted: account.accepted,
+            gone: account.gone,
+            expired: account.expired,
+            dead: account.dead,
+            cancelled: account.cancelled,
+            capped: account.capped,
+            awaiting_ack: if_known(awaiting_ack),
+            acknowledged: if_known(acknowledged),
+            unconfirmed: if_known(unconfirmed),
+            displayed: if_known(account.displayed),
+            clicked: if_known(account.clicked),
+            closed: if_known(account.closed),
+        }
+    }
+}
