@@ -2,32 +2,44 @@
 # package is missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint bench fuzz sqlx deps
+.PHONY: help demo run test lint bench fuzz sqlx sdk deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: deps ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
+demo: deps sdk ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
 	cargo run --release --locked --bin bellwire -- demo $(if $(KEEP),--keep)
 
-run: deps ## Start the real server with a Postgres of its own
+run: deps sdk ## Start the real server with a Postgres of its own
 	cargo run --release --locked --bin bellwire -- serve
 
-test: deps lint ## Check style, then run all tests
+# What `npm test` does but for the build, which would have cargo embed the same once more.
+test: deps lint ## Check style, then run all tests, those in Firefox and Chromium included
+	cd static/sdk && npm run check && npm exec vitest run
 	cargo test --locked
+test: NEEDS = --test
 
-lint: ## Check formatting, and let clippy complain
+lint: sdk ## Check formatting, and let clippy complain
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-bench: deps ## Measure what the README quotes
+bench: deps sdk ## Measure what the README quotes
 	scripts/bench
 
-fuzz: ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
+fuzz: sdk ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
 	scripts/fuzz
 
-sqlx: deps ## Refresh .sqlx after a change of SQL or migrations
+sqlx: deps sdk ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
 
+sdk: static/sdk/dist/bellwire.js ## Build the browser's side, which the server embeds
+
+static/sdk/dist/bellwire.js: static/sdk/node_modules/.package-lock.json $(wildcard static/sdk/*.mjs static/sdk/tsconfig*.json) \
+		$(shell find static/sdk/src -type f)
+	cd static/sdk && npm run build
+
+static/sdk/node_modules/.package-lock.json: static/sdk/package.json static/sdk/package-lock.json | deps
+	cd static/sdk && npm ci --no-audit --no-fund
+
 deps: ## Install what is missing (Debian and relatives), or say what to install
-	@scripts/install-deps
+	@scripts/install-deps $(NEEDS)

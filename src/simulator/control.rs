@@ -24,6 +24,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/rules/{id}", delete(remove_rule))
         .route("/rules/{id}/release", post(release))
         .route("/mint", post(mint))
+        .route("/browsers/push-again", post(push_again))
+        .route("/browsers/forget", post(forget_browsers))
         .route("/ca.pem", get(async |State(shared): Shares| shared.ca_pem.clone()))
         .route("/hosts", get(async |State(shared): Shares| Json(shared.mappings())))
         .route("/reset", post(async |State(shared): Shares| shared.reset()))
@@ -88,6 +90,28 @@ struct Release {
 
 async fn release(State(shared): Shares, Path(id): Path<u64>, Json(body): Json<Release>) -> StatusCode {
     if shared.script.release(id, body.count) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Endpoint {
+    endpoint: String,
+}
+
+/// Sends a real browser the last message of an endpoint once more; 409 if there was none.
+async fn push_again(State(shared): Shares, Json(ask): Json<Endpoint>) -> Result<StatusCode, Refusal> {
+    Ok(if shared.push_again(&ask.endpoint)? { StatusCode::NO_CONTENT } else { StatusCode::CONFLICT })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostName {
+    host: String,
+}
+
+async fn forget_browsers(State(shared): Shares, Json(ask): Json<HostName>) -> Result<StatusCode, Refusal> {
+    shared.forget_browsers(&ask.host)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize)]

@@ -298,16 +298,13 @@ impl Simulator {
     /// Sends a real browser the last message of this endpoint once more, as a gateway does that is not sure whether it was
     /// delivered; false: there was none.
     pub fn push_again(&self, endpoint: &str) -> Result<bool, UnknownHost> {
-        let (host, index) = self.shared.resolve(endpoint)?;
-        let browsers = host.browsers.as_ref().ok_or(UnknownHost)?;
-        Ok(browsers.push_again(index, host.now_ms()))
+        self.shared.push_again(endpoint)
     }
 
     /// Forgets all real browsers of a host, as a push service does that lost its database: they are cut off, their
     /// endpoints are gone, and when they come back they are told so.
     pub fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
-        self.shared.host(host)?.browsers.as_ref().ok_or(UnknownHost)?.forget();
-        Ok(())
+        self.shared.forget_browsers(host)
     }
 
     /// Forgets what was received. Rules, and what they counted, stay.
@@ -407,6 +404,18 @@ impl Shared {
         };
         let mut found = self.hosts.iter().filter_map(|site| Some((site.host.as_ref(), resolve(&site.host)?)));
         found.next().ok_or(UnknownHost)
+    }
+
+    fn push_again(&self, endpoint: &str) -> Result<bool, UnknownHost> {
+        let (host, index) = self.resolve(endpoint)?;
+        let browsers = host.browsers.as_ref().ok_or(UnknownHost)?;
+        Ok(browsers.push_again(index, host.now_ms()))
+    }
+
+    fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
+        self.host(host)?.browsers.as_ref().ok_or(UnknownHost)?.forget();
+        self.ledger.touched.notify_waiters();
+        Ok(())
     }
 
     fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::firefox::Firefox;
 use super::site::Site;
-use super::{DISPLAYED, headline, logged, when};
+use super::{DISPLAYED, headline, logged, until};
 use crate::support::TempDir;
 use crate::support::app::PATIENCE;
 
@@ -205,12 +205,10 @@ async fn nothing_is_lost_over_a_restart_a_new_key_and_a_lost_subscription() {
 
     // Which the next visit makes good.
     firefox.open(&site.page()).await;
-    firefox.evaluate(&when("document.getElementById('log').innerText.includes('Subscribed as')")).await;
-    let found = crate::browser::until(
-        async || site.get("/subscriptions").await,
-        |all| all["data"].as_array().is_some_and(|all| all.iter().any(|one| one["state"] == "active")),
-    );
-    assert!(!found.await["data"].as_array().unwrap().is_empty());
+    firefox.evaluate(&logged("Subscribed as")).await;
+    let active = |all: &Value| all["data"].as_array().is_some_and(|all| all.iter().any(|one| one["state"] == "active"));
+    until(async || site.get("/subscriptions").await, active).await;
+    assert_ne!(only(&site, "active").await, third);
     assert_eq!(firefox.complaints(), Vec::<String>::new());
     firefox.quit().await;
     site.app.finish().await;

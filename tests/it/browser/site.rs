@@ -2,11 +2,16 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tower::ServiceExt as _;
 
 use super::until;
@@ -41,11 +46,10 @@ impl Site {
     }
 
     fn serve(&mut self, listener: TcpListener) {
-        let service = self.app.router.clone().into_make_service_with_connect_info::<SocketAddr>();
-        self.serving = Some(tokio::spawn(async move { axum::serve(listener, service).await.expect("it serves") }));
+        self.serving = Some(tokio::spawn(serve(listener, self.app.router.clone())));
     }
 
-    /// The server cannot be reached.
+    /// From now on the server cannot be reached, and nothing that browsers hold open leads there.
     pub async fn shut(&mut self) {
         let serving = self.serving.take().expect("it was open");
         serving.abort();
@@ -102,5 +106,19 @@ impl Site {
             self.get(&path).await["counts"].clone()
         };
         until(look, |counts| wanted.iter().all(|(name, n)| counts[name] == *n)).await
+    }
+}
+
+/// Serves until it is aborted; its connections end with it, unlike those of `axum::serve`.
+async fn serve(listener: TcpListener, router: Router) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, peer) = listener.accept().await.expect("a listener of ours");
+        let router = router.clone();
+        let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request.map(Body::new))
+        });
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
