@@ -102,7 +102,7 @@ fn logged(text: &str) -> String {
 
 /// What is on display, as the page's worker sees it.
 const DISPLAYED: &str = "navigator.serviceWorker.getRegistration('/example/').then((r) => r.getNotifications())
-    .then((all) => all.map(({ title, body, tag, data }) => ({ title, body, tag, data })))";
+    .then((all) => all.map(({ title, body, tag, data, silent }) => ({ title, body, tag, data, silent })))";
 
 /// Keeps a picture (PNG in base64) for people to look at.
 fn keep_picture(name: &str, png: &str) {
