@@ -32,25 +32,31 @@ impl Crew {
 }
 
 /// Says that this worker lives, forgets the dead, and answers who lives.
+///
+/// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
 pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
+    sqlx::query!(
+        "INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
+         ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
+        worker,
+        started_at,
+        now
+    )
+    .execute(pool)
+    .await?;
     let others = sqlx::query!(
         r#"
-        WITH mine AS (
-            INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
-            ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at
-        ),
-        dead AS (
+        WITH dead AS (
             -- Whoever is taken for dead may be beating again right now.
             DELETE FROM workers
-            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $4 FOR UPDATE SKIP LOCKED))
+            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $3 FOR UPDATE SKIP LOCKED))
         )
         SELECT count(*) AS "n!", count(*) FILTER (WHERE id < $1) AS "before!",
                count(*) FILTER (WHERE (started_at, id) < ($2, $1)) AS "older!"
-        FROM workers WHERE id <> $1 AND beat_at >= $4
+        FROM workers WHERE id <> $1 AND beat_at >= $3
         "#,
         worker,
         started_at,
-        now,
         now - SILENCE
     )
     .fetch_one(pool)

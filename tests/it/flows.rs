@@ -39,6 +39,9 @@ async fn a_rate_holds_for_ten_minutes_of_backlog_with_two_engines() {
         for _ in 0..60 {
             app.clock.advance(Duration::from_secs(1));
             tokio::join!(app.run_until_idle(), other.run_until_idle());
+            // Whoever found the other at the cursor looks again, as it would within the second.
+            app.run_until_idle().await;
+            other.run_until_idle().await;
         }
         let sent = app.simulator.report().requests;
         let due = minute * 90; // and a token or two in hand

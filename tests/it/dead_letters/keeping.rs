@@ -34,6 +34,8 @@ async fn a_payload_goes_some_minutes_after_the_last_delivery_and_not_while_anyth
     assert!(!deleted(&app, &done).await);
     app.clock.advance(Duration::from_secs(1));
     assert!(deleted(&app, &done).await);
+    let counts = app.message(&done).await["counts"].clone();
+    assert_eq!((&counts["awaiting_ack"], &counts["displayed"]), (&json!(2), &json!(0)), "receipts may still come");
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE content IS NULL").await, 1);
 
     assert!(!deleted(&app, &moving).await);
