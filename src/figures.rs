@@ -364,7 +364,8 @@ mod tests {
     #[test]
     fn each_figure_is_judged_by_its_own_lines() {
         use Count::*;
-        let cases: [(Figure, fn(u64) -> Vec<(Count, u64)>, [(u64, State); 4]); 5] = [
+        type Case = (Figure, fn(u64) -> Vec<(Count, u64)>, [(u64, State); 4]);
+        let cases: [Case; 5] = [
             (
                 Figure::FirstRetrySuccess,
                 |n| vec![(FirstAccepted, n), (FirstRetries, 1000)],

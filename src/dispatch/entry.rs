@@ -202,7 +202,7 @@ impl Dispatcher {
             }
             self.finished(1);
         }
-        let (throttled, free) = jobs.into_iter().partition(|job: &Box<Job>| job.policy.throttle.is_some());
+        let (throttled, free): (Vec<Box<Job>>, _) = jobs.into_iter().partition(|job| job.policy.throttle.is_some());
         self.admit_jobs(free);
         self.admit_throttled(throttled).await;
         n
