@@ -204,6 +204,8 @@ impl Queue {
         (0..self.slots.len()).flat_map(|slot| self.evict(slot)).collect()
     }
 
+    /// The next delivery of these tiers, if it is one's turn. A round is over when no tier that has work has credit left:
+    /// whoever asks for some tiers only waits for the others to use up theirs.
     pub fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
         // Twice: once with what is left of the round's credit, once with a fresh round's.
         for _ in 0..2 {
@@ -215,6 +217,9 @@ impl Queue {
                         return Some(next);
                     }
                 }
+            }
+            if (0..TIERS).any(|tier| self.credit[tier] > 0 && !self.ready[tier].is_empty()) {
+                return None;
             }
             self.credit = WEIGHTS;
         }

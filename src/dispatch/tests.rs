@@ -113,6 +113,30 @@ async fn saturated_tiers_share_by_their_weights() {
 }
 
 #[tokio::test]
+async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_their_share() {
+    let queue = FairQueue::new(4, NOW, |_, _| {});
+    let lane = lane(1, Gateway::Fcm);
+    for tier in Tier::ALL {
+        assert!(queue.push(jobs(1200, &message(tier), &lane), NOW).is_empty());
+    }
+    let mut taken = [0; 3];
+    for _ in 0..1200 {
+        let next = queue.try_next(0..1, NOW).or_else(|| queue.try_next(0..3, NOW));
+        let Some(Next::Turn(turn)) = next else { panic!("there is work and a permit") };
+        taken[turn.job.message.tier as usize] += 1;
+        queue.release(turn.slot, &turn.job, turn.probe, NOW);
+    }
+    assert_eq!(taken, [800, 300, 100]);
+    // With nobody else at work, there is no share to keep to.
+    let alone = FairQueue::new(4, NOW, |_, _| {});
+    alone.push(jobs(100, &message(Tier::Transactional), &lane), NOW);
+    for n in 0..100 {
+        let Some(Next::Turn(turn)) = alone.try_next(0..1, NOW) else { panic!("none after {n}") };
+        alone.release(turn.slot, &turn.job, turn.probe, NOW);
+    }
+}
+
+#[tokio::test]
 async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
     let queue = FairQueue::new(4, NOW, |_, _| {});
     let lane = lane(1, Gateway::Fcm);
