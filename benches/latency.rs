@@ -2,12 +2,17 @@
 //! the gateway. `cargo bench --bench latency`
 //!
 //! `N` subscribers of the campaigns (100,000), sent to again and again; `SECONDS` (20) of single sends at 200/s, to
-//! subscribers of the same lanes. Ends with an error if one of them does not arrive exactly once.
+//! subscribers of the same lanes. Beside it runs a floor: as often, a few octets are appended to a file on the same disk and
+//! made durable, which each send has to do at least once before it is answered. Ends with an error if one of the codes does
+//! not arrive exactly once.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 
 mod support;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -44,11 +49,15 @@ async fn latency() {
     let single_sends = async {
         tokio::time::sleep(HEAD_START).await;
         let before = stage.received().await;
+        let floor = std::thread::spawn({
+            let file = stage.directory().join("floor");
+            move || write_durably(&file, PER_SECOND * seconds)
+        });
         let sent = send_singles(&stage, app, &audience.sampled, seconds).await;
-        (sent, stage.received().await - before)
+        (sent, stage.received().await - before, floor.join().expect("the disk takes it"))
     };
     // The campaigns never end by themselves.
-    let (sent, received) = tokio::select! {
+    let (sent, received, mut floor) = tokio::select! {
         measured = single_sends => measured,
         () = campaigns(&stage, app, "promotional") => unreachable!("campaigns go on for ever"),
         () = campaigns(&stage, app, "engagement") => unreachable!("campaigns go on for ever"),
@@ -62,6 +71,7 @@ async fn latency() {
     ));
     report("Request to POST at the gateway", &mut arrived, [Bar::AtMost(5.0), Bar::AtMost(50.0)]);
     report("Request to the API's answer", &mut answered, [Bar::None; 2]);
+    report("Floor: a few octets made durable", &mut floor, [Bar::None; 2]);
 }
 
 /// Sends to everybody, and again as soon as the last page is cut.
@@ -95,6 +105,22 @@ async fn send_singles(stage: &Stage, app: AppId, to: &[SubscriptionId], seconds:
         });
     }
     requests.join_all().await
+}
+
+/// Appends to a file and makes it durable, at the rate of the sends; how long each time took, in ms.
+fn write_durably(file: &Path, times: u32) -> Vec<f64> {
+    let mut file = File::create(file).expect("a file beside Postgres's");
+    let began = Instant::now();
+    (0..times)
+        .map(|n| {
+            std::thread::sleep(
+                (began + Duration::from_secs(1) / PER_SECOND * n).saturating_duration_since(Instant::now()),
+            );
+            let began = Instant::now();
+            file.write_all(&[0; 200]).and_then(|()| file.sync_data()).expect("the disk takes it");
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect()
 }
 
 fn now_ms() -> f64 {

@@ -2,6 +2,7 @@
 //! vanishes. Fields end in the order in which they stand.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ pub struct Stage {
     /// What the server seals with.
     pub vault: Vault,
     postgres: Postgres,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// A Postgres that is stopped in good order, so that nothing of it stays behind.
@@ -98,7 +99,7 @@ impl Stage {
         let gateways = Client::new(&simulator.control);
         let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");
         table::machine(&format!("Postgres {version} (synchronous_commit on)"));
-        Self { server, simulator, api, gateways, pool, vault, postgres, _dir: dir }
+        Self { server, simulator, api, gateways, pool, vault, postgres, dir }
     }
 
     /// Makes an app.
@@ -187,6 +188,11 @@ impl Stage {
             postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
             simulator: cpu::of_process(self.simulator.id()),
         }
+    }
+
+    /// Where Postgres writes, and everybody else.
+    pub fn directory(&self) -> &Path {
+        self.dir.path()
     }
 
     /// The server's process id.

@@ -117,7 +117,9 @@ pub async fn replay(
     let (mut done, mut after, mut part) = (Replayed::default(), Place::default(), 0);
     while done.letters < cap {
         let limit = REPLAY_CHUNK.min(cap - done.letters);
-        let chunk = retrying(|| replay_chunk(pool, vault, clock, operation, ttl_s, (after, limit, part))).await?;
+        let made: Vec<Uuid> = done.messages.iter().map(|message| message.0).collect();
+        let chunk =
+            retrying(|| replay_chunk(pool, vault, clock, operation, ttl_s, &made, (after, limit, part))).await?;
         sent();
         done.letters += chunk.letters;
         done.messages.extend(chunk.messages);
@@ -153,11 +155,12 @@ async fn replay_chunk(
     clock: &Clock,
     operation: &Operation,
     ttl_s: Option<i32>,
+    made_before: &[Uuid],
     (after, limit, part): (Place, i64, i32),
 ) -> sqlx::Result<Chunk> {
     let now = clock.now();
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let mut letters = lock(&mut tx, operation, after, limit, now).await?;
+    let mut letters = lock(&mut tx, operation, made_before, after, limit, now).await?;
     keep_messages_whole(&mut letters);
     let originals = load(&mut tx, &letters).await?;
     let mut made = Made::default();
@@ -186,6 +189,7 @@ async fn replay_chunk(
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
+    made_before: &[Uuid],
     after: Place,
     limit: i64,
     now: Timestamp,
@@ -199,7 +203,9 @@ async fn lock(
     );
     operation.push_meant(&mut query);
     query.push(" AND ").push(REACHABLE).push_bind(now).push(")) AND (l.message, l.id) > (").push_bind(after.0);
-    query.push(", ").push_bind(after.1).push(") ORDER BY l.message, l.id LIMIT ").push_bind(limit);
+    // What this operation sent may have died again already, within the same millisecond.
+    query.push(", ").push_bind(after.1).push(") AND l.message <> ALL (").push_bind(made_before);
+    query.push(") ORDER BY l.message, l.id LIMIT ").push_bind(limit);
     query.push(" FOR UPDATE OF l SKIP LOCKED");
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
