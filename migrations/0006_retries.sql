@@ -1,8 +1,9 @@
 -- What a retry carries, and what a subscription's history says of it.
 
 ALTER TABLE queue
-    -- Signs (message, subscription, retries, scheduled_at): see src/dispatch/token.rs. A row whose token does not fit is
+    -- Signs (message, subscription, retries, scheduled_at): see src/policy/token.rs. A row whose token does not fit is
     -- never sent.
+    -- A queue with rows of an older version stops this migration: let it drain first, since nobody can sign for them now.
     ADD COLUMN token     bytea   NOT NULL,
     -- When the attempt before failed: figures compare the delay that was planned with the one that came of it.
     ADD COLUMN failed_at timestamptz,
