@@ -6,14 +6,13 @@ use std::hash::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
-use crate::clock::Timestamp;
+use crate::clock::uuid_of;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId, SubscriptionId};
 use crate::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
@@ -136,7 +135,8 @@ impl NewMessageBody {
         faults.finish()?;
         let (audience, content) = audience.zip(content).expect("whatever is missing was refused");
         let accepted_at = state.clock.now();
-        let id = MessageId(uuid_v7(accepted_at));
+        // History is partitioned by message id, so the id tells the server's time, not the host's.
+        let id = MessageId(uuid_of(accepted_at));
         let plain = zeroize::Zeroizing::new(serde_json::to_vec(&content).map_err(|_| Problem::internal())?);
         let message = NewMessage {
             id,
@@ -166,12 +166,6 @@ impl Composed {
         }
         faults.finish()
     }
-}
-
-/// A UUIDv7 of that time: history is partitioned by message id, so the id must tell the server's time, not the host's.
-fn uuid_v7(at: Timestamp) -> Uuid {
-    let seconds = u64::try_from(at.timestamp()).unwrap_or(0);
-    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, at.timestamp_subsec_nanos()))
 }
 
 fn check_to(to: To, faults: &mut Faults) -> Option<Audience> {

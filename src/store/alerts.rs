@@ -1,9 +1,9 @@
 //! Alerts: what somebody has to look at.
 
 use sqlx::{PgConnection, PgPool};
-use uuid::{NoContext, Uuid};
+use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, uuid_of};
 use crate::id::AppId;
 
 /// What an alert is about.
@@ -49,13 +49,11 @@ pub struct Alert<'a> {
 
 /// Raises an alert, or counts it once more if it is open already. True: it is new, and was logged.
 pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -> sqlx::Result<bool> {
-    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-    let id = Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, now.timestamp_subsec_nanos()));
     let n = sqlx::query_scalar!(
         "INSERT INTO alerts AS a (id, app, kind, subject, detail, first_at, last_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
          ON CONFLICT (kind, subject) WHERE resolved_at IS NULL
          DO UPDATE SET n = a.n + 1, detail = excluded.detail, last_at = excluded.last_at RETURNING n",
-        id,
+        uuid_of(now),
         alert.app.map(|app| app.0),
         alert.kind.name(),
         alert.subject,
