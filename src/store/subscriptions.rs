@@ -5,6 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
+use super::audit::Entry;
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
 use super::topics;
@@ -409,12 +410,13 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
 }
 
 /// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and
-/// endpoint go; the bare ids stay, since accounts of past messages refer to them.
+/// endpoint go; the bare ids stay, since accounts of past messages refer to them. `entry` goes into the audit log.
 pub async fn erase_user(
     pool: &PgPool,
     vault: &Vault,
     app: Uuid,
     user_id: &str,
+    entry: &Entry,
     now: Timestamp,
 ) -> Result<Vec<Stop>, sqlx::Error> {
     retrying(|| async move {
@@ -435,6 +437,7 @@ pub async fn erase_user(
             stops.push(end(&mut tx, row, now).await?);
             forget(&mut tx, vault, row).await?;
         }
+        entry.record(&mut tx, stops.len() as i64, now).await?;
         tx.commit().await?;
         Ok(stops)
     })

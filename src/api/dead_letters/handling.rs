@@ -106,7 +106,7 @@ fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
 }
 
 fn operation(state: &ApiState, app: Uuid, caller: &Caller, action: Action, filter: Filter) -> Operation {
-    Operation { id: state.clock.uuid(), app, action, actor: caller.name(), filter, began: state.clock.now() }
+    Operation { id: state.clock.uuid(), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
 /// Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every

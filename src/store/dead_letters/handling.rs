@@ -13,8 +13,9 @@ use uuid::Uuid;
 use super::{Filter, push_filter};
 use crate::clock::{Clock, Timestamp, first_uuid_of};
 use crate::delivery::{Tier, Urgency};
-use crate::id::{MessageId, SubscriptionId};
+use crate::id::{ActionId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audit::{self, Actor, Entry};
 use crate::store::retrying::retrying;
 use crate::store::sending::{self, Audience, NewMessage};
 use crate::vault::{CONTENT, Vault};
@@ -44,6 +45,14 @@ impl Action {
             Action::Export => "export",
         }
     }
+
+    fn audited(self) -> audit::Action {
+        match self {
+            Action::Replay => audit::Action::DeadLettersReplayed,
+            Action::Discard => audit::Action::DeadLettersDiscarded,
+            Action::Export => audit::Action::DeadLettersExported,
+        }
+    }
 }
 
 /// One thing done to all letters that fit.
@@ -55,8 +64,8 @@ pub struct Operation {
     pub app: Uuid,
     /// What is done.
     pub action: Action,
-    /// By whom: an API key's id, or `local`.
-    pub actor: String,
+    /// By whom.
+    pub actor: Actor,
     /// To which letters.
     pub filter: Filter,
     /// When it began: letters that came later are left alone.
@@ -370,7 +379,7 @@ async fn discard_chunk(
     Ok(n)
 }
 
-/// Adds a part of `n` letters to the trail.
+/// Adds a part of `n` letters to the trail, and to the audit log; to be called within the transaction that does it.
 pub async fn record(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -385,14 +394,15 @@ pub async fn record(
         operation.id,
         part,
         operation.action.name(),
-        operation.actor,
+        audit::name_of(operation.actor.who.key()),
         serde_json::to_value(&operation.filter).unwrap_or(Value::Null),
         n,
         now
     )
-    .execute(conn)
-    .await
-    .map(drop)
+    .execute(&mut *conn)
+    .await?;
+    let target = ActionId(operation.id);
+    Entry::new(operation.actor, Some(operation.app), operation.action.audited(), target).record(conn, n, now).await
 }
 
 /// An operation, as the trail tells it.

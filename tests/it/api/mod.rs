@@ -1,7 +1,9 @@
 //! The REST API through its router, on a real Postgres.
 
 mod access;
+mod audit;
 mod keys;
+mod lineage;
 mod messages;
 mod policies;
 mod steering;

@@ -111,6 +111,12 @@ async fn all_that_fit_are_replayed_a_thousand_to_a_message_and_no_more_than_the_
         (&json!("replay"), &json!(1_051), &json!(100))
     );
     assert_eq!((&trail[0]["id"], &trail[1]["id"]), (&rest["id"], &some["id"]));
+    let log = app.get("/v1/apps/shop/audit-log?action=dead_letters.replayed").await["data"].clone();
+    let logged = |operation: &Value| {
+        let parts = log.as_array().unwrap().iter().filter(|entry| &entry["target"] == operation);
+        parts.map(|entry| entry["n"].as_i64().unwrap()).sum::<i64>()
+    };
+    assert_eq!((logged(&rest["id"]), logged(&some["id"])), (1_051, 100), "the audit log counts the same");
     app.finish().await;
 }
 
