@@ -9,6 +9,7 @@ mod policies;
 mod steering;
 mod subscriptions;
 mod validation;
+mod walk;
 
 use std::sync::Arc;
 
