@@ -21,7 +21,7 @@ use crate::webpush::keys::{SigningKey, check_subject};
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 /// Most origins of one app.
-const ORIGINS_MAX: usize = 50;
+pub(super) const ORIGINS_MAX: usize = 50;
 
 /// An app.
 #[derive(Debug, Serialize, ToSchema)]

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
+use super::limits::Account;
 use super::problem::Problem;
 use crate::id::ApiKeyId;
 use crate::store::api_keys::{self, ApiKey, Scope};
@@ -104,7 +105,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
             let app = named_app(state, app).await?;
             return Ok(Self { app, caller: Caller { key: None }, scope: PhantomData });
         }
-        let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
+        let (key, app) = authenticate(parts, state, Some(app)).await?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
         require(&key, S::SCOPE)?;
@@ -123,8 +124,24 @@ impl FromRequestParts<ApiState> for Operator {
         if is_local(&parts.extensions) {
             return Ok(Self);
         }
-        let (key, _) = authenticate(&parts.headers, state, None).await?;
+        let (key, _) = authenticate(parts, state, None).await?;
         require(&key, Scope::Operator).map(|()| Self)
+    }
+}
+
+/// What a key needs to read `/metrics` on the main listener.
+const SCRAPING: Scope = Scope::Operator;
+
+/// Whoever may read `/metrics` on the main listener.
+#[derive(Debug)]
+pub struct Scraper;
+
+impl FromRequestParts<ApiState> for Scraper {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let (key, _) = authenticate(parts, state, None).await?;
+        require(&key, SCRAPING).map(|()| Self)
     }
 }
 
@@ -135,12 +152,8 @@ fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
     Err(Problem::forbidden(format!("This takes an API key with the scope `{}`.", scope.name())))
 }
 
-async fn authenticate(
-    headers: &HeaderMap,
-    state: &ApiState,
-    app: Option<AppRef>,
-) -> Result<(ApiKey, Option<App>), Problem> {
-    let secret = bearer(headers)
+async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(ApiKey, Option<App>), Problem> {
+    let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
     let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
@@ -148,9 +161,18 @@ async fn authenticate(
         Some(AppRef::Id(id)) => (Some(id.0), None),
         Some(AppRef::Slug(slug)) => (None, Some(slug)),
     };
-    api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
-        .await?
-        .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let attempt = state.limits.keys.attempt(secret, client)?;
+    let found = api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now()).await?;
+    let Some((key, app)) = found else {
+        attempt.failed();
+        return Err(Problem::unauthorized("The API key is unknown, expired or revoked."));
+    };
+    let budget = attempt.succeeded(key.id)?;
+    if let Some(account) = parts.extensions.get::<Account>() {
+        account.note(budget);
+    }
+    Ok((key, app))
 }
 
 /// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::auth::Operator;
-use super::extract::{At, PathParam, Query, is_plain_text, parse};
+use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
@@ -130,7 +129,7 @@ fn is_origin(text: &str) -> bool {
 }
 
 impl OrderBody {
-    fn read(bytes: &Bytes) -> Result<Self, Problem> {
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
 
@@ -240,7 +239,7 @@ pub async fn hold(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, true, state.clock.now())?;
@@ -254,7 +253,7 @@ pub async fn release(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
@@ -268,7 +267,7 @@ pub async fn open(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, false, state.clock.now())?;
@@ -282,7 +281,7 @@ pub async fn close(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
@@ -296,7 +295,7 @@ pub async fn probe(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
