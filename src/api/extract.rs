@@ -331,7 +331,9 @@ mod tests {
     }
 
     /// A piece of a body, which counts how many like it there are.
-    struct Piece(Arc<()>);
+    struct Piece {
+        _alive: Arc<()>,
+    }
 
     impl AsRef<[u8]> for Piece {
         fn as_ref(&self) -> &[u8] {
@@ -345,7 +347,7 @@ mod tests {
         let made = alive.clone();
         let pieces = futures_util::stream::iter(0..1_000).map(move |_| {
             assert!(Arc::strong_count(&made) <= 3, "what was read before is kept");
-            Ok::<_, std::convert::Infallible>(Bytes::from_owner(Piece(made.clone())))
+            Ok::<_, std::convert::Infallible>(Bytes::from_owner(Piece { _alive: made.clone() }))
         });
         let octets = gather(Body::from_stream(pieces), 1_000).await.unwrap();
         assert_eq!((octets.len(), Arc::strong_count(&alive)), (1_000, 1));

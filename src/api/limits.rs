@@ -94,7 +94,7 @@ impl Limits {
     /// Whoever makes a request. Every limit by client begins with asking this, so it also clears up now and then.
     pub fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
-        self.address(headers, extensions)
+        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
     fn clear_now_and_then(&self) {
@@ -137,15 +137,15 @@ impl Limits {
     }
 
     /// The nearest address that is not one of our own proxies: they are the last ones to have written into
-    /// `X-Forwarded-For`, and whatever stands further left may be made up.
-    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+    /// `X-Forwarded-For`, and whatever stands further left may be made up. None: the request came off no socket.
+    pub fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
             let values = headers.get_all("x-forwarded-for");
             let hops: Vec<&str> =
                 values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
             read_address(hops.into_iter().rev().nth(skipped)?.trim())
         });
-        forwarded.or_else(|| peer(extensions)).unwrap_or(IpAddr::from([0, 0, 0, 0]))
+        forwarded.or_else(|| peer(extensions))
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
     fn only_what_our_own_proxies_wrote_counts() {
         let address = |proxies, forwarded| {
             let (headers, extensions) = from("192.0.2.1", forwarded);
-            limits(proxies).address(&headers, &extensions).to_string()
+            limits(proxies).client_of(&headers, &extensions).to_string()
         };
         assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
         assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
