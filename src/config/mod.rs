@@ -155,7 +155,8 @@ settings! {
     master_key_file: Option<PathBuf> = "", shown, optional(path());
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
-    metrics_listen: Option<SocketAddr> = "", shown, optional(parsed("an address and a port, such as 127.0.0.1:9187, or empty"));
+    metrics_listen: Option<SocketAddr> = "", shown,
+        optional(parsed("an address and a port, such as 127.0.0.1:9187, or empty"));
     /// Connections that may be open at a time.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
     /// Connections that one client address (IPv6: a /64) may have open at a time. Without meaning where `trusted_proxies`
@@ -201,7 +202,9 @@ settings! {
     receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
     /// Whether the example page is served at /example/, with an app of its own: `auto`, to browsers on this machine only;
     /// `true`, to everybody; `false`, to nobody.
-    example: Option<Audience> = "auto", shown, keyword(&[("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None)]);
+    example: Option<Audience> = "auto", shown, keyword(&[
+        ("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None),
+    ]);
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
     /// the header is not believed.
     trusted_proxies: u32 = "0", shown, number(0..=8);
