@@ -136,9 +136,12 @@ async fn identity_keys_are_made_listed_and_deleted() {
     let keys = shell.json(&["app", "identity-key", "list", "shop"]).await;
     assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("backend"), &json!(null)));
     assert!(!keys.to_string().contains(&line(&made)), "{keys}");
+    assert_eq!(keys["data"][0]["form"], "jwt");
     let id = keys["data"][0]["id"].as_str().expect("an id");
     shell.ok(&["app", "identity-key", "delete", "shop", id]).await;
     assert_eq!(shell.json(&["app", "identity-key", "list", "shop"]).await["data"], json!([]));
+    let made = shell.json(&["app", "identity-key", "create", "shop", "--name", "n", "--form", "hmac"]).await;
+    assert_eq!((&made["form"], &made["algorithm"]), (&json!("hmac"), &json!("HS256")));
     let create = ["app", "identity-key", "create", "shop", "--name", "n", "--public-key", "-"];
     let refused = shell.fed(&create, "no key").await;
     assert!(error_text(&refused).contains("--public-key"), "{refused:?}");
