@@ -9,14 +9,17 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSettings, MayRead, Operator, Server};
+use super::details::check_topics;
 use super::extract::{Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
+use crate::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
 use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
+use crate::store::topics;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
@@ -38,6 +41,9 @@ pub struct AppView {
     origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
     max_retries: i16,
     /// When it was made.
@@ -52,6 +58,7 @@ impl From<App> for AppView {
             name: app.name,
             origins: app.origins,
             allow_other_gateways: app.allow_other_gateways,
+            browsers_may: app.browsers_may,
             max_retries: app.max_retries,
             created_at: app.created_at,
         }
@@ -81,6 +88,13 @@ pub struct NewApp {
     /// Whether endpoints on hosts of no known push service are let in.
     #[serde(default)]
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open; by default nothing.
+    #[serde(default)]
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
+    /// Topics to begin with, at most 50, which anyone may join.
+    #[serde(default)]
+    topics: Vec<String>,
     /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
     subject: String,
 }
@@ -96,6 +110,9 @@ pub struct AppChange {
     /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
     /// will then connect to hosts that anybody names.
     allow_other_gateways: Option<bool>,
+    /// All that browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Option<Vec<BrowserRight>>)]
+    browsers_may: Option<BrowsersMay>,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
     max_retries: Option<i64>,
@@ -132,7 +149,7 @@ fn check_origins(origins: &[String], faults: &mut Faults) {
     }
 }
 
-/// Makes an app with its first VAPID key.
+/// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
 pub async fn create(
@@ -148,6 +165,7 @@ pub async fn create(
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
+    let topics = check_topics(body.topics, &mut faults);
     faults.finish()?;
     let app = App {
         id: state.clock.uuid(),
@@ -155,6 +173,7 @@ pub async fn create(
         name: body.name,
         origins: body.origins,
         allow_other_gateways: body.allow_other_gateways,
+        browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
@@ -163,6 +182,7 @@ pub async fn create(
         return Err(Problem::conflict("slug_taken", "Another app has this slug."));
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
+    topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
 }
@@ -219,6 +239,7 @@ pub async fn change(
         }
         app.allow_other_gateways = allow;
     }
+    app.browsers_may = body.browsers_may.unwrap_or(app.browsers_may);
     apps::update(&state.pool, &app).await?;
     Ok(axum::Json(app.into()))
 }

@@ -13,6 +13,7 @@ use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
 use super::problem::Problem;
 use crate::id::ApiKeyId;
+use crate::permission::Speaker;
 use crate::store::api_keys::{self, ApiKey, Scope};
 use crate::store::apps::App;
 use crate::store::subscriptions::Right;
@@ -201,6 +202,11 @@ impl<S> Client<S> {
     /// By what right it acts on one subscription.
     pub fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
+    }
+
+    /// As whom it says something of a subscription.
+    pub fn speaker(&self) -> Speaker {
+        if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }
 
     /// Refuses a browser without a token.

@@ -19,6 +19,7 @@ use super::subscriptions::{too_many_topics, unknown};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
+use crate::permission::Speaker;
 use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
 use crate::store::apps::App;
 use crate::store::{policies, throttles, topics};
@@ -257,8 +258,11 @@ pub async fn set_topic(
 ) -> Result<Answer<PolicyView>, Problem> {
     let (policy, warnings) = accept(&app, Place::Topic, policy)?;
     let mut tx = state.pool.begin().await?;
-    let made = topics::ensure(&mut tx, app.id, std::slice::from_ref(&topic), state.clock.now()).await?;
-    made.ok_or_else(too_many_topics)?;
+    let named = std::slice::from_ref(&topic);
+    let (_, missing) = topics::ensure(&mut tx, app.id, named, &Speaker::Server, state.clock.now()).await?;
+    if !missing.is_empty() {
+        return Err(too_many_topics());
+    }
     policies::set_topic(&mut tx, app.id, &topic, Some(&policy)).await?;
     tx.commit().await?;
     Ok(Answer(PolicyView {

@@ -5,13 +5,14 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, write_details};
 use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
-use super::{lanes, topics};
+use super::{lanes, membership};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
+use crate::permission::Refused;
 use crate::policy::token::Queued;
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -46,10 +47,10 @@ pub struct Registration<'a> {
 /// What became of it.
 #[derive(Debug)]
 pub enum Registered {
-    /// A new subscription.
-    New(Box<SubscriptionRow>, Vec<String>),
-    /// The endpoint was known.
-    Known(Box<SubscriptionRow>, Vec<String>),
+    /// A new subscription, its topics, and what was left out.
+    New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint was known; the same of it.
+    Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// The endpoint is known, and whoever asks has no right to it.
     Taken,
     /// The endpoint is known under another VAPID key than stated.
@@ -146,12 +147,12 @@ async fn register_within(
             cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
         }
     }
-    if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
+    let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Ok(Registered::TooManyTopics);
-    }
-    let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
+    };
+    let names = membership::names_of(conn, row.typed_id()).await?;
     let row = Box::new(row);
-    Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+    Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
 
 /// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
@@ -379,7 +380,7 @@ async fn take_over(
     )
     .execute(&mut *conn)
     .await?;
-    topics::inherit(conn, (old_shard, old.id), (shard, new.id, new.lane)).await?;
+    membership::inherit(conn, old.typed_id(), (new.typed_id(), new.lane)).await?;
     let waiting = sqlx::query!(
         "SELECT message, retries, scheduled_at, token FROM queue WHERE shard = $1 AND subscription = $2 FOR UPDATE",
         old_shard,

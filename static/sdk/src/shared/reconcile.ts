@@ -1,4 +1,4 @@
-import type { Failure } from "../types";
+import type { Failure, Refused } from "../types";
 import { clock } from "./clock";
 import { base, end, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
@@ -15,6 +15,8 @@ export interface Wish {
   explicit?: boolean;
   /** Trust an agreement that is younger than this. Milliseconds. */
   freshForMs?: number;
+  /** Set by `reconcile`: what the server left out of what it was told. */
+  refused?: Refused[];
 }
 
 interface View {
@@ -194,8 +196,9 @@ async function register(
   saved.endpoint = subscription.endpoint;
   saved.key = config.key;
   saved.said = { locale: said.locale ?? saved.said.locale, timezone: said.timezone ?? saved.said.timezone };
-  saved.unsaid = {};
+  saved.unsaid = {}; // what was left out included: it would be left out again and again
   adopt(saved, answer.body);
+  wish.refused = answer.body.refused;
 }
 
 const isAbout = (answer: Answer, pointer: string) =>
