@@ -6,6 +6,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -17,6 +18,7 @@ use super::subscriptions::{ended, too_many_topics, unknown};
 use crate::id::SubscriptionId;
 use crate::permission::Join;
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::membership::{self, Membership};
 use crate::store::topics::{self, Made, Removed, TopicRow};
 
@@ -105,11 +107,17 @@ pub async fn create(
     if body.name.parse::<TopicName>().is_err() {
         return Err(Problem::invalid_member("/name", TOPIC_NAME_RULE));
     }
-    match topics::create(&state.pool, server.app.id, &body.name, body.join, state.clock.now()).await? {
-        Made::Done => Ok((StatusCode::CREATED, axum::Json(find(&state, &server.app, &body.name).await?))),
-        Made::Exists => Err(Problem::conflict("topic_exists", "The app has a topic of this name.")),
-        Made::TooMany => Err(too_many_topics()),
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    match topics::create(&mut tx, app, &body.name, body.join, now).await? {
+        Made::Done => {}
+        Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.")),
+        Made::TooMany => return Err(too_many_topics()),
     }
+    let detail = json!({"join": body.join});
+    server.did(Action::TopicCreated, &body.name).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(find(&state, &server.app, &body.name).await?)))
 }
 
 /// Changes a topic.
@@ -123,7 +131,12 @@ pub async fn change(
     Json(body, _): Json<TopicChange>,
 ) -> Result<axum::Json<TopicView>, Problem> {
     if let Some(join) = body.join {
-        topics::change(&state.pool, server.app.id, &topic.0, join).await?;
+        let mut tx = state.pool.begin().await?;
+        if topics::change(&mut tx, server.app.id, &topic.0, join).await? {
+            let entry = server.did(Action::TopicChanged, &topic.0).with(json!({"join": join}));
+            entry.record(&mut tx, 1, state.clock.now()).await?;
+        }
+        tx.commit().await?;
     }
     find(&state, &server.app, &topic.0).await.map(axum::Json)
 }
@@ -138,14 +151,19 @@ pub async fn remove(
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
-    match topics::remove(&state.pool, server.app.id, &topic.0, state.clock.now()).await? {
-        Removed::Done => Ok(StatusCode::NO_CONTENT),
-        Removed::Unknown => Err(Problem::not_found("topic")),
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    match topics::remove(&mut tx, server.app.id, &topic.0, now).await? {
+        Removed::Done => {}
+        Removed::Unknown => return Err(Problem::not_found("topic")),
         Removed::InUse(message) => {
             let detail = format!("The message {message} is still being fanned out to this topic: wait, or cancel it.");
-            Err(Problem::conflict("topic_in_use", detail))
+            return Err(Problem::conflict("topic_in_use", detail));
         }
     }
+    server.did(Action::TopicRemoved, &topic.0).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Puts a subscription into a topic.

@@ -21,6 +21,7 @@ const SCOPES: [&str; 3] = ["send", "read", "subscribers"];
 
 /// Its arguments.
 #[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
 pub struct Init {
     /// Short name of the app: lower-case letters, digits and hyphens.
     slug: String,

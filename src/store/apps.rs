@@ -1,6 +1,6 @@
 //! Apps: tenants.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -88,7 +88,7 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
 }
 
 /// Writes everything but what never changes.
-pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
+pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6 WHERE id = $1",
         app.id,
@@ -98,7 +98,7 @@ pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
         &app.browsers_may.names(),
         app.max_retries
     )
-    .execute(pool)
+    .execute(executor)
     .await?;
     Ok(())
 }

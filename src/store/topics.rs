@@ -145,10 +145,15 @@ pub enum Made {
     TooMany,
 }
 
-/// Makes a topic, as a server does.
-pub async fn create(pool: &PgPool, app: Uuid, name: &str, join: Join, now: Timestamp) -> Result<Made, sqlx::Error> {
-    let mut tx = pool.begin().await?;
-    let room = room(&mut tx, app, &Speaker::Server).await?;
+/// Makes a topic, as a server does. Whatever is not [`Made::Done`] is to be rolled back.
+pub async fn create(
+    conn: &mut PgConnection,
+    app: Uuid,
+    name: &str,
+    join: Join,
+    now: Timestamp,
+) -> Result<Made, sqlx::Error> {
+    let room = room(conn, app, &Speaker::Server).await?;
     let done = sqlx::query!(
         "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
          ON CONFLICT (app, name) DO NOTHING",
@@ -156,23 +161,18 @@ pub async fn create(pool: &PgPool, app: Uuid, name: &str, join: Join, now: Times
         name,
         join.name(),
         now
-    )
-    .execute(&mut *tx)
-    .await?;
-    if done.rows_affected() == 0 {
-        return Ok(Made::Exists);
-    }
-    if room < 1 {
-        return Ok(Made::TooMany);
-    }
-    tx.commit().await?;
-    Ok(Made::Done)
+    );
+    Ok(match done.execute(conn).await?.rows_affected() {
+        0 => Made::Exists,
+        _ if room < 1 => Made::TooMany,
+        _ => Made::Done,
+    })
 }
 
 /// Sets who may join a topic; whoever is in it stays. False: there is no topic of that name.
-pub async fn change(pool: &PgPool, app: Uuid, name: &str, join: Join) -> Result<bool, sqlx::Error> {
+pub async fn change(conn: &mut PgConnection, app: Uuid, name: &str, join: Join) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app, name, join.name());
-    Ok(done.execute(pool).await?.rows_affected() == 1)
+    Ok(done.execute(conn).await?.rows_affected() == 1)
 }
 
 /// What became of a wish to remove a topic.
@@ -186,14 +186,13 @@ pub enum Removed {
     InUse(MessageId),
 }
 
-/// Removes a topic. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
+/// Removes a topic, within a transaction. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
 /// messages that wait singly go on without its policy.
-pub async fn remove(pool: &PgPool, app: Uuid, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
-    let mut tx = pool.begin().await?;
+pub async fn remove(conn: &mut PgConnection, app: Uuid, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
     let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app, name);
-    let Some(topic) = found.fetch_optional(&mut *tx).await? else { return Ok(Removed::Unknown) };
+    let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
     let message = sqlx::query_scalar!("SELECT message FROM cursors WHERE topic = $1 LIMIT 1", topic);
-    if let Some(message) = message.fetch_optional(&mut *tx).await? {
+    if let Some(message) = message.fetch_optional(&mut *conn).await? {
         return Ok(Removed::InUse(MessageId(message)));
     }
     sqlx::query!(
@@ -201,9 +200,8 @@ pub async fn remove(pool: &PgPool, app: Uuid, name: &str, now: Timestamp) -> Res
         topic,
         now
     )
-    .execute(&mut *tx)
+    .execute(conn)
     .await?;
-    tx.commit().await?;
     Ok(Removed::Done)
 }
 

@@ -17,6 +17,7 @@ mod identity;
 mod lanes;
 mod migrations;
 mod outcomes;
+mod owners;
 mod policies;
 mod postgres;
 mod receipts;

@@ -75,7 +75,6 @@ export function init(options: Options): Client {
   async function settle(change: (saved: Saved) => unknown = () => {}, wish: Wish = {}): Promise<Result> {
     if (!place) return fail(blocked!);
     let failure: Failure | undefined;
-    let refused: Refused[] | undefined;
     let changed = false;
     try {
       const scope = await place.scope;
@@ -95,9 +94,8 @@ export function init(options: Options): Client {
         await save(saved); // before the worker is waited for: a wish survives a closed tab
         if (wish.explicit) await announce();
         const registration = await place.registration(saved.wanted);
-        const all: Wish = { userId, userToken, page, ...wish };
-        const failure = await reconcile(saved, registration, all);
-        refused = all.refused;
+        wish = { userId, userToken, page, ...wish };
+        const failure = await reconcile(saved, registration, wish);
         if (failure?.reason === "refused" && saved.unsaid === said) {
           saved.unsaid = unsaid; // what is refused would be refused again and again
           await save(saved);
@@ -113,7 +111,7 @@ export function init(options: Options): Client {
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
     if (failure) emit("error", failure);
     plan(failure);
-    return answer(failure, refused);
+    return answer(failure, wish.refused);
   }
 
   /** Tries again later, in growing intervals, as long as that may help. */

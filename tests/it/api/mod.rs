@@ -1,13 +1,16 @@
 //! The REST API through its router, on a real Postgres.
 
 mod access;
+mod audit;
 mod keys;
+mod lineage;
 mod messages;
 mod permissions;
 mod policies;
 mod steering;
 mod subscriptions;
 mod validation;
+mod walk;
 
 use std::sync::Arc;
 
