@@ -39,6 +39,7 @@ pub mod lane;
 pub mod maintenance;
 pub mod message;
 pub mod metrics;
+pub mod permission;
 pub mod policy;
 pub mod postgres;
 pub mod receipts;

@@ -10,15 +10,18 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSettings, MayRead, Operator, Server};
+use super::details::check_topics;
 use super::extract::{Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
+use crate::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
 use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
 use crate::store::audit::Action;
+use crate::store::topics;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
@@ -42,6 +45,9 @@ pub struct AppView {
     origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
     max_retries: i16,
     /// When it was made.
@@ -56,6 +62,7 @@ impl From<App> for AppView {
             name: app.name,
             origins: app.origins,
             allow_other_gateways: app.allow_other_gateways,
+            browsers_may: app.browsers_may,
             max_retries: app.max_retries,
             created_at: app.created_at,
         }
@@ -85,6 +92,13 @@ pub struct NewApp {
     /// Whether endpoints on hosts of no known push service are let in.
     #[serde(default)]
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open; by default nothing.
+    #[serde(default)]
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
+    /// Topics to begin with, at most 50, which anyone may join.
+    #[serde(default)]
+    topics: Vec<String>,
     /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
     subject: String,
 }
@@ -100,6 +114,9 @@ pub struct AppChange {
     /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
     /// will then connect to hosts that anybody names.
     allow_other_gateways: Option<bool>,
+    /// All that browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Option<Vec<BrowserRight>>)]
+    browsers_may: Option<BrowsersMay>,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
     max_retries: Option<i64>,
@@ -137,7 +154,7 @@ fn check_origins(origins: &[String], faults: &mut Faults) {
     }
 }
 
-/// Makes an app with its first VAPID key.
+/// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
 pub async fn create(
@@ -153,6 +170,7 @@ pub async fn create(
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
+    let topics = check_topics(body.topics, &mut faults);
     faults.finish()?;
     let app = App {
         id: state.clock.uuid(),
@@ -160,6 +178,7 @@ pub async fn create(
         name: body.name,
         origins: body.origins,
         allow_other_gateways: body.allow_other_gateways,
+        browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
@@ -168,9 +187,11 @@ pub async fn create(
         return Err(Problem::conflict("slug_taken", "Another app has this slug."));
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
+    topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
     let entry = operator.caller.did(Some(app.id), Action::AppCreated, AppId(app.id));
     let detail = json!({
         "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
+        "browsers_may": app.browsers_may,
     });
     entry.with(detail).record(&mut tx, 1, app.created_at).await?;
     tx.commit().await?;
@@ -229,6 +250,7 @@ pub async fn change(
         }
         app.allow_other_gateways = allow;
     }
+    app.browsers_may = body.browsers_may.unwrap_or(app.browsers_may);
     let mut tx = state.pool.begin().await?;
     apps::update(&mut *tx, &app).await?;
     if let Some(detail) = changed(&server.app, &app) {
@@ -246,6 +268,7 @@ fn changed(before: &App, after: &App) -> Option<Value> {
     note("origins", before.origins != after.origins, json!(after.origins));
     let allow = after.allow_other_gateways;
     note("allow_other_gateways", before.allow_other_gateways != allow, json!(allow));
+    note("browsers_may", before.browsers_may != after.browsers_may, json!(after.browsers_may));
     note("max_retries", before.max_retries != after.max_retries, json!(after.max_retries));
     (!detail.is_empty()).then(|| detail.into())
 }

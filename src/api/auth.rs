@@ -16,6 +16,7 @@ use super::extract::{AppRef, named_app, path_param};
 use super::limits::Account;
 use super::problem::Problem;
 use crate::clock::Timestamp;
+use crate::permission::Speaker;
 use crate::store::api_keys::{self, ApiKey, Scope};
 use crate::store::apps::App;
 use crate::store::audit::{Action, Actor, Entry, Who};
@@ -245,6 +246,11 @@ impl<S> Client<S> {
     /// By what right it acts on one subscription.
     pub fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
+    }
+
+    /// As whom it says something of a subscription.
+    pub fn speaker(&self) -> Speaker {
+        if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }
 
     /// Refuses a browser without a token.

@@ -23,12 +23,16 @@ use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
 use super::vapid_keys::{self, Role};
 use crate::id::{AppId, MessageId, SubscriptionId};
+use crate::permission::{BrowsersMay, Speaker};
 use crate::store::apps::{self, App};
 use crate::store::subscriptions::{self, Right};
+use crate::store::topics;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// Short name of the example's app.
 const SLUG: &str = "example";
+/// Topics of the example's app, between which the page lets people choose.
+const TOPICS: [&str; 3] = ["news", "offers", "releases"];
 /// Contact of its VAPID key, unless the server has an address on the Internet.
 const NOBODY: &str = "mailto:push@example.com";
 /// Whoever tries it is looking at the screen.
@@ -143,6 +147,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         name: "Example page".to_owned(),
         origins: vec![origin.to_owned()],
         allow_other_gateways: false,
+        browsers_may: BrowsersMay::default(),
         max_retries: super::apps::MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
@@ -153,6 +158,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
     }
     apps::mark_example(&mut tx, app.id).await?;
     vapid_keys::add(&mut tx, state, app.id, &SigningKey::generate(), subject, Role::Active).await?;
+    topics::ensure(&mut tx, app.id, &TOPICS.map(str::to_owned), &Speaker::Server, app.created_at).await?;
     tx.commit().await?;
     tracing::info!(origin, "made the app of the example page");
     Ok(true)

@@ -33,6 +33,7 @@ pub mod policies;
 pub mod preview;
 pub mod problem;
 pub mod receipts;
+pub mod refused;
 pub mod remembered;
 pub mod retry_headers;
 pub mod site;
@@ -227,8 +228,8 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(vapid_keys::show, vapid_keys::change))
         .routes(routes!(vapid_keys::export))
         .routes(routes!(users::erase))
-        .routes(routes!(topics::list))
-        .routes(routes!(topics::show))
+        .routes(routes!(topics::list, topics::create))
+        .routes(routes!(topics::show, topics::change, topics::remove))
         .routes(routes!(topics::join, topics::leave))
         .routes(routes!(policies::list))
         .routes(routes!(policies::show_tier, policies::set_tier, policies::unset_tier))

@@ -19,6 +19,7 @@ use super::subscriptions::{too_many_topics, unknown};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
+use crate::permission::Speaker;
 use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
 use crate::store::apps::App;
 use crate::store::audit::{Action, Entry};
@@ -278,8 +279,10 @@ pub async fn set_topic(
     let (policy, warnings) = accept(&server.app, Place::Topic, policy)?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.pool.begin().await?;
-    let made = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), now).await?;
-    made.ok_or_else(too_many_topics)?;
+    let (_, missing) = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), &Speaker::Server, now).await?;
+    if !missing.is_empty() {
+        return Err(too_many_topics());
+    }
     policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
     entry(&server, Place::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
     tx.commit().await?;

@@ -15,9 +15,11 @@ use super::extract::{At, Json, Query, nullable};
 use super::identity_keys::check_user;
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
+use super::refused::{self, RefusedView};
 use super::{ApiState, Work};
 use crate::id::{SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
+use crate::permission::Refused;
 use crate::store::apps::App;
 use crate::store::registration::{self, Registered, Registration};
 use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
@@ -62,6 +64,9 @@ pub struct SubscriptionView {
     created_at: DateTime<Utc>,
     /// When it stopped being active.
     ended_at: Option<DateTime<Utc>>,
+    /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<RefusedView>,
     /// The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
     /// Every change of `user_id` or keys, whoever makes it, ends the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,6 +92,7 @@ impl SubscriptionView {
             last_seen: row.last_seen,
             created_at: row.created_at,
             ended_at: row.ended_at,
+            refused: Vec::new(),
             token: None,
         }
     }
@@ -126,12 +132,12 @@ pub struct NewSubscription {
     user_id: Option<Option<String>>,
     /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
-    /// All tags, at most 50 of at most 64 characters.
+    /// All tags, at most 50 of at most 64 characters. From a browser only if the app lets it.
     tags: Option<Vec<String>>,
-    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON.
+    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Attributes>,
-    /// All topics, at most 50.
+    /// All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are.
     topics: Option<Vec<String>>,
     /// A language tag.
     locale: Option<String>,
@@ -166,15 +172,15 @@ pub struct SubscriptionChange {
     user_id: Option<Option<String>>,
     /// The word of the site's backend that it is `user_id`.
     user_token: Option<String>,
-    /// All tags.
+    /// All tags. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     tags: Option<Option<Vec<String>>>,
-    /// Attributes to set, or with null to remove.
+    /// Attributes to set, or with null to remove. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Object>)]
     attributes: Option<Option<Attributes>>,
-    /// All topics.
+    /// All topics. From a browser: those that there are and that anyone may join; the others stay as they are.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     topics: Option<Option<Vec<String>>>,
@@ -255,7 +261,7 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
 
 /// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
 /// secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
-/// it was known.
+/// it was known. What browsers may not say in this app is left out, and told in `refused`.
 ///
 /// The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
 /// before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
@@ -277,7 +283,9 @@ pub async fn register(
     let user = body.user_id.as_ref().and_then(Option::as_deref);
     check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
+    let topics_named = body.topics.clone().unwrap_or_default();
     let said = Said {
+        by: client.speaker(),
         user_id: body.user_id,
         tags: body.tags,
         attributes: body.attributes,
@@ -317,13 +325,17 @@ pub async fn register(
         replaces,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
-    answer_registered(&state, registered)
+    answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))
 }
 
-fn answer_registered(state: &ApiState, registered: Registered) -> Result<Response, Problem> {
-    let (status, row, topics) = match registered {
-        Registered::New(row, topics) => (StatusCode::CREATED, row, topics),
-        Registered::Known(row, topics) => (StatusCode::OK, row, topics),
+fn answer_registered(
+    state: &ApiState,
+    registered: Registered,
+    tell: impl FnOnce(Vec<Refused>) -> Vec<RefusedView>,
+) -> Result<Response, Problem> {
+    let (status, row, topics, refused) = match registered {
+        Registered::New(row, topics, refused) => (StatusCode::CREATED, row, topics, refused),
+        Registered::Known(row, topics, refused) => (StatusCode::OK, row, topics, refused),
         Registered::Taken => {
             let detail = "This endpoint is registered. Refreshing it takes the same keys, its token, or an API key.";
             return Err(Problem::conflict("endpoint_taken", detail));
@@ -343,7 +355,8 @@ fn answer_registered(state: &ApiState, registered: Registered) -> Result<Respons
         Registered::TooManyTopics => return Err(too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
-    Ok((status, axum::Json(with_token(state, *row, topics))).into_response())
+    let view = SubscriptionView { refused: tell(refused), ..with_token(state, *row, topics) };
+    Ok((status, axum::Json(view)).into_response())
 }
 
 /// Shows a row to its browser, or to whoever registered it.
@@ -389,7 +402,8 @@ pub async fn show(
 }
 
 /// Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
-/// one before, also if a server makes it.
+/// one before, also if a server makes it. What browsers may not say in this app is left
+/// out, and told in `refused`.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
@@ -405,7 +419,9 @@ pub async fn change(
     check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
     let no_attributes = body.attributes == Some(None);
+    let topics_named = body.topics.clone().flatten().unwrap_or_default();
     let said = Said {
+        by: client.speaker(),
         user_id: body.user_id,
         tags: body.tags.map(Option::unwrap_or_default),
         attributes: body.attributes.map(Option::unwrap_or_default),
@@ -417,8 +433,11 @@ pub async fn change(
     faults.finish()?;
     let (app, now) = (client.app.id, state.clock.now());
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
-        Changed::Done(row, topics) if client.server => Ok(axum::Json(SubscriptionView::new(*row, topics))),
-        Changed::Done(row, topics) => Ok(axum::Json(with_token(&state, *row, topics))),
+        Changed::Done(row, topics, refused) => {
+            let row = *row;
+            let view = if client.server { SubscriptionView::new(row, topics) } else { with_token(&state, row, topics) };
+            Ok(axum::Json(SubscriptionView { refused: refused::tell(&client.app, &topics_named, refused), ..view }))
+        }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),
         Changed::TooManyTopics => Err(too_many_topics()),

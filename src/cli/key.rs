@@ -62,7 +62,7 @@ pub enum Scope {
     Send,
     /// Read everything but private keys and what dead letters hold.
     Read,
-    /// Register, change and unsubscribe subscriptions, put them into topics, erase users.
+    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
     Subscribers,
     /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
     Messages,

@@ -25,7 +25,7 @@ pub enum Scope {
     Send,
     /// Read everything of the app except private keys and what dead letters hold.
     Read,
-    /// Register, change and unsubscribe subscriptions, put them into topics, erase users.
+    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
     Subscribers,
     /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
     Messages,
@@ -219,6 +219,7 @@ pub async fn authenticate(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
              k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
+             a.browsers_may AS "browsers_may?",
              a.max_retries AS "max_retries?", a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
@@ -237,6 +238,7 @@ pub async fn authenticate(
                 name: row.app_name?,
                 origins: row.origins?,
                 allow_other_gateways: row.allow_other?,
+                browsers_may: row.browsers_may?.into(),
                 max_retries: row.max_retries?,
                 created_at: row.app_created_at?,
             })

@@ -74,6 +74,12 @@ actions! {
     MessageResumed = "message.resumed",
     /// A message was cancelled.
     MessageCancelled = "message.cancelled",
+    /// A topic was made.
+    TopicCreated = "topic.created",
+    /// Who may join a topic was changed.
+    TopicChanged = "topic.changed",
+    /// A topic was removed.
+    TopicRemoved = "topic.removed",
     /// A delivery policy was set.
     PolicySet = "policy.set",
     /// A delivery policy was taken away.

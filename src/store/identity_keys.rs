@@ -17,6 +17,8 @@ pub struct IdentityKey {
     pub name: String,
     /// `HS256` or `ES256`.
     pub algorithm: String,
+    /// `jwt` or, with HS256 only, `hmac`.
+    pub form: String,
     /// Sealed; HS256 only.
     pub secret: Option<Vec<u8>>,
     /// An uncompressed point; ES256 only.
@@ -31,12 +33,13 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *conn).await?;
     let done = sqlx::query!(
-        "INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $8",
+        "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
         key.id,
         app,
         key.name,
         key.algorithm,
+        key.form,
         key.secret,
         key.public_key,
         key.created_at,
@@ -51,7 +54,8 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
 pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
-        "SELECT id, name, algorithm, secret, public_key, created_at FROM identity_keys WHERE app = $1 ORDER BY id DESC",
+        "SELECT id, name, algorithm, form, secret, public_key, created_at FROM identity_keys WHERE app = $1
+         ORDER BY id DESC",
         app
     )
     .fetch_all(pool)

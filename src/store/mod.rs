@@ -21,6 +21,7 @@ pub mod hygiene;
 pub mod idempotency;
 pub mod identity_keys;
 pub mod lanes;
+pub mod membership;
 pub mod messages;
 pub mod opening;
 pub mod partitions;

@@ -9,13 +9,14 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, write_details};
 use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
-use super::{lanes, topics};
+use super::{lanes, membership};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
+use crate::permission::Refused;
 use crate::policy::token::Queued;
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -50,10 +51,10 @@ pub struct Registration<'a> {
 /// What became of it.
 #[derive(Debug)]
 pub enum Registered {
-    /// A new subscription.
-    New(Box<SubscriptionRow>, Vec<String>),
-    /// The endpoint was known.
-    Known(Box<SubscriptionRow>, Vec<String>),
+    /// A new subscription, its topics, and what was left out.
+    New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint was known; the same of it.
+    Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// The endpoint is known with other keys, and whoever asks has no right to it.
     Taken,
     /// The endpoint is known and belongs to a user, of whom the request says nothing.
@@ -153,12 +154,12 @@ async fn register_within(
         }
         take_over(conn, vault, old, &row, now).await?;
     }
-    if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
+    let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Ok(Registered::TooManyTopics);
-    }
-    let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
+    };
+    let names = membership::names_of(conn, row.typed_id()).await?;
     let row = Box::new(row);
-    Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+    Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
 
 /// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
@@ -250,7 +251,7 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
     row.tags.clear();
     row.attributes = serde_json::json!({});
     row.since = now;
-    topics::leave_all_but(conn, shard, row.id, &[]).await?;
+    membership::leave_all(conn, row.typed_id()).await?;
     cancel_previous_users(conn, shard, row.id, now).await
 }
 
@@ -406,7 +407,7 @@ async fn take_over(
     )
     .execute(&mut *conn)
     .await?;
-    topics::inherit(conn, (old_shard, old.id), (shard, new.id, new.lane)).await?;
+    membership::inherit(conn, old.typed_id(), (new.typed_id(), new.lane)).await?;
     let waiting = sqlx::query!(
         "SELECT message, retries, scheduled_at, token FROM queue WHERE shard = $1 AND subscription = $2 FOR UPDATE",
         old_shard,

@@ -6,12 +6,13 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::audit::Entry;
+use super::membership::{leave_all, names_of, set_topics};
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
-use super::topics;
 use super::unsent::{cancel_previous_users, cancel_subscription, stop};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
+use crate::permission::{BrowserRight, Refused, Speaker};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
@@ -99,8 +100,10 @@ impl Right<'_> {
 }
 
 /// What is wanted of a subscription's details. None leaves a thing as it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Wanted {
+    /// By whom: what it may not say is left out.
+    pub by: Speaker,
     /// Whose it is; inner none: nobody's.
     pub user_id: Option<Option<String>>,
     /// All tags.
@@ -125,7 +128,8 @@ pub enum Merge {
 }
 
 impl Wanted {
-    /// Changes a row's details in memory. False: its attributes would grow beyond [`ATTRIBUTES_MAX`].
+    /// Changes a row's details in memory, as far as whoever wants it may. False: its attributes would grow beyond
+    /// [`ATTRIBUTES_MAX`].
     pub(super) fn apply(&self, row: &mut SubscriptionRow) -> bool {
         fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
             if let Some(value) = wanted {
@@ -133,12 +137,23 @@ impl Wanted {
             }
         }
         set(&mut row.user_id, &self.user_id);
-        set(&mut row.tags, &self.tags);
         set(&mut row.locale, &self.locale);
         set(&mut row.timezone, &self.timezone);
-        let Some((named, merge)) = &self.attributes else { return true };
-        let mut attributes = match row.attributes.take() {
-            Value::Object(there) if *merge == Merge::Patch => there,
+        if self.by.may(BrowserRight::SetTags) {
+            set(&mut row.tags, &self.tags);
+        }
+        if self.attributes.is_none() || !self.by.may(BrowserRight::SetAttributes) {
+            return true;
+        }
+        row.attributes = self.attributes_from(&row.attributes);
+        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+    }
+
+    /// The attributes that are wanted where these are now.
+    fn attributes_from(&self, there: &Value) -> Value {
+        let Some((named, merge)) = &self.attributes else { return there.clone() };
+        let mut attributes = match there {
+            Value::Object(there) if *merge == Merge::Patch => there.clone(),
             _ => Map::new(),
         };
         for (name, value) in named {
@@ -147,8 +162,14 @@ impl Wanted {
                 value => attributes.insert(name.clone(), value.clone()),
             };
         }
-        row.attributes = Value::Object(attributes);
-        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+        Value::Object(attributes)
+    }
+
+    /// What [`apply`](Self::apply) left out of a row. What holds without it, say because a server set the same, was not.
+    pub(super) fn left_out(&self, row: &SubscriptionRow) -> Vec<Refused> {
+        let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(Refused::Tags);
+        let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(Refused::Attributes);
+        tags.into_iter().chain(attributes).collect()
     }
 }
 
@@ -243,8 +264,8 @@ pub async fn list(
 /// What became of a change.
 #[derive(Debug)]
 pub enum Changed {
-    /// It is made.
-    Done(Box<SubscriptionRow>, Vec<String>),
+    /// It is made: the row, its topics, and what was left out.
+    Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// There is no such subscription, or not for whoever asks.
     Unknown,
     /// It has ended.
@@ -278,12 +299,12 @@ pub async fn change(
             return Ok(Changed::TooLarge);
         }
         write_details(&mut tx, &before, &mut row, now).await?;
-        if !set_topics(&mut tx, app, &row, wanted.topics.as_deref(), now).await? {
+        let Some(refused) = set_topics(&mut tx, app, &row, wanted, now).await? else {
             return Ok(Changed::TooManyTopics);
-        }
-        let names = topics::names_of(&mut tx, id.shard(), id.0).await?;
+        };
+        let names = names_of(&mut tx, id).await?;
         tx.commit().await?;
-        Ok(Changed::Done(Box::new(row), names))
+        Ok(Changed::Done(Box::new(row), names, refused))
     })
     .await
 }
@@ -333,64 +354,6 @@ pub(super) async fn write_details(
     Ok(())
 }
 
-/// Makes these the topics of a locked subscription; none leaves them. False: the app would have too many.
-pub(super) async fn set_topics(
-    conn: &mut PgConnection,
-    app: Uuid,
-    row: &SubscriptionRow,
-    names: Option<&[String]>,
-    now: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    let Some(names) = names else { return Ok(true) };
-    let Some(ids) = topics::ensure(conn, app, names, now).await? else { return Ok(false) };
-    let shard = row.typed_id().shard();
-    topics::leave_all_but(conn, shard, row.id, &ids).await?;
-    topics::join(conn, shard, row.id, row.lane, &ids, now).await?;
-    Ok(true)
-}
-
-/// What became of a wish to join or leave a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Membership {
-    /// It is so.
-    Done,
-    /// There is no such subscription.
-    Unknown,
-    /// It has ended.
-    Ended,
-    /// The app would have too many topics.
-    TooManyTopics,
-}
-
-/// Puts a subscription into a topic, or takes it out.
-pub async fn set_membership(
-    pool: &PgPool,
-    app: Uuid,
-    id: SubscriptionId,
-    topic: &str,
-    member: bool,
-    now: Timestamp,
-) -> Result<Membership, sqlx::Error> {
-    retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
-        if member && !row.lives() {
-            return Ok(Membership::Ended);
-        }
-        if member {
-            let Some(topics) = topics::ensure(&mut tx, app, &[topic.to_owned()], now).await? else {
-                return Ok(Membership::TooManyTopics);
-            };
-            topics::join(&mut tx, id.shard(), id.0, row.lane, &topics, now).await?;
-        } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
-            topics::leave(&mut tx, id.shard(), id.0, topic).await?;
-        }
-        tx.commit().await?;
-        Ok(Membership::Done)
-    })
-    .await
-}
-
 /// Ends a subscription: nothing waits for it any more, and all workers are told. None: there is no such subscription,
 /// or not for whoever asks. Done again, it only tells the workers again.
 pub async fn unsubscribe(
@@ -425,7 +388,7 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     .execute(&mut *conn)
     .await?;
     cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
-    topics::leave_all_but(conn, shard, row.id, &[]).await?;
+    leave_all(conn, row.typed_id()).await?;
     stop(conn, StopKind::Unsubscribe, row.id, now).await
 }
 

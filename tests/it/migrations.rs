@@ -77,3 +77,33 @@ async fn browsers_that_have_reported_before_keys_could_be_proven_have_proven_the
     let proven = sqlx::query_as::<_, (Option<String>, i64)>(proven).fetch_all(&database.pool).await.expect("columns");
     assert_eq!(proven, [(Some("2027-01-01".to_owned()), 7), (None, 7)]);
 }
+
+#[tokio::test]
+async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
+    let database = before(15).await;
+    sqlx::raw_sql(
+        "INSERT INTO apps (id, slug, name, created_at, is_example)
+         VALUES ('00000000-0000-7000-8000-000000000001', 'shop', 'x', now(), true);
+         INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
+         SELECT gen_random_uuid(), id, 'x', 'HS256', 'sealed'::bytea, NULL, now() FROM apps
+         UNION ALL SELECT gen_random_uuid(), id, 'x', 'ES256', NULL, decode(repeat('04', 65), 'hex'), now() FROM apps;
+         INSERT INTO topics (app, name, created_at) SELECT id, unnest(ARRAY['news', 'own']), now() FROM apps",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("an app");
+    migrate(&database.pool, 15).await;
+    let number =
+        async |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&database.pool).await.expect("a number");
+    assert_eq!(number("SELECT count(*) FROM identity_keys WHERE form = 'jwt'").await, 2);
+    assert_eq!(number("SELECT count(*) FROM apps WHERE browsers_may = '{}'").await, 1);
+    let kept = "SELECT count(*) FROM topics WHERE join_by = 'anyone' AND made_by = 'server'";
+    assert_eq!(number(kept).await, 4, "those that there were, and what the example page offers");
+    for wrong in [
+        "UPDATE identity_keys SET form = 'hmac'", // an HMAC takes a secret
+        "UPDATE apps SET browsers_may = '{everything}'",
+        "UPDATE topics SET join_by = 'nobody'",
+    ] {
+        sqlx::raw_sql(wrong).execute(&database.pool).await.expect_err(wrong);
+    }
+}

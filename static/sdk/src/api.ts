@@ -1,4 +1,4 @@
-import type { Details, Failure, Message, Obstacle } from "./types.js";
+import type { Details, Failure, Message, Obstacle, Refused } from "./types.js";
 
 export type * from "./types.js";
 
@@ -38,7 +38,8 @@ export type Status =
   | { state: "denied" }
   | { state: Obstacle };
 
-export type Result = { ok: true; status: Status } | ({ ok: false; status: Status } & Failure);
+/** `refused`: what the server left out of what was told just now. It is not said again by itself. */
+export type Result = { ok: true; status: Status; refused?: Refused[] } | ({ ok: false; status: Status } & Failure);
 
 export interface Events {
   change: Status;

@@ -18,6 +18,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
         keys.push((scope, made.1));
     }
     let (_, stranger) = api.make_app("other").await;
+    api.post("/topics", json!({"name": "news"})).await.ok(201);
     let message = json!({"to": {"all": true}, "content": content()});
     let cases = [
         (Method::POST, "/v1/apps/shop/messages", Some(message), Some(Scope::Send)),
@@ -27,6 +28,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
         (Method::GET, "/v1/apps/shop/subscriptions", None, Some(Scope::Read)),
         (Method::POST, "/v1/apps/shop/vapid-keys", Some(json!({})), Some(Scope::Keys)),
         (Method::DELETE, "/v1/apps/shop/users/u", None, Some(Scope::Subscribers)),
+        (Method::PATCH, "/v1/apps/shop/topics/news", Some(json!({})), Some(Scope::Subscribers)),
         (Method::POST, "/v1/apps/shop/dead-letters/discard", Some(json!({"filter": {}})), Some(Scope::Messages)),
         (Method::GET, "/v1/apps/shop/dead-letters/export?format=ndjson", None, Some(Scope::Export)),
         (Method::PUT, "/v1/apps/shop/policies/tiers/1", Some(json!({})), Some(Scope::Policies)),

@@ -56,6 +56,9 @@ async fn stage() -> (TestApi, Vec<Deed>) {
         (delete.clone(), shop(&format!("/identity-keys/{identity_key}")), Value::Null, &[Action::IdentityKeyRemoved]),
         (post.clone(), shop("/vapid-keys"), json!({}), &[Action::VapidKeyCreated, Action::VapidKeyActivated]),
         (post.clone(), shop("/vapid-keys"), retired, &[Action::VapidKeyImported]),
+        (post.clone(), shop("/topics"), json!({"name": "staff"}), &[Action::TopicCreated]),
+        (patch.clone(), shop("/topics/staff"), json!({"join": "server"}), &[Action::TopicChanged]),
+        (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
         (
             patch,
             shop(&format!("/vapid-keys/{vapid_key}")),

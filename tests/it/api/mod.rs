@@ -6,6 +6,7 @@ mod door;
 mod keys;
 mod lineage;
 mod messages;
+mod permissions;
 mod policies;
 mod steering;
 mod subscriptions;
@@ -127,9 +128,10 @@ impl TestApi {
         api
     }
 
-    /// Makes an app, and a key for it with all scopes.
+    /// Makes an app whose browsers may do everything, and a key for it with all scopes.
     pub async fn make_app(&self, slug: &str) -> (Value, String) {
-        let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev"});
+        let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev",
+            "browsers_may": ["create_topics", "set_tags", "set_attributes"]});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
         let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;

@@ -48,6 +48,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
         "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
+        "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
         "POST /v1/apps/{app}/receipts" => json!([]),
@@ -57,6 +58,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"
         | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
+        | "PATCH /v1/apps/{app}/topics/{topic}"
         | "POST /v1/apps/{app}/policies/preview"
         | "POST /v1/apps/{app}/vapid-keys"
         | "POST /v1/gateways/{lane}/close"

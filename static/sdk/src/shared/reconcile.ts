@@ -1,4 +1,4 @@
-import type { Failure } from "../types";
+import type { Failure, Refused } from "../types";
 import { clock } from "./clock";
 import { base, end, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
@@ -15,6 +15,8 @@ export interface Wish {
   explicit?: boolean;
   /** Trust an agreement that is younger than this. Milliseconds. */
   freshForMs?: number;
+  /** Set by `reconcile`: what the server left out of what it was told. */
+  refused?: Refused[];
 }
 
 interface View {
@@ -193,7 +195,7 @@ async function register(
   };
   const agreed = () => {
     Object.assign(saved.said, saved.unsaid);
-    saved.unsaid = {};
+    saved.unsaid = {}; // with what was left out, which would be left out again and again
   };
   const anew = () => post(token ? { replaces: { id, token } } : undefined);
 
@@ -222,6 +224,7 @@ async function register(
   saved.key = key;
   agreed();
   adopt(saved, answer.body);
+  wish.refused ??= answer.body.refused;
 }
 
 /** The key that a subscription was made with; browsers that do not tell it are believed to hold what they were given. */

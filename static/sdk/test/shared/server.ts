@@ -34,6 +34,9 @@ export class FakeServer {
   receipts: any[] = [];
   keyNumber = 0;
   online = true;
+  /** Topics of the app, and who may join them. Pages make those that they name unless `browsersMay` lacks it. */
+  topics: Record<string, "anyone" | "server"> = {};
+  browsersMay = ["create_topics", "set_tags", "set_attributes"];
   /** Answers instead of the routes, where it gives one. */
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
@@ -113,9 +116,32 @@ export class FakeServer {
       this.rows.push(row);
     }
     if (old && old !== row) old.state = "replaced";
+    const refused = this.leaveOut(said, row);
     if (user_id !== undefined) this.assign(row.id, user_id);
     Object.assign(row, said, { state: "active" });
-    return Response.json(row, { status });
+    return Response.json(refused.length ? { ...row, refused } : row, { status });
+  }
+
+  /** Takes out of `said` what pages may not say, and tells of it. */
+  private leaveOut(said: any, row: Row): object[] {
+    const refused: object[] = [];
+    const may = (what: string) => this.browsersMay.includes(what);
+    const leave = (pointer: string, code: string) => refused.push({ pointer, code, detail: `Left out: ${code}` });
+    for (const name of ["tags", "attributes"] as const) {
+      if (said[name] === undefined || may(`set_${name}`)) continue;
+      if (JSON.stringify(said[name]) !== JSON.stringify(row[name])) leave(`/${name}`, `${name}_of_browsers`);
+      delete said[name];
+    }
+    const closed = (name: string) => this.topics[name] === "server";
+    const kept = row.topics.filter(closed);
+    const joins = (name: string, i: number): boolean => {
+      if (!this.topics[name] && may("create_topics")) this.topics[name] = "anyone";
+      if (!this.topics[name]) leave(`/topics/${i}`, "topic_unknown");
+      else if (closed(name) && !kept.includes(name)) leave(`/topics/${i}`, "topic_closed");
+      return this.topics[name] === "anyone";
+    };
+    if (said.topics) said.topics = [...kept, ...said.topics.filter(joins)];
+    return refused;
   }
 }
 
