@@ -3,12 +3,15 @@
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::auth::{MayChangeSubscribers, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
 use super::{ApiState, Work};
+use crate::store::audit::Action;
 use crate::store::subscriptions;
+use crate::vault::{Purpose, Vault};
 
 /// What was erased.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,9 +30,18 @@ pub async fn erase(
     State(state): State<ApiState>,
     At(user): At<UserId>,
 ) -> Result<axum::Json<Erased>, Problem> {
-    let stops = subscriptions::erase_user(&state.pool, &state.vault, server.app.id, &user.0, state.clock.now()).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
+    let stops = subscriptions::erase_user(&state.pool, &state.vault, app, &user.0, &entry, now).await?;
     for stop in &stops {
         (state.engine.tell)(Work::Stop(*stop));
     }
     Ok(axum::Json(Erased { subscriptions: stops.len() }))
+}
+
+/// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.
+fn label(vault: &Vault, app: Uuid, user: &str) -> String {
+    let mac = vault.mac(Purpose::LogLabel, &[b"user", app.as_bytes(), user.as_bytes()]);
+    let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();
+    format!("user:{digits}")
 }

@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Caller, Client};
+use super::crowd;
 use super::faults;
 use crate::config::{Config, Flags};
 use crate::foundation::{Foundation, Migrations};
@@ -121,7 +122,7 @@ impl Stage {
     async fn make_app(&mut self) -> anyhow::Result<()> {
         let operator = Caller::Key(&self.operator);
         let app = json!({"slug": APP, "name": "Demo", "origins": [ORIGIN], "subject": "mailto:push@example.com",
-            "allow_other_gateways": true});
+            "allow_other_gateways": true, "topics": [crowd::TOPIC]});
         self.api.post(operator, "/v1/apps", &app).await?;
         let key = json!({"name": "the shop's server", "scopes": Scope::OF_APPS});
         let key = self.api.post(operator, &format!("/v1/apps/{APP}/api-keys"), &key).await?;

@@ -5,6 +5,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audit;
 pub mod calendars;
 pub mod claims;
 pub mod copy;
@@ -20,6 +21,7 @@ pub mod hygiene;
 pub mod idempotency;
 pub mod identity_keys;
 pub mod lanes;
+pub mod membership;
 pub mod messages;
 pub mod opening;
 pub mod partitions;
