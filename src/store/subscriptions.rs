@@ -6,9 +6,9 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
+use super::stops::{Stop, StopKind, stop_subscription};
 use super::topics;
-use super::unsent::{cancel_previous_users, cancel_subscription, stop};
+use super::unsent::{cancel_previous_users, cancel_subscription};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -405,7 +405,7 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     .await?;
     cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
     topics::leave_all_but(conn, shard, row.id, &[]).await?;
-    stop(conn, StopKind::Unsubscribe, row.id, now).await
+    stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await
 }
 
 /// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and

@@ -106,7 +106,7 @@ pub async fn join(
     Ok(())
 }
 
-/// Takes a subscription out of all topics but these.
+/// Takes a subscription out of all topics but these, also out of those that it was in when it turned out to be gone.
 pub async fn leave_all_but(
     conn: &mut PgConnection,
     shard: i16,
@@ -114,7 +114,8 @@ pub async fn leave_all_but(
     kept: &[i32],
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic <> ALL($3)",
+        "WITH former AS (DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic <> ALL($3))
+         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic <> ALL($3)",
         shard,
         subscription,
         kept
@@ -124,10 +125,11 @@ pub async fn leave_all_but(
     Ok(())
 }
 
-/// Takes a subscription out of one topic.
+/// Takes a subscription out of one topic, also out of one that it was in when it turned out to be gone.
 pub async fn leave(conn: &mut PgConnection, shard: i16, subscription: Uuid, topic: i32) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
+        "WITH former AS (DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3)
+         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
         shard,
         subscription,
         topic
@@ -137,16 +139,35 @@ pub async fn leave(conn: &mut PgConnection, shard: i16, subscription: Uuid, topi
     Ok(())
 }
 
-/// Moves a subscription's topics to the one that replaces it, with the time of joining.
+/// Puts a subscription that was gone and is back into the topics that it was in, with the time of joining.
+pub async fn return_to(conn: &mut PgConnection, shard: i16, subscription: Uuid, lane: i32) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH former AS (
+           DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
+         INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+         SELECT $1, $2, topic, $3, joined_at FROM former ON CONFLICT DO NOTHING",
+        shard,
+        subscription,
+        lane
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Moves a subscription's topics to the one that replaces it, with the time of joining; also those that it was in when it
+/// turned out to be gone.
 pub async fn inherit(
     conn: &mut PgConnection,
     (old_shard, old): (i16, Uuid),
     (shard, new, lane): (i16, Uuid, i32),
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
+        "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at),
+           former AS (
+             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
          INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT $3, $4, topic, $5, joined_at FROM moved ON CONFLICT DO NOTHING",
+         SELECT $3, $4, topic, $5, joined_at FROM (TABLE moved UNION ALL TABLE former) t ON CONFLICT DO NOTHING",
         old_shard,
         old,
         shard,

@@ -26,6 +26,7 @@ mod simulator;
 mod site;
 mod stops;
 mod store;
+mod succession;
 mod support;
 mod throttles;
 mod tiers;
