@@ -61,8 +61,11 @@ pub async fn run(
     }
     if config.roles.maintenance {
         let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-        let retention =
-            Retention { history: days(config.retention_days), archive: days(config.dead_letter_retention_days) };
+        let retention = Retention {
+            history: days(config.retention_days),
+            archive: days(config.dead_letter_retention_days),
+            audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+        };
         engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
     let (stop_serving, stopped) = watch::channel(false);

@@ -5,17 +5,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::id::{AppId, IdentityKeyId};
 use crate::identity::{Key, prove};
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 
@@ -88,9 +89,9 @@ pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = IdentityKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
 ) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
@@ -106,11 +107,15 @@ pub async fn create(
     };
     let (algorithm, created_at) = (key.algorithm().to_owned(), state.clock.now());
     let row = IdentityKey { id, name: body.name, algorithm, secret: sealed, public_key, created_at };
-    if !identity_keys::add(&state.pool, server.app.id, &row).await? {
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::add(&mut tx, server.app.id, &row).await? {
         let detail =
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
         return Err(Problem::conflict("too_many_identity_keys", detail));
     }
+    let entry = server.did(Action::IdentityKeyCreated, IdentityKeyId(id));
+    entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(&mut tx, 1, row.created_at).await?;
+    tx.commit().await?;
     let secret = secret.map(|secret| secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(IdentityKeyView { secret, ..row.into() })))
 }
@@ -139,16 +144,19 @@ fn read_key(
 /// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["keys"])), responses((status = 204)))]
 pub async fn remove(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
-    if identity_keys::remove(&state.pool, server.app.id, id.0).await? {
-        return Ok(StatusCode::NO_CONTENT);
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::remove(&mut *tx, server.app.id, id.0).await? {
+        return Err(Problem::not_found("identity key"));
     }
-    Err(Problem::not_found("identity key"))
+    server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Checks what is said about a subscription's user. Servers are believed, browsers if a token proves it; a token that is
@@ -167,9 +175,10 @@ pub(super) async fn check_user(
             let detail =
                 "A browser says whose a subscription is only with a `user_token` signed by the site's backend.";
             let mut problem = Problem::forbidden(detail);
-            problem
-                .errors
-                .push(FieldError::member("/user_id", "takes a `user_token`, or an API key with the scope `manage`"));
+            problem.errors.push(FieldError::member(
+                "/user_id",
+                "takes a `user_token`, or an API key with the scope `subscribers`",
+            ));
             return Err(problem);
         }
         (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "may stand only beside `user_id`")),

@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audit;
 pub mod auth;
 pub mod calendar;
 pub mod compose;
@@ -198,6 +199,8 @@ pub fn router(state: ApiState) -> Router {
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
         .routes(routes!(apps::show, apps::change))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::list_of_app))
         .routes(routes!(api_keys::list, api_keys::create))
         .routes(routes!(api_keys::revoke))
         .routes(routes!(identity_keys::list, identity_keys::create))
@@ -284,10 +287,10 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// The API for whoever has database and master key at hand: everything is allowed, and operators' keys are made here.
+/// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
 /// To be called in this process; never serve it on a socket.
 pub fn local_router(state: ApiState) -> Router {
-    router(state.clone()).merge(api_keys::of_operators().with_state(state)).layer(axum::Extension(auth::Local))
+    router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
 async fn method_not_allowed() -> Problem {

@@ -201,6 +201,8 @@ settings! {
     retention_days: u32 = "35", shown, number(30..=3_650);
     /// Days that dead letters, the trail of what was done with them, and events are kept.
     dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
+    /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
+    audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
 }

@@ -112,8 +112,8 @@ pub async fn cancel_subscription(
     settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
 }
 
-/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, and tells
-/// all workers. Messages to a topic or to everybody stay.
+/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
+/// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
 pub async fn cancel_previous_users(
     conn: &mut PgConnection,
     shard: i16,
@@ -121,12 +121,10 @@ pub async fn cancel_previous_users(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     stop_subscription(&mut *conn, StopKind::User, SubscriptionId(subscription), now).await?;
-    sqlx::query!("UPDATE subscriptions SET life = life + 1 WHERE shard = $1 AND id = $2", shard, subscription)
-        .execute(&mut *conn)
-        .await?;
     let rows = sqlx::query_as!(
         Waiting,
-        "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2)
+         DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
            AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries",
         shard,

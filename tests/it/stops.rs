@@ -8,6 +8,7 @@ use bellwire::delivery::Tier;
 use bellwire::dispatch::Settings;
 use bellwire::id::{AppId, LaneId, MessageId};
 use bellwire::simulator::{Action, Rule};
+use bellwire::store::audit::{self, Actor, Entry};
 use bellwire::store::claims::{self, LEASE};
 use bellwire::store::settle::{self, Due, Fate, RowSettlement, Settlement};
 use bellwire::store::steering::{self, Steered, Turn};
@@ -258,7 +259,8 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
         let id: MessageId = message.parse().unwrap();
         let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
         // As another replica does it: this engine is told by the table only.
-        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, now).await.unwrap();
+        let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessagePaused, id);
+        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, &entry, now).await.unwrap();
         assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
         let took = trickle(&app, rule, &message, Instant::now()).await;
         assert!(took < Duration::from_secs(1), "{turn:?}: pushes began until {took:?} after the answer");
@@ -336,7 +338,8 @@ async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
     let id: MessageId = message.parse().unwrap();
     let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
     let a_minute_ago = app.clock.now() - Duration::from_secs(60);
-    steering::steer(&app.pool, app_id.unwrap(), id, Turn::Cancel, a_minute_ago).await.unwrap();
+    let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessageCancelled, id);
+    steering::steer(&app.pool, app_id.unwrap(), id, Turn::Cancel, &entry, a_minute_ago).await.unwrap();
     let took = trickle(&app, rule, &message, Instant::now()).await;
     assert!(took < Duration::from_secs(1), "pushes began until {took:?} after the worker could hear of it");
     let_go(&app, rule).await;

@@ -1,12 +1,15 @@
 //! The REST API through its router, on a real Postgres.
 
 mod access;
+mod audit;
 mod keys;
+mod lineage;
 mod messages;
 mod policies;
 mod steering;
 mod subscriptions;
 mod validation;
+mod walk;
 
 use std::sync::Arc;
 
@@ -123,8 +126,7 @@ impl TestApi {
         let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev"});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
-        let scopes = [Scope::Send, Scope::Read, Scope::Manage];
-        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, &self.clock).await;
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 
