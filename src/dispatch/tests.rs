@@ -49,6 +49,7 @@ fn message(tier: Tier) -> Arc<Message> {
         topic: None,
         policy: policies.common().clone(),
         policies,
+        personal: false,
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
         sla_s: None,
         accepted_at: NOW,
@@ -69,6 +70,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             message: message.clone(),
             lane: lane.clone(),
             subscription: SubscriptionId(Uuid::now_v7()),
+            life: 0,
             origin_id: Uuid::now_v7(),
             endpoint: Endpoint::parse("https://push.example.com/x").unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
@@ -297,6 +299,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
         policy: None,
         timezone: None,
         refusals: 0,
+        life: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let page =
@@ -305,7 +308,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     let open = OpenPage::new(&page, message.clone(), lane.clone(), lease_until, cut_at);
     let accepted = |place: usize| {
         let to = page.recipients[place].subscription;
-        settlement(&message, lane.id, to, Vec::new(), Fate::Ended(Ending::Accepted, None))
+        settlement(&message, lane.id, (to, 0), Vec::new(), Fate::Ended(Ending::Accepted, None))
     };
     assert!(open.begin(0, 0, cut_at) && open.begin(1, 0, cut_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));

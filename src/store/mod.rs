@@ -36,6 +36,7 @@ pub mod slas;
 pub mod steering;
 pub mod stops;
 pub mod subscriptions;
+pub mod succession;
 pub mod sweeps;
 pub mod throttles;
 pub mod topics;

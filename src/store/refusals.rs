@@ -7,11 +7,12 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::settle::{Fate, Settlement};
-use super::stops::StopKind;
-use super::unsent::{cancel_subscription, stop};
+use super::stops::{StopKind, stop_subscription};
+use super::unsent::cancel_subscription;
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::id::SubscriptionId;
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statement below know it, too.
 pub const REFUSALS_MAX: i16 = 5;
@@ -105,7 +106,7 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
         .execute(&mut *tx)
         .await?;
         if changed.rows_affected() == 1 && !innocent {
-            stop(&mut tx, StopKind::Unsubscribe, suspect.id, now).await?;
+            stop_subscription(&mut tx, StopKind::Unsubscribe, SubscriptionId(suspect.id), now).await?;
             cancel_subscription(&mut tx, suspect.shard, suspect.id, "suspended", now).await?;
         }
         tx.commit().await?;

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::audit::Entry;
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
-use super::unsent::{Waiting, settle_unsent, stop};
+use super::stops::{Stop, StopKind, stop_message};
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::MessageId;
@@ -106,7 +106,7 @@ async fn steer_within(
             sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
         }
     }
-    let stop = stop(conn, kind, id.0, now).await?;
+    let stop = stop_message(conn, kind, id, now).await?;
     let more = chunk(conn, id, turn, now).await?;
     Ok(Steered::Now { stop, more })
 }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::audit::Entry;
 use super::membership::{leave_all, names_of, set_topics};
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
-use super::unsent::{cancel_previous_users, cancel_subscription, stop};
+use super::stops::{Stop, StopKind, stop_subscription};
+use super::unsent::{cancel_previous_users, cancel_subscription};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 use crate::permission::{BrowserRight, Refused, Speaker};
@@ -389,7 +389,7 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     .await?;
     cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
     leave_all(conn, row.typed_id()).await?;
-    stop(conn, StopKind::Unsubscribe, row.id, now).await
+    stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await
 }
 
 /// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and

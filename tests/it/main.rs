@@ -29,6 +29,7 @@ mod simulator;
 mod site;
 mod stops;
 mod store;
+mod succession;
 mod support;
 mod throttles;
 mod tiers;

@@ -4,7 +4,7 @@
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
 //! and whatever it left is open still: repeating it goes on from there, and no letter is replayed twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
@@ -191,8 +191,7 @@ async fn replay_chunk(
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
         let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
-        let to = group.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
-        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(to), None).await?;
+        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(recipients(group)), None).await?;
         made.messages.push(message.id.0);
         made.roots.push(original.root);
         made.letters.extend(group.iter().map(|letter| letter.id));
@@ -274,6 +273,11 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
+/// Whom these letters are for. One delivery can have left several, and is replayed once.
+fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
+    letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The message that replays these letters of an original. None: its content does not open.
 fn compose(
     vault: &Vault,
@@ -291,12 +295,11 @@ fn compose(
             return None;
         }
     };
-    let to: Vec<_> = letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
     Some(NewMessage {
         id: MessageId(id),
         app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
-        audience: json!({"subscriptions": to}),
+        audience: json!({"subscriptions": recipients(letters)}),
         content: vault.seal(CONTENT, id, &content),
         ttl_s: ttl_s.unwrap_or(original.ttl_s),
         urgency: Urgency::from_code(original.urgency).expect("checked by the table"),

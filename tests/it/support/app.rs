@@ -233,6 +233,16 @@ impl TestApp {
         subscribers
     }
 
+    /// Registers a simulated browser that the server knows already, as its next visit does. Answers its id.
+    pub async fn come_back(&self, gateway: &str, index: u32) -> String {
+        let host = format!("{gateway}.bellwire.test");
+        let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+        let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
+        let body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+        let known = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(200);
+        known["id"].as_str().unwrap().to_owned()
+    }
+
     /// Sends a message and answers its id.
     pub async fn send(&self, to: Value, more: Value) -> String {
         let mut body = json!({"to": to, "content": {"title": "Hello", "body": "World", "url": "https://example.com/"}});
