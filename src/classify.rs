@@ -221,9 +221,15 @@ impl Outcome {
         }
     }
 
-    /// Whether the gateway refused the VAPID key or token: what [`crate::policy::hold::KeyWatch`] counts.
+    /// Whether the gateway refused the VAPID key or token.
     pub fn refuses_key(&self) -> bool {
         self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
+    }
+
+    /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
+    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
+    pub fn judges_key(&self) -> bool {
+        self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
     }
 }
 

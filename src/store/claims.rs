@@ -128,8 +128,8 @@ pub struct Recipient {
     pub policy: Option<Value>,
     /// Its time zone (IANA), if its browser told.
     pub timezone: Option<String>,
-    /// Non-retryable refusals in a row so far.
-    pub refusals: u16,
+    /// Whether a push service has accepted a push to it before.
+    pub proven: bool,
 }
 
 /// A queue row under our lease.
@@ -178,7 +178,7 @@ pub async fn claim_rows(
         )
         SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn,
                s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
-               s.refusals AS "refusals?", m.state AS message_state,
+               s.proven AS "proven?", m.state AS message_state,
                coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",
                EXISTS (SELECT FROM attempts a WHERE a.message = c.message AND a.subscription = c.subscription
                        AND a.attempt = c.retries AND a.shard = c.shard) AS "is_recorded!"
@@ -205,7 +205,7 @@ pub async fn claim_rows(
                 standing: standing(row.subscription_state.as_deref(), &row.message_state),
                 policy: row.policy,
                 timezone: row.timezone,
-                refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+                proven: row.proven.unwrap_or(false),
             },
             message: MessageId(row.message),
             retries: u32::try_from(row.retries).unwrap_or(0),

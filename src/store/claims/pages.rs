@@ -154,7 +154,7 @@ async fn read_recipients(
         return sqlx::query_as!(
             Sendable,
             r#"
-            SELECT id, origin_id, address, policy, timezone, refusals FROM subscriptions
+            SELECT id, origin_id, address, policy, timezone, proven FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
@@ -171,7 +171,7 @@ async fn read_recipients(
     sqlx::query_as!(
         Sendable,
         r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.refusals
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -196,7 +196,7 @@ struct Sendable {
     address: Vec<u8>,
     policy: Option<Value>,
     timezone: Option<String>,
-    refusals: i16,
+    proven: bool,
 }
 
 impl From<Sendable> for Recipient {
@@ -208,7 +208,7 @@ impl From<Sendable> for Recipient {
             standing: Standing::Sendable,
             policy: row.policy,
             timezone: row.timezone,
-            refusals: u16::try_from(row.refusals).unwrap_or(0),
+            proven: row.proven,
         }
     }
 }
@@ -247,7 +247,7 @@ pub async fn lease_lost_page(
     let found = sqlx::query!(
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
-               s.refusals AS "refusals?"
+               s.proven AS "proven?"
         FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
         LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
         ORDER BY r.place
@@ -265,7 +265,7 @@ pub async fn lease_lost_page(
             standing: standing(row.state.as_deref(), &page.state),
             policy: row.policy,
             timezone: row.timezone,
-            refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+            proven: row.proven.unwrap_or(false),
         })
         .collect();
     Ok(Some(Page { id: page.id, lease, message: MessageId(page.message), lane, tier, leases: page.leases, recipients }))
