@@ -87,7 +87,8 @@ fn weight(settlement: &Settlement) -> Option<i16> {
 }
 
 /// Suspends a chunk of those that are not proven and were refused often enough, where others in the same lane were accepted
-/// in a minute that began later: while a whole key is refused, nobody is suspended for it. Answers how many they were.
+/// in the same minute and again in a later one: nobody is suspended because the whole key was refused for a while. Returns
+/// how many they were.
 pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = sqlx::query!(
         r#"
@@ -96,8 +97,10 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
         CROSS JOIN LATERAL (
             SELECT max(r.minute) AS minute FROM rollups r WHERE r.lane = l.lane AND r.ending = 1 AND r.minute >= $1
         ) accepted
-        JOIN subscriptions s ON s.lane = l.lane AND s.refused_at < accepted.minute
-        WHERE s.refusals >= 5 AND s.state = 'active'
+        JOIN subscriptions s ON s.lane = l.lane AND s.refused_at >= $1 AND s.refused_at < accepted.minute
+        WHERE s.refusals >= 5 AND s.state = 'active' AND EXISTS (
+            SELECT FROM rollups r
+            WHERE r.lane = l.lane AND r.ending = 1 AND r.minute = date_trunc('minute', s.refused_at))
         ORDER BY s.shard, s.id LIMIT $2
         "#,
         now - LOOK_BACK,

@@ -85,14 +85,13 @@ async fn a_new_subscription_is_not_suspended_for_the_refusal_of_a_key_that_nobod
     let others = app.subscribe("mozilla", 0..1).await;
     send(&app, &all[0].id, 1).await;
     let rule = app.simulator.add_rule(Rule { gateway: Some(Gateway::Fcm), ..refused(403) }).unwrap();
-    app.advance(Duration::from_secs(10)).await;
+    app.advance(Duration::from_secs(60)).await;
     send(&app, &all[1].id, 1).await;
     pass_a_minute(&app, &others[0].id).await;
     assert_eq!(state(&app, &all[1].id).await, "active", "another push service says nothing of this one");
     assert!(app.simulator.remove_rule(rule));
-    send(&app, &all[1].id, 1).await;
     pass_a_minute(&app, &all[0].id).await;
-    assert_eq!(state(&app, &all[1].id).await, "active", "it was accepted since");
+    assert_eq!(state(&app, &all[1].id).await, "active", "nobody got through at that time");
     app.finish().await;
 }
 
