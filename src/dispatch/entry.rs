@@ -300,7 +300,7 @@ impl Dispatcher {
             keys,
             retries,
             planned: None,
-            refusals: recipient.refusals,
+            proven: recipient.proven,
             start_before: claimed_at + START_WITHIN,
             attempts: Vec::new(),
             shrunk: None,

@@ -132,8 +132,8 @@ pub struct Job {
     pub retries: u32,
     /// When the attempt before failed, and when the policy wanted this one.
     pub planned: Option<(Timestamp, Timestamp)>,
-    /// Non-retryable refusals in a row that its subscription had before.
-    pub refusals: u16,
+    /// Whether a push service has accepted a push to its subscription before.
+    pub proven: bool,
     /// No POST starts after this, since the lease may be taken over some time later.
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
@@ -166,10 +166,8 @@ impl Job {
     pub fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
         let mut attempts = std::mem::take(&mut self.attempts);
         attempts.extend(last);
-        Settlement {
-            refusals: self.refusals,
-            ..settlement(&self.message, self.lane.id, (self.subscription, self.life), attempts, fate)
-        }
+        let whom = (self.subscription, self.life);
+        Settlement { proven: self.proven, ..settlement(&self.message, self.lane.id, whom, attempts, fate) }
     }
 }
 
@@ -188,7 +186,7 @@ pub fn settlement(
         lane,
         tier: message.tier,
         life,
-        refusals: 0,
+        proven: false,
         sla_missed_s: None,
         attempts,
         fate,

@@ -169,11 +169,18 @@ impl Dispatcher {
             }
             self.share(news);
         }
-        if outcome.status.is_some() {
-            self.watch_key(&job.lane, outcome.refuses_key(), now);
+        if outcome.judges_key() {
+            self.watch_key(&job, outcome.refuses_key(), now);
         }
         let took = began.elapsed();
         self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
+        // A probe of a refused key, or one that was under way when it was held: not its fault, and no attempt of it.
+        if outcome.refuses_key()
+            && job.proven
+            && let Some(until) = self.fair.key_held_until(slot, now)
+        {
+            return self.put_off(vec![job], until);
+        }
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {

@@ -8,10 +8,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::Dispatcher;
-use super::job::LaneInfo;
+use super::job::Job;
 use crate::clock::Timestamp;
 use crate::policy::breaker::State;
-use crate::policy::hold::of_refused_key;
+use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;
 use crate::store::claims::LEASE;
 use crate::store::workers::LaneState;
@@ -144,26 +144,36 @@ impl Dispatcher {
         }
         let dispatcher = self.clone();
         tokio::spawn(async move {
-            let now = dispatcher.clock.now();
-            if let Err(error) = store::workers::share(&dispatcher.pool, &news, tripped, now).await {
+            let (pool, now) = (&dispatcher.pool, dispatcher.clock.now());
+            let told = match news.key_released_at {
+                Some(posted_at) => store::lanes::release_key(pool, news.lane, posted_at, now).await,
+                None => Ok(()),
+            };
+            if let Err(error) = told.and(store::workers::share(pool, &news, tripped, now).await) {
                 warn!(%error, "telling other workers of a lane failed");
             }
         });
     }
 
-    /// Counts an answer to a VAPID key. A key that is refused as a whole is held, here at once and everywhere soon, so
+    /// Counts an answer to a VAPID key. Where it is refused as a whole it is held, here at once and everywhere soon, so
     /// that a fault of ours does not cost all its deliveries.
-    pub(super) fn watch_key(self: &Arc<Self>, lane: &Arc<LaneInfo>, refused: bool, now: Timestamp) {
-        let key = lane.vapid_key;
-        if !self.keys.lock().entry(key).or_default().record(now, refused) {
-            return;
+    pub(super) fn watch_key(self: &Arc<Self>, job: &Job, refused: bool, now: Timestamp) {
+        let lane = job.lane.id;
+        let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);
+        let Some(alarm) = alarm else { return };
+        if alarm == Alarm::Refused {
+            self.fair.hold_key(lane, of_refused_key(None, now));
         }
-        self.fair.hold_key(key, of_refused_key(None, now));
-        let (dispatcher, app) = (self.clone(), lane.app);
+        let dispatcher = self.clone();
         tokio::spawn(async move {
-            match store::lanes::hold_key(&dispatcher.pool, key, app, dispatcher.clock.now()).await {
+            let now = dispatcher.clock.now();
+            let told = match alarm {
+                Alarm::Refused => store::lanes::hold_key(&dispatcher.pool, lane, now).await,
+                Alarm::Doubtful => store::lanes::doubt_key(&dispatcher.pool, lane, now).await.map(|()| Vec::new()),
+            };
+            match told {
                 Ok(states) => states.into_iter().for_each(|state| dispatcher.fair.adopt(state)),
-                Err(error) => warn!(%error, "telling other workers of a refused key failed"),
+                Err(error) => warn!(%error, "telling others of a refused key failed"),
             }
         });
     }

@@ -148,8 +148,8 @@ pub struct Recipient {
     pub policy: Option<Value>,
     /// Its time zone (IANA), if its browser told.
     pub timezone: Option<String>,
-    /// Non-retryable refusals in a row so far.
-    pub refusals: u16,
+    /// Whether a push service has accepted a push to it before.
+    pub proven: bool,
     /// The life of the subscription that it is for.
     pub life: i32,
 }
@@ -201,7 +201,7 @@ pub async fn claim_rows(
         )
         SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn, c.life,
                s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
-               s.refusals AS "refusals?", m.state AS message_state, s.replaced_by IS NOT NULL AS "has_successor!",
+               s.proven AS "proven?", m.state AS message_state, s.replaced_by IS NOT NULL AS "has_successor!",
                coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
                coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",
@@ -236,7 +236,7 @@ pub async fn claim_rows(
                 }),
                 policy: row.policy,
                 timezone: row.timezone,
-                refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+                proven: row.proven.unwrap_or(false),
                 life: row.life,
             },
             message: MessageId(row.message),

@@ -115,8 +115,8 @@ pub struct Settlement {
     pub tier: Tier,
     /// The life of its subscription that it is for.
     pub life: i32,
-    /// Non-retryable refusals in a row that its subscription had before.
-    pub refusals: u16,
+    /// Whether its subscription is known to be proven: see [`refusals`].
+    pub proven: bool,
     /// If it was accepted later than its app wants: within how many seconds that should have been.
     pub sla_missed_s: Option<u32>,
     /// What was tried, in order; empty for a delivery without a turn.
@@ -208,7 +208,7 @@ pub async fn settle_page(
     }
     log_attempts(&mut tx, settlements).await?;
     queue_rest(&mut tx, vault, first, lease, settlements, now).await?;
-    refusals::count(&mut tx, settlements.iter()).await?;
+    refusals::count(&mut tx, settlements.iter(), now).await?;
     endings::write(&mut tx, settlements.iter(), now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)

@@ -154,7 +154,7 @@ async fn read_recipients(
         return sqlx::query_as!(
             Sendable,
             r#"
-            SELECT id, origin_id, address, policy, timezone, refusals, life FROM subscriptions
+            SELECT id, origin_id, address, policy, timezone, proven, life FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
@@ -171,7 +171,7 @@ async fn read_recipients(
     sqlx::query_as!(
         Sendable,
         r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.refusals, s.life
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -196,7 +196,7 @@ struct Sendable {
     address: Vec<u8>,
     policy: Option<Value>,
     timezone: Option<String>,
-    refusals: i16,
+    proven: bool,
     life: i32,
 }
 
@@ -209,7 +209,7 @@ impl From<Sendable> for Recipient {
             standing: Standing::Sendable,
             policy: row.policy,
             timezone: row.timezone,
-            refusals: u16::try_from(row.refusals).unwrap_or(0),
+            proven: row.proven,
             life: row.life,
         }
     }
@@ -252,7 +252,7 @@ pub async fn lease_lost_page(
     let found = sqlx::query!(
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
-               s.refusals AS "refusals?", s.replaced_by IS NOT NULL AS "has_successor!",
+               s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
                -- It may have ended and come back since the page was cut.
                coalesce(s.since > $2, false) AS "is_past!",
                CASE WHEN s.since > $2 THEN s.revived - 1 ELSE s.life END AS "life?"
@@ -279,7 +279,7 @@ pub async fn lease_lost_page(
             }),
             policy: row.policy,
             timezone: row.timezone,
-            refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+            proven: row.proven.unwrap_or(false),
             life: row.life.unwrap_or(0),
         })
         .collect();

@@ -16,14 +16,15 @@ pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], n
     ordered.sort_unstable_by_key(|row| {
         (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
     });
-    let special = rows.iter().any(|row| endings::is_special(&row.settlement) || refusals::concerns(&row.settlement));
+    let is_special = |s| endings::is_special(s) || refusals::is_first_acceptance(s);
+    let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, now).await?.len());
     }
     let mut tx = pool.begin().await?;
     let written = write_rows(&mut tx, vault, &ordered, now).await?;
     let ours = ordered.iter().map(|row| &row.settlement).filter(|s| written.contains(&(s.subscription.0, s.message.0)));
-    refusals::count(&mut tx, ours.clone()).await?;
+    refusals::count(&mut tx, ours.clone(), now).await?;
     endings::write(&mut tx, ours, now).await?; // last: see there
     tx.commit().await?;
     Ok(rows.len() - written.len())

@@ -218,10 +218,21 @@ impl TestApp {
 
     /// The same, with more members in the request (`topics`, `user_id` …).
     pub async fn subscribe_with(&self, gateway: &str, indices: std::ops::Range<u32>, more: Value) -> Vec<Subscriber> {
+        self.subscribe_by(&self.application_server_key, gateway, indices, more).await
+    }
+
+    /// The same, of browsers that subscribed with that VAPID public key.
+    pub async fn subscribe_by(
+        &self,
+        key: &[u8],
+        gateway: &str,
+        indices: std::ops::Range<u32>,
+        more: Value,
+    ) -> Vec<Subscriber> {
         let host = format!("{gateway}.bellwire.test");
         let mut subscribers = Vec::new();
         for index in indices {
-            let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+            let minted = self.simulator.mint(&host, index, Some(key)).unwrap();
             let mut body = json!({"subscription": {
                 "endpoint": minted.endpoint,
                 "keys": {"p256dh": minted.p256dh, "auth": minted.auth},
