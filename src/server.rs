@@ -65,6 +65,7 @@ pub async fn run(
             Retention { history: days(config.retention_days), archive: days(config.dead_letter_retention_days) };
         engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
+    tokio::join!(store::open_all(&foundation.pool), store::open_all(&foundation.worker_pool));
     let (stop_serving, stopped) = watch::channel(false);
     let app = routes(foundation, config, gateways, metrics, dispatcher.clone());
     engines.spawn(serve(listener, app, stopped));

@@ -22,6 +22,9 @@ use crate::vault::Vault;
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
+/// How long rows gather before they are settled. Nobody waits for a settling, and each one is a commit that whoever sends
+/// a code has to wait behind.
+const GATHER: Duration = Duration::from_millis(20);
 /// Pages settled at a time: enough to keep Postgres busy while one waits for its WAL.
 const PAGES_AT_ONCE: usize = 3;
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -122,6 +125,14 @@ impl Settler {
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut batch = Vec::with_capacity(ROWS_MAX);
     while inbox.recv_many(&mut batch, ROWS_MAX).await > 0 {
+        if batch.len() < ROWS_MAX {
+            tokio::time::sleep(GATHER).await;
+            while batch.len() < ROWS_MAX
+                && let Ok(row) = inbox.try_recv()
+            {
+                batch.push(row);
+            }
+        }
         let Some(settler) = settler.upgrade() else { return };
         let mut parts = vec![batch.as_slice()];
         while let Some(rows) = parts.pop() {
