@@ -71,6 +71,7 @@ pub async fn run(
         };
         engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
+    tokio::join!(store::open_all(&foundation.pool), store::open_all(&foundation.worker_pool));
     let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
     let (stop_serving, stop) = watch::channel(false);
     let mut serving = JoinSet::new();

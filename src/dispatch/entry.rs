@@ -29,6 +29,8 @@ use crate::store::forged::Forged;
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
 use crate::store::throttles::Wanted;
 
+/// Addresses of a page that are opened before others have their turn on this thread: some 100 µs.
+const OPENED_AT_ONCE: usize = 50;
 /// A row leased so often ends as dead.
 const ROW_LEASES_MAX: i16 = 5;
 
@@ -230,6 +232,9 @@ impl Dispatcher {
         let now = self.clock.now();
         let mut jobs = Vec::with_capacity(n);
         for (place, recipient) in page.recipients.iter().enumerate() {
+            if place % OPENED_AT_ONCE == OPENED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             let ticket = Ticket::Page(open.clone(), place);
             let (attempt, fate) = match recipient.standing {
                 Standing::Sendable => match self.job(recipient, 0, &message, &lane, claimed_at, ticket) {

@@ -1,4 +1,4 @@
-//! The line a delivery follows once it has its turn: admit → seal → post → classify → decide → settle.
+//! The line a delivery follows once it has its turn: admit → render → seal → post → classify → decide → settle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::policy::hold::come_back;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
-use crate::webpush::seal::{padded_len, seal};
+use crate::webpush::seal::{SealError, padded_len, seal};
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -38,23 +38,59 @@ enum Admission {
     Void,
 }
 
+/// A delivery that lacks nothing but its encryption.
+pub(super) struct Unsealed {
+    turn: Turn,
+    /// With an empty body.
+    post: Post,
+    plaintext: Vec<u8>,
+    pad_to: usize,
+}
+
+/// A delivery whose POST may begin, or whose payload could not be sealed.
+pub(super) struct Sealed {
+    turn: Turn,
+    post: Result<Post, SealError>,
+}
+
+impl Unsealed {
+    /// Encrypts the payload. Touches nothing that is shared: it may run on a thread that is not scheduled for long, and
+    /// whoever waited for a lock of such a thread would wait as long.
+    pub(super) fn seal(self) -> Sealed {
+        let Self { turn, mut post, plaintext, pad_to } = self;
+        let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
+        let sealed = seal(&turn.job.keys, &plaintext, pad_to, &mut body);
+        post.body = Bytes::from(body);
+        Sealed { turn, post: sealed.map(|()| post) }
+    }
+}
+
 impl Dispatcher {
-    /// One turn: everything up to the POST, if there is to be one.
-    pub(super) fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
-        let Turn { slot, mut job, probe, payload_max } = turn;
-        match self.admit(&job) {
-            Admission::Post { ttl_s } => match self.seal(fit(&mut job, payload_max), ttl_s) {
-                Ok(post) => return Some((Turn { slot, job, probe, payload_max }, post)),
-                Err(reason) => {
-                    let (attempt, fate) = self.dead_unsent(&job, reason);
-                    self.settle(&mut job, Some(attempt), fate);
-                }
-            },
-            Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
+    /// One turn: everything up to the sealing, if there is to be a POST.
+    pub(super) fn take_turn(&self, mut turn: Turn) -> Option<Unsealed> {
+        match self.admit(&turn.job) {
+            Admission::Post { ttl_s } => {
+                let (post, plaintext, pad_to) = self.render(fit(&mut turn.job, turn.payload_max), ttl_s);
+                return Some(Unsealed { turn, post, plaintext, pad_to });
+            }
+            Admission::Settle(attempt, fate) => self.settle(&mut turn.job, attempt, fate),
             Admission::Void => self.finished(1),
         }
-        self.fair.release(slot, &job, probe, self.clock.now());
+        self.fair.release(turn.slot, &turn.job, turn.probe, self.clock.now());
         None
+    }
+
+    /// Begins the POST of a sealed delivery, in a task of its own.
+    pub(super) fn begin(self: &Arc<Self>, sealed: Sealed) {
+        match sealed {
+            Sealed { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
+            Sealed { turn: Turn { slot, mut job, probe, .. }, post: Err(error) } => {
+                error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
+                let (attempt, fate) = self.dead_unsent(&job, DeadReason::Unsealable);
+                self.settle(&mut job, Some(attempt), fate);
+                self.fair.release(slot, &job, probe, self.clock.now());
+            }
+        }
     }
 
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
@@ -102,8 +138,8 @@ impl Dispatcher {
         }
     }
 
-    /// Renders, pads and encrypts the payload, and signs for it.
-    fn seal(&self, job: &Job, ttl_s: u32) -> Result<Post, DeadReason> {
+    /// Renders the payload and signs for it. Returns the POST without its body, the plaintext, and the length to pad it to.
+    fn render(&self, job: &Job, ttl_s: u32) -> (Post, Vec<u8>, usize) {
         let message = &job.message;
         let stamp = Stamp {
             id: delivery_id(&self.vault, message.root, job.origin_id),
@@ -117,29 +153,26 @@ impl Dispatcher {
         let limit = job.limit.unwrap_or(PLAINTEXT_MAX);
         // After a 413 it fills the limit that is tried: accepted, it shows that the gateway takes that much.
         let pad_to = if job.refused.is_some() { limit } else { padded_len(plaintext.len(), limit) };
-        let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
-        seal(&job.keys, &plaintext, pad_to, &mut body).map_err(|error| {
-            error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
-            DeadReason::Unsealable
-        })?;
         let lane = &job.lane;
         let origin = job.endpoint.origin();
-        Ok(Post {
+        let post = Post {
             endpoint: job.endpoint.clone(),
             gateway: lane.gateway,
             authorization: self.tokens.header(lane.vapid_key, &lane.key, &lane.subject, origin, self.clock.now()),
             ttl_s,
             urgency: message.urgency,
             topic: message.topic.clone(),
-            body: Bytes::from(body),
+            body: Bytes::new(),
             deadline: Instant::now() + ATTEMPT_DEADLINE,
-        })
+        };
+        (post, plaintext, pad_to)
     }
 
     /// The POST and everything after it.
-    pub(super) async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
+    async fn deliver(self: Arc<Self>, turn: Turn, mut post: Post) {
         let Turn { slot, mut job, probe, .. } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
+        post.deadline = began + ATTEMPT_DEADLINE;
         let reply = tokio::select! {
             reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.

@@ -27,6 +27,9 @@ use crate::vault::Vault;
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
+/// How long rows gather before they are settled. Nobody waits for a settling, and each one is a commit that whoever sends
+/// a code has to wait behind.
+const GATHER: Duration = Duration::from_millis(20);
 /// Pages settled at a time: enough to keep Postgres busy while one waits for its WAL.
 const PAGES_AT_ONCE: usize = 3;
 /// Pages that wait to be settled before no more are cut: what is posted faster than it can be written down would only be
@@ -189,6 +192,14 @@ impl Settler {
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut waiting = Vec::with_capacity(ROWS_MAX);
     while !waiting.is_empty() || inbox.recv_many(&mut waiting, ROWS_MAX).await > 0 {
+        if waiting.len() < ROWS_MAX {
+            tokio::time::sleep(GATHER).await;
+            while waiting.len() < ROWS_MAX
+                && let Ok(row) = inbox.try_recv()
+            {
+                waiting.push(row);
+            }
+        }
         let Some(settler) = settler.upgrade() else { return };
         let later = waiting.split_off(waiting.len().min(ROWS_MAX));
         let batch = std::mem::replace(&mut waiting, later);
