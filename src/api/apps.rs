@@ -24,7 +24,7 @@ use crate::webpush::keys::{SigningKey, check_subject};
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 /// Most origins of one app.
-const ORIGINS_MAX: usize = 50;
+pub(super) const ORIGINS_MAX: usize = 50;
 /// Longest origin: scheme, the longest name that DNS knows, port.
 const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
+use super::limits::Account;
 use super::problem::Problem;
 use crate::clock::Timestamp;
 use crate::store::api_keys::{self, ApiKey, Scope};
@@ -146,7 +147,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
             let app = named_app(state, app).await?;
             return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
         }
-        let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
+        let (key, app) = authenticate(parts, state, Some(app)).await?;
         require(&key, S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
@@ -189,7 +190,7 @@ async fn of_server(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Call
     if is_local(&parts.extensions) {
         return Ok(Caller::LOCAL);
     }
-    let (key, _) = authenticate(&parts.headers, state, None).await?;
+    let (key, _) = authenticate(parts, state, None).await?;
     require(&key, scope)?;
     Ok(Caller::with(key, parts, state))
 }
@@ -201,12 +202,8 @@ fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
     Err(Problem::forbidden(format!("This takes an API key with the scope `{}`.", scope.name())))
 }
 
-async fn authenticate(
-    headers: &HeaderMap,
-    state: &ApiState,
-    app: Option<AppRef>,
-) -> Result<(ApiKey, Option<App>), Problem> {
-    let secret = bearer(headers)
+async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(ApiKey, Option<App>), Problem> {
+    let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
     let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
@@ -214,9 +211,18 @@ async fn authenticate(
         Some(AppRef::Id(id)) => (Some(id.0), None),
         Some(AppRef::Slug(slug)) => (None, Some(slug)),
     };
-    api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
-        .await?
-        .ok_or_else(unknown_key)
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let attempt = state.limits.keys.attempt(secret, client)?;
+    let found = api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now()).await?;
+    let Some((key, app)) = found else {
+        attempt.failed();
+        return Err(unknown_key());
+    };
+    let budget = attempt.succeeded(key.id)?;
+    if let Some(account) = parts.extensions.get::<Account>() {
+        account.note(budget);
+    }
+    Ok((key, app))
 }
 
 /// 401: the key is none, or not any more.

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
@@ -13,7 +12,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::auth::Operator;
-use super::extract::{At, PathParam, Query, is_plain_text, parse};
+use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
@@ -132,7 +131,7 @@ fn is_origin(text: &str) -> bool {
 }
 
 impl OrderBody {
-    fn read(bytes: &Bytes) -> Result<Self, Problem> {
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
 
@@ -252,7 +251,7 @@ pub async fn hold(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, true, state.clock.now())?;
@@ -266,7 +265,7 @@ pub async fn release(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
@@ -280,7 +279,7 @@ pub async fn open(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, false, state.clock.now())?;
@@ -294,7 +293,7 @@ pub async fn close(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
@@ -308,7 +307,7 @@ pub async fn probe(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;

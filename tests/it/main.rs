@@ -13,6 +13,7 @@ mod fencing;
 mod figures;
 mod flows;
 mod gateways;
+mod http_server;
 mod identity;
 mod lanes;
 mod migrations;

@@ -130,12 +130,31 @@ async fn the_public_is_limited_and_servers_are_not() {
     assert_eq!(reply.refusal(), (429, "rate_limited", vec![]));
     assert!((50..=61).contains(&reply.header("retry-after").parse::<u32>().unwrap()));
     assert_eq!(reply.header("ratelimit-policy"), "\"client\";q=3;w=180");
-    assert_eq!(api.get("/subscriptions").await.status, 200);
+    let servers = api.get("/subscriptions").await;
+    assert_eq!((servers.status, servers.header("ratelimit")), (200, "\"key\";r=39999;t=1"));
     let per_app = Rate { burst: 2, per_minute: 1 };
     let api = TestApi::with(Settings { per_app, ..Settings::default() }, None).await;
     for expected in [200, 200, 429] {
         assert_eq!(api.browse(Method::GET, "/config", None, None).await.status, expected);
     }
+}
+
+#[tokio::test]
+async fn each_key_has_a_rate_of_its_own() {
+    let per_key = Rate { burst: 2, per_minute: 1 };
+    let api = TestApi::with(Settings { per_key, ..Settings::default() }, None).await;
+    for left in [1, 0] {
+        let reply = api.get("").await;
+        assert_eq!(reply.header("ratelimit"), format!("\"key\";r={left};t=61"), "{}", reply.json);
+        assert_eq!(reply.header("ratelimit-policy"), "\"key\";q=2;w=120");
+    }
+    let reply = api.get("").await;
+    assert_eq!(
+        (reply.refusal(), reply.header("ratelimit-policy")),
+        ((429, "rate_limited", vec![]), "\"key\";q=2;w=120")
+    );
+    assert!((50..=61).contains(&reply.header("retry-after").parse::<u32>().unwrap()));
+    assert_eq!(api.call(Method::GET, "/v1/apps/shop", Some(&api.operator), None).await.status, 200, "another key");
 }
 
 #[tokio::test]
@@ -151,6 +170,8 @@ async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
     assert!(reply.header("content-security-policy").contains("default-src 'none'"));
     assert_eq!(api.call(Method::GET, "/readyz", None, None).await.ok(200), json!({"status": "ok"}));
     api.pool.close().await;
+    assert_eq!(api.call(Method::GET, "/readyz", None, None).await.status, 200, "the database is asked once a second");
+    api.clock.advance(std::time::Duration::from_secs(1));
     let down = api.call(Method::GET, "/readyz", None, None).await;
     assert_eq!(down.refusal(), (503, "database_unavailable", vec![]));
     assert_eq!(api.call(Method::GET, "/healthz", None, None).await.status, 200);

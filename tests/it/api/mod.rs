@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod door;
 mod keys;
 mod lineage;
 mod messages;
@@ -11,10 +12,12 @@ mod subscriptions;
 mod validation;
 mod walk;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -34,6 +37,9 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::support::TestDatabase;
+
+/// The peer of a connection from this machine, as the HTTP server notes it.
+pub const HERE: ConnectInfo<SocketAddr> = ConnectInfo(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1));
 
 /// The origin that the test app lets in.
 pub const ORIGIN: &str = "https://shop.example";
@@ -156,7 +162,7 @@ impl TestApi {
         body: Option<Value>,
         headers: &[(&str, &str)],
     ) -> Reply {
-        let mut request = Request::builder().method(method).uri(path);
+        let mut request = Request::builder().method(method).uri(path).extension(HERE);
         if let Some(bearer) = bearer {
             request = request.header("authorization", format!("Bearer {bearer}"));
         }
@@ -231,7 +237,8 @@ pub fn fcm(name: &str) -> String {
 
 /// Room for many requests.
 pub fn roomy() -> Settings {
-    Settings { per_client: Rate { burst: 10_000, per_minute: 60_000 }, ..Settings::default() }
+    let roomy = Rate { burst: 10_000, per_minute: 60_000 };
+    Settings { per_client: roomy, guesses_per_client: roomy, ..Settings::default() }
 }
 
 /// A content that is fine.
