@@ -262,14 +262,17 @@ pub async fn change(
 
 /// What was changed of an app, for the audit log; none: nothing.
 fn changed(before: &App, after: &App) -> Option<Value> {
-    let mut detail = Map::new();
-    let mut note = |member: &str, differs: bool, value: Value| differs.then(|| detail.insert(member.to_owned(), value));
-    note("name", before.name != after.name, json!(after.name));
-    note("origins", before.origins != after.origins, json!(after.origins));
-    let allow = after.allow_other_gateways;
-    note("allow_other_gateways", before.allow_other_gateways != allow, json!(allow));
-    note("browsers_may", before.browsers_may != after.browsers_may, json!(after.browsers_may));
-    note("max_retries", before.max_retries != after.max_retries, json!(after.max_retries));
+    let members = |app: &App| {
+        [
+            ("name", json!(app.name)),
+            ("origins", json!(app.origins)),
+            ("allow_other_gateways", json!(app.allow_other_gateways)),
+            ("browsers_may", json!(app.browsers_may)),
+            ("max_retries", json!(app.max_retries)),
+        ]
+    };
+    let differing = members(before).into_iter().zip(members(after)).filter(|(was, is)| was != is);
+    let detail: Map<_, _> = differing.map(|(_, (name, value))| (name.to_owned(), value)).collect();
     (!detail.is_empty()).then(|| detail.into())
 }
 

@@ -172,9 +172,9 @@ pub struct Entry {
     pub app: Option<Uuid>,
     /// What.
     pub action: Action,
-    /// To what: a typed id, or a name. Never a secret, nor a person.
+    /// To what: a typed id, or a name. Never a secret, nor a user of the app.
     pub target: String,
-    /// What else is worth knowing, a small JSON object. Never a secret, nor a person.
+    /// What else is worth knowing, a small JSON object. Never a secret, nor a user of the app.
     pub detail: Value,
 }
 
