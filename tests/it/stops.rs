@@ -492,7 +492,7 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
         lane,
         tier,
         life: row.recipient.life,
-        refusals: 0,
+        proven: true,
         sla_missed_s: None,
         attempts: Vec::new(),
         fate: Fate::Deferred(Due::Parked),
