@@ -63,7 +63,8 @@ pub async fn run(
         let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
         let retention =
             Retention { history: days(config.retention_days), archive: days(config.dead_letter_retention_days) };
-        engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
+        engines.spawn(maintenance::sweep_on(foundation.pool.clone(), foundation.clock.clone()));
+        engines.spawn(maintenance::keep_on(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
     let (stop_serving, stopped) = watch::channel(false);
     let app = routes(foundation, config, gateways, metrics, dispatcher.clone());

@@ -240,6 +240,11 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether a statement gave up waiting for a lock.
+pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+}
+
 /// [`is_transient`] by SQLSTATE (PostgreSQL manual, appendix A).
 fn is_transient_state(code: &str) -> bool {
     match code {

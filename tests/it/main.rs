@@ -16,6 +16,7 @@ mod gateways;
 mod identity;
 mod lanes;
 mod outcomes;
+mod partitions;
 mod policies;
 mod postgres;
 mod receipts;
