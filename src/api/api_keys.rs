@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/api-keys`: keys of an app's servers. Operators' keys (`/v1/api-keys`) are made on the command line
-//! only: see [`super::local_router`].
+//! `/v1/apps/{app}/api-keys`: keys of an app's servers. The server's own keys (`/v1/api-keys`), of operators and scrapers,
+//! are made on the command line only: see [`super::local_router`].
 
 use axum::Router;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{MayManageKeys, MayRead, Operator, Server};
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -68,7 +68,7 @@ pub struct NewApiKeyView {
 pub struct NewApiKey {
     /// Its name for people, 1 to 200 characters.
     name: String,
-    /// What it may do: any of `send`, `read`, `manage`.
+    /// What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
     scopes: Vec<Scope>,
     /// From when on it is not valid any more; never by default.
     expires_at: Option<DateTime<Utc>>,
@@ -90,9 +90,9 @@ pub async fn list(
 /// Makes an API key.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = NewApiKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = NewApiKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApiKey>,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
@@ -102,23 +102,23 @@ pub async fn create(
 /// Revokes an API key at once and for good.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["keys"])), responses((status = 204)))]
 pub async fn revoke(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
 ) -> Result<StatusCode, Problem> {
     revoke_of(&state, Some(server.app.id), id).await
 }
 
-/// The same for operators' keys.
-pub(super) fn of_operators() -> Router<ApiState> {
+/// The same for the server's own keys.
+pub(super) fn of_server() -> Router<ApiState> {
     Router::new()
-        .route("/v1/api-keys", get(list_operators).post(create_operator))
-        .route("/v1/api-keys/{api_key}", delete(revoke_operator))
+        .route("/v1/api-keys", get(list_of_server).post(create_of_server))
+        .route("/v1/api-keys/{api_key}", delete(revoke_of_server))
 }
 
-async fn list_operators(
+async fn list_of_server(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -127,7 +127,7 @@ async fn list_operators(
     list_of(&state, None, &uri, &paging).await
 }
 
-async fn create_operator(
+async fn create_of_server(
     _: Operator,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApiKey>,
@@ -135,7 +135,7 @@ async fn create_operator(
     create_for(&state, None, body).await
 }
 
-async fn revoke_operator(
+async fn revoke_of_server(
     _: Operator,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
@@ -158,11 +158,12 @@ async fn create_for(
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     if app.is_none() {
-        faults.require(body.scopes == [Scope::Operator], "/scopes", "must be `operator` alone");
+        let one = matches!(body.scopes[..], [scope] if Scope::OF_SERVER.contains(&scope));
+        faults.require(one, "/scopes", "must be `operator` or `metrics`, and that alone");
     } else {
-        faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one of `send`, `read`, `manage`");
-        if let Some(i) = body.scopes.iter().position(|scope| *scope == Scope::Operator) {
-            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make operators' keys on the command line");
+        faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one scope");
+        for (i, _) in body.scopes.iter().enumerate().filter(|(_, scope)| Scope::OF_SERVER.contains(scope)) {
+            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make the server's on the command line");
         }
     }
     faults.require(body.expires_at.is_none_or(|at| at > now), "/expires_at", "must be in the future");

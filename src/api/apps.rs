@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{MayChangeSettings, MayRead, Operator, Server};
 use super::extract::{Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
 use crate::policy::RETRIES_MAX;
+use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
 use crate::webpush::keys::{SigningKey, check_subject};
 
@@ -92,7 +93,8 @@ pub struct AppChange {
     name: Option<String>,
     /// All origins that browsers may call from.
     origins: Option<Vec<String>>,
-    /// Whether endpoints on hosts of no known push service are let in.
+    /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
+    /// will then connect to hosts that anybody names.
     allow_other_gateways: Option<bool>,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
@@ -188,9 +190,9 @@ pub async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
 
 /// Changes an app.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
-    request_body = AppChange, security(("api_key" = ["manage"])), responses((status = 200, body = AppView)))]
+    request_body = AppChange, security(("api_key" = ["settings"])), responses((status = 200, body = AppView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {
@@ -211,7 +213,12 @@ pub async fn change(
         }
     }
     faults.finish()?;
-    app.allow_other_gateways = body.allow_other_gateways.unwrap_or(app.allow_other_gateways);
+    if let Some(allow) = body.allow_other_gateways {
+        if allow && !app.allow_other_gateways && !server.caller.may(Scope::Operator) {
+            return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
+        }
+        app.allow_other_gateways = allow;
+    }
     apps::update(&state.pool, &app).await?;
     Ok(axum::Json(app.into()))
 }

@@ -64,7 +64,16 @@ macro_rules! needed {
         impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
     )+ };
 }
-needed!(MaySend = Send, MayRead = Read, MayManage = Manage);
+needed!(
+    MaySend = Send,
+    MayRead = Read,
+    MayChangeSubscribers = Subscribers,
+    MaySteerMessages = Messages,
+    MaySetPolicies = Policies,
+    MayChangeSettings = Settings,
+    MayManageKeys = Keys,
+    MayExport = Export
+);
 
 /// A server acting for the app that the path names, with the scope that the route asks for.
 #[derive(Debug)]
@@ -105,27 +114,51 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
             return Ok(Self { app, caller: Caller { key: None }, scope: PhantomData });
         }
         let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
+        require(&key, S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
-        require(&key, S::SCOPE)?;
         Ok(Self { app, caller: Caller { key: Some(key) }, scope: PhantomData })
     }
 }
 
 /// An operator, whose key is good for all apps.
 #[derive(Debug)]
-pub struct Operator;
+pub struct Operator {
+    /// Whose key it showed.
+    pub caller: Caller,
+}
 
 impl FromRequestParts<ApiState> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        if is_local(&parts.extensions) {
-            return Ok(Self);
-        }
-        let (key, _) = authenticate(&parts.headers, state, None).await?;
-        require(&key, Scope::Operator).map(|()| Self)
+        of_server(parts, state, Scope::Operator).await.map(|caller| Self { caller })
     }
+}
+
+/// Whoever collects the server's figures: with a key that may do nothing else, or an operator's.
+#[derive(Debug)]
+pub struct Scraper {
+    /// Whose key it showed.
+    pub caller: Caller,
+}
+
+impl FromRequestParts<ApiState> for Scraper {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        of_server(parts, state, Scope::Metrics).await.map(|caller| Self { caller })
+    }
+}
+
+/// Whoever acts on the server as a whole, with that scope.
+async fn of_server(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Caller, Problem> {
+    if is_local(&parts.extensions) {
+        return Ok(Caller { key: None });
+    }
+    let (key, _) = authenticate(&parts.headers, state, None).await?;
+    require(&key, scope)?;
+    Ok(Caller { key: Some(key) })
 }
 
 fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {

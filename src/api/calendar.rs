@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
@@ -45,9 +45,9 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Replaces the app's calendar. It holds within a minute, also for what is under way.
 #[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = CalendarView,
-    security(("api_key" = ["manage"])), responses((status = 200, body = CalendarView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = CalendarView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<CalendarView>,
 ) -> Result<axum::Json<CalendarView>, Problem> {

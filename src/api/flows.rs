@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{MayRead, MaySetPolicies, Operator, Server};
 use super::extract::{At, Json};
 use super::gateways::LaneNumber;
 use super::problem::{Faults, Problem};
@@ -146,9 +146,9 @@ pub async fn show_app(server: Server<MayRead>, State(state): State<ApiState>) ->
 /// Sets what is let through of an app as a whole.
 #[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")), request_body = FlowBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn set_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
@@ -158,8 +158,8 @@ pub async fn set_app(
 /// Lets anything of an app through.
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
-pub async fn clear_app(server: Server<MayManage>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
+    security(("api_key" = ["policies"])), responses((status = 204)))]
+pub async fn clear_app(server: Server<MaySetPolicies>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
     change(&state, AppId(server.app.id), None, Change::Clear).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -167,9 +167,9 @@ pub async fn clear_app(server: Server<MayManage>, State(state): State<ApiState>)
 /// Lets nothing of an app through until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn pause_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     change_and_show(&state, AppId(server.app.id), None, Change::Paused(true)).await
@@ -178,9 +178,9 @@ pub async fn pause_app(
 /// Lets through again what an app's limits allow.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn resume_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     change_and_show(&state, AppId(server.app.id), None, Change::Paused(false)).await
@@ -189,9 +189,9 @@ pub async fn resume_app(
 /// Forgets what was used of an app's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn reset_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     change_and_show(&state, AppId(server.app.id), None, Change::Reset).await

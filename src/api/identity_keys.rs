@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::id::{AppId, IdentityKeyId};
@@ -88,9 +88,9 @@ pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = IdentityKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
 ) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
@@ -139,9 +139,9 @@ fn read_key(
 /// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["keys"])), responses((status = 204)))]
 pub async fn remove(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
@@ -167,9 +167,10 @@ pub(super) async fn check_user(
             let detail =
                 "A browser says whose a subscription is only with a `user_token` signed by the site's backend.";
             let mut problem = Problem::forbidden(detail);
-            problem
-                .errors
-                .push(FieldError::member("/user_id", "takes a `user_token`, or an API key with the scope `manage`"));
+            problem.errors.push(FieldError::member(
+                "/user_id",
+                "takes a `user_token`, or an API key with the scope `subscribers`",
+            ));
             return Err(problem);
         }
         (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "may stand only beside `user_id`")),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{MayRead, MaySend, Server};
+use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{Composed, NewMessageBody};
 use super::counts::Counts;
 use super::extract::{At, Json, Query};
@@ -344,9 +344,9 @@ pub async fn list(
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn pause(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
@@ -356,9 +356,9 @@ pub async fn pause(
 /// Resumes a paused message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn resume(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
@@ -368,9 +368,9 @@ pub async fn resume(
 /// Cancels a message for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn cancel(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {

@@ -284,10 +284,10 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// The API for whoever has database and master key at hand: everything is allowed, and operators' keys are made here.
+/// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
 /// To be called in this process; never serve it on a socket.
 pub fn local_router(state: ApiState) -> Router {
-    router(state.clone()).merge(api_keys::of_operators().with_state(state)).layer(axum::Extension(auth::Local))
+    router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
 async fn method_not_allowed() -> Problem {

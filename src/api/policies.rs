@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::{At, Json, PathParam, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, FieldError, Problem};
@@ -205,9 +205,9 @@ pub async fn show_tier(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_tier(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TierName(tier)): At<TierName>,
     Json(policy, _): Json<Value>,
@@ -220,9 +220,9 @@ pub async fn set_tier(
 /// Takes an app's policy for a tier away: the built-in default holds again.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_tier(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TierName(tier)): At<TierName>,
 ) -> Result<StatusCode, Problem> {
@@ -248,9 +248,9 @@ pub async fn show_topic(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_topic(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TopicName(topic)): At<TopicName>,
     Json(policy, _): Json<Value>,
@@ -274,9 +274,9 @@ pub async fn set_topic(
 /// Takes a topic's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_topic(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
@@ -306,9 +306,9 @@ pub async fn show_subscription(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_subscription(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
     Json(policy, _): Json<Value>,
@@ -324,9 +324,9 @@ pub async fn set_subscription(
 /// Takes a subscription's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_subscription(
-    Server { app, .. }: Server<MayManage>,
+    Server { app, .. }: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {

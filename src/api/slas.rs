@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use crate::delivery::Tier;
@@ -52,9 +52,9 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Replaces what the app wants of each tier.
 #[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = Slas,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Slas)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = Slas)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(mut body, _): Json<Slas>,
 ) -> Result<axum::Json<Slas>, Problem> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{Client, MayManage, MayRead, Server, read_token, write_token};
+use super::auth::{Client, MayChangeSubscribers, MayRead, Server, read_token, write_token};
 use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
@@ -253,10 +253,10 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
 /// it was known.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
-    security((), ("browser_token" = []), ("api_key" = ["manage"])),
+    security((), ("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub async fn register(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     headers: HeaderMap,
     Json(body, _): Json<NewSubscription>,
@@ -372,10 +372,10 @@ pub async fn show(
 /// Changes a subscription.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["manage"])),
+    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 200, body = SubscriptionView)))]
 pub async fn change(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
     Json(body, _): Json<SubscriptionChange>,
@@ -408,9 +408,9 @@ pub async fn change(
 /// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("browser_token" = []), ("api_key" = ["manage"])), responses((status = 204)))]
+    security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn unsubscribe(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
@@ -65,9 +65,9 @@ pub async fn show(
 /// Puts a subscription into a topic.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn join(
-    server: Server<MayManage>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -78,9 +78,9 @@ pub async fn join(
 /// Takes a subscription out of a topic.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn leave(
-    server: Server<MayManage>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -89,7 +89,7 @@ pub async fn leave(
 }
 
 async fn set(
-    server: &Server<MayManage>,
+    server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     topic: TopicName,
     id: SubscriptionId,

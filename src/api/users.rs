@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::auth::{MayManage, Server};
+use super::auth::{MayChangeSubscribers, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
 use super::{ApiState, Work};
@@ -21,9 +21,9 @@ pub struct Erased {
 /// the accounts of past messages count them.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = Erased)))]
+    security(("api_key" = ["subscribers"])), responses((status = 200, body = Erased)))]
 pub async fn erase(
-    server: Server<MayManage>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(user): At<UserId>,
 ) -> Result<axum::Json<Erased>, Problem> {

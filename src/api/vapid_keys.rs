@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
@@ -149,9 +149,9 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 /// subscriptions.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = VapidKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = VapidKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewVapidKey>,
 ) -> Result<(StatusCode, axum::Json<VapidKeyView>), Problem> {
@@ -202,9 +202,9 @@ pub async fn show(
 /// Changes the contact of a key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    request_body = VapidKeyChange, security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyView)))]
+    request_body = VapidKeyChange, security(("api_key" = ["keys"])), responses((status = 200, body = VapidKeyView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
     Json(body, _): Json<VapidKeyChange>,
@@ -217,9 +217,9 @@ pub async fn change(
 /// Hands out a whole key pair, so that the app's subscribers can move to another server.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyExport)))]
+    security(("api_key" = ["export"])), responses((status = 200, body = VapidKeyExport)))]
 pub async fn export(
-    server: Server<MayManage>,
+    server: Server<MayExport>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {

@@ -123,7 +123,7 @@ impl Stage {
         let app = json!({"slug": APP, "name": "Demo", "origins": [ORIGIN], "subject": "mailto:push@example.com",
             "allow_other_gateways": true});
         self.api.post(operator, "/v1/apps", &app).await?;
-        let key = json!({"name": "the shop's server", "scopes": ["send", "read", "manage"]});
+        let key = json!({"name": "the shop's server", "scopes": Scope::OF_APPS});
         let key = self.api.post(operator, &format!("/v1/apps/{APP}/api-keys"), &key).await?;
         self.key = text(&key, "secret")?.to_owned();
         // What a page asks for before it subscribes.

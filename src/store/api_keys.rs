@@ -18,32 +18,62 @@ pub const PREFIX: &str = "bw_";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Send messages; pause, resume and cancel them.
+    /// Send messages.
     Send,
-    /// Read everything of the app except private keys.
+    /// Read everything of the app except private keys and what dead letters hold.
     Read,
-    /// Change the app's subscriptions, topics, keys and settings, and export private keys.
-    Manage,
-    /// Run the server: make apps, see all of them.
+    /// Register, change and unsubscribe subscriptions, put them into topics, erase users.
+    Subscribers,
+    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
+    Messages,
+    /// Set delivery policies, the calendar, SLAs and flow control.
+    Policies,
+    /// Change the app itself: its name, its origins.
+    Settings,
+    /// Make and revoke API keys, identity keys and VAPID keys.
+    Keys,
+    /// Take out private keys, dead letters and their content.
+    Export,
+    /// Run the server: make apps, see all of them, steer gateways.
     Operator,
+    /// Collect the server's figures, and nothing else.
+    Metrics,
 }
 
 impl Scope {
-    const ALL: [Scope; 4] = [Scope::Send, Scope::Read, Scope::Manage, Scope::Operator];
+    /// Those of an app's keys.
+    pub const OF_APPS: [Self; 8] = [
+        Self::Send,
+        Self::Read,
+        Self::Subscribers,
+        Self::Messages,
+        Self::Policies,
+        Self::Settings,
+        Self::Keys,
+        Self::Export,
+    ];
+    /// Those of the server's own keys, which belong to no app and have exactly one.
+    pub const OF_SERVER: [Self; 2] = [Self::Operator, Self::Metrics];
 
     /// The name used in the database and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Send => "send",
-            Scope::Read => "read",
-            Scope::Manage => "manage",
-            Scope::Operator => "operator",
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Subscribers => "subscribers",
+            Self::Messages => "messages",
+            Self::Policies => "policies",
+            Self::Settings => "settings",
+            Self::Keys => "keys",
+            Self::Export => "export",
+            Self::Operator => "operator",
+            Self::Metrics => "metrics",
         }
     }
 
     /// The scope of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name)
+        Self::OF_APPS.into_iter().chain(Self::OF_SERVER).find(|scope| scope.name() == name)
     }
 }
 
@@ -52,7 +82,7 @@ impl Scope {
 pub struct ApiKey {
     /// Its id.
     pub id: Uuid,
-    /// The app it acts for; none for an operator's.
+    /// The app it acts for; none for the server's own.
     pub app: Option<Uuid>,
     /// The first characters of the secret.
     pub hint: String,
@@ -75,8 +105,8 @@ impl ApiKey {
     }
 }
 
-/// Makes a key and answers its row and its secret, which is shown now and never again. `app` is none exactly when
-/// `scopes` holds [`Scope::Operator`]; the database refuses anything else.
+/// Makes a key and answers its row and its secret, which is shown now and never again. With an app, `scopes` are
+/// [`Scope::OF_APPS`], without one of [`Scope::OF_SERVER`]; the database refuses anything else.
 pub async fn create(
     pool: &PgPool,
     vault: &Vault,
@@ -171,7 +201,7 @@ pub async fn authenticate(
     }))
 }
 
-/// An app's keys (or, without one, the operators') with ids below `before`, the newest first.
+/// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
 pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,

@@ -77,7 +77,7 @@ pub fn token(vault: &Vault, id: Uuid, version: i16) -> [u8; 32] {
 /// By what right somebody acts on a subscription.
 #[derive(Debug, Clone, Copy)]
 pub enum Right<'a> {
-    /// A server key with the `manage` scope.
+    /// A server key with the scope `subscribers`.
     Server,
     /// A browser, with the token that it shows, if any.
     Browser(Option<&'a [u8; 32]>),

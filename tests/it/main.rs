@@ -15,6 +15,7 @@ mod flows;
 mod gateways;
 mod identity;
 mod lanes;
+mod migrations;
 mod outcomes;
 mod partitions;
 mod policies;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{Filtered, LetterView};
 use crate::api::ApiState;
-use crate::api::auth::{MayRead, Server};
+use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
 use crate::clock::Clock;
 use crate::store::dead_letters::handling::{self, Action, Operation};
@@ -149,10 +149,10 @@ pub struct ExportQuery {
 /// before it leaves.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
-    security(("api_key" = ["read"])), responses((status = 200, content(
+    security(("api_key" = ["export"])), responses((status = 200, content(
         (LetterView = "application/x-ndjson"), (String = "text/csv")))))]
 pub async fn export(
-    server: Server<MayRead>,
+    server: Server<MayExport>,
     State(state): State<ApiState>,
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
 ) -> Result<Response, Problem> {

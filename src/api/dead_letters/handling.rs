@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{Opened, Standing, find, open};
-use crate::api::auth::{Caller, MayManage, MayRead, Server};
+use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
 use crate::api::extract::{At, Json, Query};
 use crate::api::paging::{Page, Paging};
@@ -115,9 +115,9 @@ fn operation(state: &ApiState, app: Uuid, caller: &Caller, action: Action, filte
 /// It is safe to repeat: no letter is replayed twice, also when a request breaks off half way.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
 pub async fn replay(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<ReplayBody>,
 ) -> Result<axum::Json<Handled>, Problem> {
@@ -143,9 +143,9 @@ pub async fn replay(
 /// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = DiscardBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
 pub async fn discard(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<DiscardBody>,
 ) -> Result<axum::Json<Handled>, Problem> {
@@ -191,9 +191,9 @@ async fn counted(
 /// Replays one dead letter.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
-    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
 pub async fn replay_one(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
     Query(ReplayOne { ttl }): Query<ReplayOne>,
@@ -214,9 +214,9 @@ pub async fn replay_one(
 /// Discards one dead letter.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
 pub async fn discard_one(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
 ) -> Result<axum::Json<Opened>, Problem> {

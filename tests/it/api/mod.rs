@@ -123,8 +123,7 @@ impl TestApi {
         let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev"});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
-        let scopes = [Scope::Send, Scope::Read, Scope::Manage];
-        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, &self.clock).await;
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 

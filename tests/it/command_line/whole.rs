@@ -141,7 +141,7 @@ async fn the_first_message_is_sent_and_steered_from_the_shell() {
     assert_eq!(from_outside("/v1/api-keys", &operator).await, 404, "operators' keys are for the command line");
     let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--json"];
     assert!(run(&mut whole.command(&create)).await.status.success());
-    let scopes = ["--scope", "send", "--scope", "manage", "--scope", "read"];
+    let scopes = ["--scope", "send", "--scope", "subscribers,read"];
     let key = whole.line(&[&["key", "create", "--app", "shop", "--name", "server"], &scopes[..]].concat()).await;
     whole.subscribe(&key).await;
 

@@ -167,7 +167,7 @@ impl TestApp {
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
         self.application_server_key = bellwire::subscription::decode_base64(public).unwrap();
-        let key = json!({"name": "server", "scopes": ["send", "read", "manage"]});
+        let key = json!({"name": "server", "scopes": Scope::OF_APPS});
         let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
         self.key = key["secret"].as_str().expect("a secret").to_owned();
     }
