@@ -7,7 +7,6 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
@@ -176,11 +175,7 @@ async fn authenticate(
     let secret = bearer(headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
-    let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
-        None => (None, None),
-        Some(AppRef::Id(id)) => (Some(id.0), None),
-        Some(AppRef::Slug(slug)) => (None, Some(slug)),
-    };
+    let (id, slug) = app.as_ref().map_or((None, None), AppRef::parts);
     api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
         .await?
         .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))

@@ -94,6 +94,11 @@ impl KnownApps {
     /// How many there may be.
     const MAX: usize = 1_000;
 
+    /// Asks the database for an app again the next time: it is being deleted.
+    pub fn forget(&self, app: Uuid) {
+        self.0.lock().retain(|_, (_, known)| known.id != app);
+    }
+
     async fn find(&self, state: &ApiState, name: String) -> Result<Arc<App>, Problem> {
         let now = Instant::now();
         let known = self.0.lock().get(&name).cloned();

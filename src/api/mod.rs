@@ -197,7 +197,7 @@ pub fn router(state: ApiState) -> Router {
     let reports = OpenApiRouter::new().routes(routes!(receipts::take));
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
-        .routes(routes!(apps::show, apps::change))
+        .routes(routes!(apps::show, apps::change, apps::delete))
         .routes(routes!(api_keys::list, api_keys::create))
         .routes(routes!(api_keys::revoke))
         .routes(routes!(identity_keys::list, identity_keys::create))
@@ -206,6 +206,7 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(vapid_keys::show, vapid_keys::change))
         .routes(routes!(vapid_keys::export))
         .routes(routes!(users::erase))
+        .routes(routes!(users::show_erasure))
         .routes(routes!(topics::list))
         .routes(routes!(topics::show))
         .routes(routes!(topics::join, topics::leave))

@@ -11,8 +11,14 @@ use super::output::{Output, fields, table, text, time};
 use super::program;
 use super::refusal::Names;
 
-const NAMES: &Names =
-    &[("/slug", "SLUG"), ("/name", "--name"), ("/origins", "--origin"), ("/subject", "--subject"), ("app", "APP")];
+const NAMES: &Names = &[
+    ("/slug", "SLUG"),
+    ("/name", "--name"),
+    ("/origins", "--origin"),
+    ("/subject", "--subject"),
+    ("app", "APP"),
+    ("confirm", "--yes-delete"),
+];
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -60,6 +66,18 @@ pub enum App {
         /// Whether endpoints on hosts of no known push service are let in.
         #[arg(long, value_name = "BOOL")]
         allow_other_gateways: Option<bool>,
+    },
+    /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
+    /// a running server deletes its rows.
+    #[command(after_help = "Example:
+  bellwire app delete shop --yes-delete shop")]
+    Delete {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// Its short name once more: there is no way back.
+        #[arg(long, value_name = "SLUG", value_parser = NonEmptyStringValueParser::new())]
+        yes_delete: String,
     },
     /// Manage what the site's backend signs user tokens with.
     IdentityKey {
@@ -109,6 +127,13 @@ impl App {
                 let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
             }
+            Self::Delete { app, yes_delete } => {
+                let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();
+                let place = format!("{}?confirm={confirm}", path(["apps", &app]));
+                let app = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, place) }).await?;
+                out.say(&app, &show(&app))?;
+                out.note("Nothing is sent for it any more. The maintenance of a running server deletes what it had.");
+            }
             Self::IdentityKey { verb } => verb.run(local, out).await?,
         }
         Ok(())
@@ -123,6 +148,7 @@ fn show(app: &Value) -> String {
         ("origins", text(app, "/origins")),
         ("lets other gateways in", text(app, "/allow_other_gateways")),
         ("created", time(app, "/created_at")),
+        ("being deleted since", time(app, "/deleting_at")),
     ])
 }
 

@@ -167,6 +167,7 @@ pub async fn authenticate(
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.max_retries AS "max_retries?", a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
+             AND a.deleting_at IS NULL
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
         secret_mac.as_slice(),
         app_id,
@@ -185,6 +186,7 @@ pub async fn authenticate(
                 allow_other_gateways: row.allow_other?,
                 max_retries: row.max_retries?,
                 created_at: row.app_created_at?,
+                deleting_at: None,
             })
         })();
         let key = ApiKey {

@@ -1,5 +1,6 @@
 //! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
-//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them.
+//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them, in
+//! [the order of locks](super).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,12 @@ use uuid::Uuid;
 
 use super::events::{self, Body, Event};
 use super::settle::{Fate, Settlement};
-use super::unsent::{Waiting, settle_unsent};
+use super::tally::Tally;
+use super::unsent::{Waiting, log_unsent};
+use super::{refusals, subscriptions};
 use crate::clock::{Timestamp, uuid_of};
 use crate::delivery::Ending;
-use crate::id::DeadLetterId;
+use crate::id::{DeadLetterId, SubscriptionId};
 
 /// Whether an ending leaves a letter.
 fn leaves_letter(fate: &Fate) -> bool {
@@ -24,10 +27,26 @@ pub fn is_special(settlement: &Settlement) -> bool {
     leaves_letter(&settlement.fate) || settlement.sla_missed_s.is_some()
 }
 
-/// Stores the letters, prunes the subscriptions that are gone, and tells of both.
+/// Whether an ending changes its subscription.
+pub fn changes_subscription(settlement: &Settlement) -> bool {
+    matches!(settlement.fate, Fate::Ended(Ending::Gone, _)) || refusals::counts(settlement)
+}
+
+/// Locks the subscriptions that these endings change.
+pub async fn lock<'a>(
+    connection: &mut PgConnection,
+    settlements: impl Iterator<Item = &'a Settlement>,
+) -> sqlx::Result<()> {
+    let changed: Vec<SubscriptionId> =
+        settlements.filter(|settlement| changes_subscription(settlement)).map(|s| s.subscription).collect();
+    if changed.is_empty() { Ok(()) } else { subscriptions::lock_in_order(connection, changed.into_iter()).await }
+}
+
+/// Stores the letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
 pub async fn write<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
+    mut tally: Tally,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut letters, mut gone, mut told) = (Letters::default(), Vec::new(), Vec::new());
@@ -52,14 +71,20 @@ pub async fn write<'a>(
     gone.sort_unstable();
     gone.dedup();
     if !gone.is_empty() {
-        told.extend(prune(connection, &gone, now).await?);
+        told.extend(prune(connection, &gone, &mut tally, now).await?);
     }
+    tally.write(connection, now).await?;
     events::record(connection, told, now).await
 }
 
 /// Marks subscriptions gone, ends everything else that waits for them, takes them out of their topics and stops
 /// whatever is in some worker's memory. Ids in ascending order. Answers what is to be told of it.
-async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> sqlx::Result<Vec<Event>> {
+async fn prune(
+    connection: &mut PgConnection,
+    gone: &[Uuid],
+    tally: &mut Tally,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Event>> {
     let rows = sqlx::query!(
         r#"
         WITH g AS (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id FROM unnest($1::uuid[]) AS u (id)),
@@ -94,7 +119,7 @@ async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> 
             _ => *lost.entry(row.lane).or_insert(0) += 1,
         }
     }
-    settle_unsent(connection, dropped, Ending::Gone, "subscription gone", now).await?;
+    log_unsent(connection, dropped, Ending::Gone, "subscription gone", tally, now).await?;
     events::subscriptions_gone(connection, &lost.into_iter().collect::<Vec<_>>()).await
 }
 
@@ -180,7 +205,7 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// The letters of rows that [`settle_unsent`] ended as gone or expired: closed from the start.
+/// The letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
 pub async fn bury_unsent(
     connection: &mut PgConnection,
     rows: &[Waiting],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -123,6 +123,23 @@ pub async fn change(
         reset,
     )
     .fetch_one(pool)
+    .await?;
+    Ok(row.into())
+}
+
+/// Pauses an app as a whole, for good: it is being deleted. `id` is a fresh one.
+pub async fn shut(conn: &mut PgConnection, id: Uuid, app: AppId, now: Timestamp) -> sqlx::Result<Flow> {
+    let row = sqlx::query_as!(
+        Row,
+        "INSERT INTO flows AS f (id, app, paused, reset_at, changed_at) VALUES ($1, $2, true, $3, $3)
+         ON CONFLICT (app, lane) DO UPDATE
+         SET paused = true, changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
+         RETURNING app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at",
+        id,
+        app.0,
+        now
+    )
+    .fetch_one(conn)
     .await?;
     Ok(row.into())
 }

@@ -60,7 +60,13 @@ pub async fn count<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item 
     .map(drop)
 }
 
-/// Whether an ending needs [`count`].
+/// Whether [`count`] changes anything for an ending.
+pub fn counts(settlement: &Settlement) -> bool {
+    let refused = matches!(&settlement.fate, Fate::Ended(Ending::Dead, Some(death)) if is_refusal(death.reason));
+    refused || concerns(settlement)
+}
+
+/// Whether an acceptance needs [`count`], as refusals always do.
 pub fn concerns(settlement: &Settlement) -> bool {
     settlement.refusals > 0 && matches!(settlement.fate, Fate::Ended(Ending::Accepted, _))
 }

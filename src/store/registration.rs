@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, lock_in_order, set_topics, write_details};
 use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
 use super::{lanes, topics};
 use crate::clock::Timestamp;
@@ -152,21 +152,6 @@ async fn register_within(
     let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
-}
-
-/// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
-/// other would wait for each other otherwise.
-async fn lock_in_order(conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
-    sqlx::query!(
-        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
-         ORDER BY shard, id FOR NO KEY UPDATE",
-        &shards,
-        &ids
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(())
 }
 
 async fn find_endpoint(

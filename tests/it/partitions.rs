@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::maintenance::{self, Retention};
+use bellwire::maintenance;
 use bellwire::store;
 use bellwire::store::partitions;
 use chrono::Days;
@@ -11,11 +11,8 @@ use sqlx::postgres::PgPool;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::support::app::scalar;
+use crate::support::app::{DAY, RETENTION, scalar};
 use crate::support::{START, TestApp, TestDatabase};
-
-const DAY: Duration = Duration::from_secs(86_400);
-const RETENTION: Retention = Retention { history: DAY.saturating_mul(35), archive: DAY.saturating_mul(30) };
 
 /// A try that waited for its lock as long as it used to takes 3 s; one that gives up after a tenth of a second takes as long
 /// as the machine is busy.

@@ -318,7 +318,11 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
 }
 
 /// Has maintenance look soon whether the content of these messages is still needed.
-async fn look_again(conn: &mut PgConnection, mut messages: Vec<Uuid>, now: Timestamp) -> sqlx::Result<()> {
+pub(in crate::store) async fn look_again(
+    conn: &mut PgConnection,
+    mut messages: Vec<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     messages.sort_unstable();
     messages.dedup();
     sqlx::query!(
