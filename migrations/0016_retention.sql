@@ -21,8 +21,9 @@ CREATE UNIQUE INDEX erasures_open ON erasures (app, user_id) WHERE completed_at 
 
 -- Ended subscriptions in the order in which they go. Who registers, is sent to or is refreshed does not pay for it.
 CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired');
--- The open letters of one subscription, which are put aside when its user is erased. There are few open letters.
-CREATE INDEX dead_letters_open_by_subscription ON dead_letters (app, subscription) WHERE state = 'open';
+-- The open letters of one subscription, which are put aside when its user is erased. There are few open letters. Without
+-- the app, lest a plan made while the table is empty look for a message's letters here.
+CREATE INDEX dead_letters_open_by_subscription ON dead_letters (subscription) WHERE state = 'open';
 
 -- Who a message was for is forgotten when its last delivery has ended: the ids of users in `audience` become null. So an
 -- erasure finds all that name a user among the few messages that have their content still.

@@ -149,6 +149,7 @@ fn retention(config: &Config) -> Retention {
         archive: days(config.dead_letter_retention_days),
         subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
         rollups: days(config.rollup_retention_days),
+        audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
     }
 }
 

@@ -5,6 +5,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayChangeSettings, MayRead, Operator, Server};
@@ -17,6 +18,7 @@ use crate::id::AppId;
 use crate::policy::RETRIES_MAX;
 use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
+use crate::store::audit::Action;
 use crate::store::removal;
 use crate::webpush::keys::{SigningKey, check_subject};
 
@@ -26,6 +28,8 @@ pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 const CANCEL_ROUNDS: usize = 20;
 /// Most origins of one app.
 const ORIGINS_MAX: usize = 50;
+/// Longest origin: scheme, the longest name that DNS knows, port.
+const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
 /// An app.
 #[derive(Debug, Serialize, ToSchema)]
@@ -117,10 +121,11 @@ fn is_slug(text: &str) -> bool {
 /// Whether a text is an origin as browsers send it: scheme, host and a port only if it is not the default one. Plain
 /// http is for development on the same machine.
 fn is_origin(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| {
-        let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
-    })
+    text.len() <= ORIGIN_MAX_OCTETS
+        && url::Url::parse(text).is_ok_and(|url| {
+            let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+            (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
+        })
 }
 
 fn check_name(name: &str, faults: &mut Faults) {
@@ -143,7 +148,7 @@ fn check_origins(origins: &[String], faults: &mut Faults) {
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
 pub async fn create(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApp>,
 ) -> Result<(StatusCode, axum::Json<NewAppView>), Problem> {
@@ -175,6 +180,11 @@ pub async fn create(
         return Err(Problem::conflict("slug_taken", detail));
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
+    let entry = operator.caller.did(Some(app.id), Action::AppCreated, AppId(app.id));
+    let detail = json!({
+        "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
+    });
+    entry.with(detail).record(&mut tx, 1, app.created_at).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
 }
@@ -208,7 +218,7 @@ pub async fn change(
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {
-    let mut app = server.app;
+    let mut app = server.app.clone();
     let mut faults = Faults::default();
     if let Some(name) = body.name {
         check_name(&name, &mut faults);
@@ -231,7 +241,12 @@ pub async fn change(
         }
         app.allow_other_gateways = allow;
     }
-    apps::update(&state.pool, &app).await?;
+    let mut tx = state.pool.begin().await?;
+    apps::update(&mut *tx, &app).await?;
+    if let Some(detail) = changed(&server.app, &app) {
+        server.did(Action::AppChanged, AppId(app.id)).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+    }
+    tx.commit().await?;
     Ok(axum::Json(app.into()))
 }
 
@@ -252,7 +267,7 @@ pub struct Confirmation {
     params(("app" = String, Path, description = "Id or slug"), Confirmation),
     security(("api_key" = ["operator"])), responses((status = 202, body = AppView)))]
 pub async fn delete(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(name): At<AppRef>,
     Query(Confirmation { confirm }): Query<Confirmation>,
@@ -265,6 +280,8 @@ pub async fn delete(
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
+    let entry = operator.caller.did(Some(app.id), Action::AppDeleted, AppId(app.id));
+    entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     (state.engine.tell)(Work::Flow(flow));
     state.known_apps.forget(app.id);
@@ -280,6 +297,18 @@ pub async fn delete(
     Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app }.into())))
 }
 
+/// What was changed of an app, for the audit log; none: nothing.
+fn changed(before: &App, after: &App) -> Option<Value> {
+    let mut detail = Map::new();
+    let mut note = |member: &str, differs: bool, value: Value| differs.then(|| detail.insert(member.to_owned(), value));
+    note("name", before.name != after.name, json!(after.name));
+    note("origins", before.origins != after.origins, json!(after.origins));
+    let allow = after.allow_other_gateways;
+    note("allow_other_gateways", before.allow_other_gateways != allow, json!(allow));
+    note("max_retries", before.max_retries != after.max_retries, json!(after.max_retries));
+    (!detail.is_empty()).then(|| detail.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,9 +318,17 @@ mod tests {
         for good in ["https://example.com", "https://example.com:8443", "http://localhost:3000", "http://127.0.0.1"] {
             assert!(is_origin(good), "{good}");
         }
-        for bad in
-            ["https://example.com/", "https://EXAMPLE.com", "https://a:443", "http://example.com", "*", "null", ""]
-        {
+        let long = format!("https://{}.com", "a".repeat(260));
+        for bad in [
+            "https://example.com/",
+            "https://EXAMPLE.com",
+            "https://a:443",
+            "http://example.com",
+            "*",
+            "null",
+            "",
+            &long,
+        ] {
             assert!(!is_origin(bad), "{bad}");
         }
     }

@@ -1,19 +1,23 @@
 //! Who calls: a server with an API key, an operator, or a browser. Handlers name whom they let in by their arguments.
 
+use std::fmt::Display;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
 use super::problem::Problem;
-use crate::id::ApiKeyId;
+use crate::clock::Timestamp;
 use crate::store::api_keys::{self, ApiKey, Scope};
 use crate::store::apps::App;
+use crate::store::audit::{Action, Actor, Entry, Who};
 use crate::store::subscriptions::Right;
 
 /// What every browser token begins with.
@@ -84,22 +88,52 @@ pub struct Server<S> {
     scope: PhantomData<S>,
 }
 
-/// Who acts, for the trail of what was done.
+/// Who acts: with a key, or at the command line.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The API key; none for somebody who has database and master key at hand.
     key: Option<ApiKey>,
+    /// The client's address.
+    address: Option<IpAddr>,
 }
 
 impl Caller {
-    /// The key's id, or `local`.
-    pub fn name(&self) -> String {
-        self.key.as_ref().map_or_else(|| "local".to_owned(), |key| ApiKeyId(key.id).to_string())
+    const LOCAL: Self = Self { key: None, address: None };
+
+    fn with(key: ApiKey, parts: &Parts, state: &ApiState) -> Self {
+        Self { key: Some(key), address: state.limits.known_address(&parts.headers, &parts.extensions) }
     }
 
     /// Whether it may do what asks for that scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.key.as_ref().is_none_or(|key| key.may(scope))
+    }
+
+    /// Until when its key is valid; none: for ever, or until it is revoked.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.key.as_ref().and_then(|key| key.expires_at)
+    }
+
+    /// Who it is, for the audit log.
+    pub fn actor(&self) -> Actor {
+        let who = match &self.key {
+            None => Who::Local,
+            Some(key) if key.app.is_none() => Who::Operator(key.id),
+            Some(key) => Who::ApiKey(key.id),
+        };
+        Actor { who, address: self.address }
+    }
+
+    /// What it does, to be recorded in the transaction that does it: to things of that app, or (none) of the server.
+    pub fn did(&self, app: Option<Uuid>, action: Action, target: impl Display) -> Entry {
+        Entry::new(self.actor(), app, action, target)
+    }
+}
+
+impl<S> Server<S> {
+    /// What it does to its app, to be recorded in the transaction that does it.
+    pub fn did(&self, action: Action, target: impl Display) -> Entry {
+        self.caller.did(Some(self.app.id), action, target)
     }
 }
 
@@ -110,13 +144,13 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
         let app: AppRef = path_param(parts, state, "app").await?.as_str().into();
         if is_local(&parts.extensions) {
             let app = named_app(state, app).await?;
-            return Ok(Self { app, caller: Caller { key: None }, scope: PhantomData });
+            return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
         }
         let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
         require(&key, S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
-        Ok(Self { app, caller: Caller { key: Some(key) }, scope: PhantomData })
+        Ok(Self { app, caller: Caller::with(key, parts, state), scope: PhantomData })
     }
 }
 
@@ -153,11 +187,11 @@ impl FromRequestParts<ApiState> for Scraper {
 /// Whoever acts on the server as a whole, with that scope.
 async fn of_server(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Caller, Problem> {
     if is_local(&parts.extensions) {
-        return Ok(Caller { key: None });
+        return Ok(Caller::LOCAL);
     }
     let (key, _) = authenticate(&parts.headers, state, None).await?;
     require(&key, scope)?;
-    Ok(Caller { key: Some(key) })
+    Ok(Caller::with(key, parts, state))
 }
 
 fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
@@ -178,7 +212,12 @@ async fn authenticate(
     let (id, slug) = app.as_ref().map_or((None, None), AppRef::parts);
     api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
         .await?
-        .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))
+        .ok_or_else(unknown_key)
+}
+
+/// 401: the key is none, or not any more.
+pub(super) fn unknown_key() -> Problem {
+    Problem::unauthorized("The API key is unknown, expired or revoked.")
 }
 
 /// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.

@@ -8,7 +8,9 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
+use crate::id::AppId;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use crate::store::audit::Action;
 use crate::store::calendars;
 
 /// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
@@ -61,6 +63,10 @@ pub async fn change(
         return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
     }
     let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
-    calendars::write(&state.pool, server.app.id, &calendar, state.clock.now()).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    calendars::write(&mut *tx, app, &calendar, now).await?;
+    server.did(Action::CalendarChanged, AppId(app)).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
     Ok(axum::Json(calendar.into()))
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
@@ -16,6 +16,7 @@ use super::problem::{Faults, FieldError, Problem};
 use crate::id::{AppId, IdentityKeyId};
 use crate::identity::{Key, prove};
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 
@@ -106,11 +107,15 @@ pub async fn create(
     };
     let (algorithm, created_at) = (key.algorithm().to_owned(), state.clock.now());
     let row = IdentityKey { id, name: body.name, algorithm, secret: sealed, public_key, created_at };
-    if !identity_keys::add(&state.pool, server.app.id, &row).await? {
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::add(&mut tx, server.app.id, &row).await? {
         let detail =
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
         return Err(Problem::conflict("too_many_identity_keys", detail));
     }
+    let entry = server.did(Action::IdentityKeyCreated, IdentityKeyId(id));
+    entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(&mut tx, 1, row.created_at).await?;
+    tx.commit().await?;
     let secret = secret.map(|secret| secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(IdentityKeyView { secret, ..row.into() })))
 }
@@ -145,10 +150,13 @@ pub async fn remove(
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
-    if identity_keys::remove(&state.pool, server.app.id, id.0).await? {
-        return Ok(StatusCode::NO_CONTENT);
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::remove(&mut *tx, server.app.id, id.0).await? {
+        return Err(Problem::not_found("identity key"));
     }
-    Err(Problem::not_found("identity key"))
+    server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Checks what is said about a subscription's user. Servers are believed, browsers if a token proves it; a token that is

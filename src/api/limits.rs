@@ -107,8 +107,8 @@ impl Limits {
     }
 
     /// The nearest address that is not one of our own proxies: they are the last ones to have written into
-    /// `X-Forwarded-For`, and whatever stands further left may be made up.
-    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+    /// `X-Forwarded-For`, and whatever stands further left may be made up. None: the request came off no socket.
+    pub fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
         let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
             let values = headers.get_all("x-forwarded-for");
@@ -116,7 +116,11 @@ impl Limits {
                 values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
             read_address(hops.into_iter().rev().nth(skipped)?.trim())
         });
-        forwarded.or(peer).unwrap_or(IpAddr::from([0, 0, 0, 0]))
+        forwarded.or(peer)
+    }
+
+    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 }
 

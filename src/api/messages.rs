@@ -22,6 +22,7 @@ use crate::clock::first_uuid_of;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, MessageRow};
 use crate::store::receipts::kept_since;
@@ -363,7 +364,7 @@ pub async fn pause(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Pause).await
+    steer(&state, &server, id, Turn::Pause).await
 }
 
 /// Resumes a paused message.
@@ -375,7 +376,7 @@ pub async fn resume(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Resume).await
+    steer(&state, &server, id, Turn::Resume).await
 }
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
@@ -387,11 +388,22 @@ pub async fn cancel(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Cancel).await
+    steer(&state, &server, id, Turn::Cancel).await
 }
 
-async fn steer(state: &ApiState, app: &App, id: MessageId, turn: Turn) -> Result<axum::Json<MessageView>, Problem> {
-    match steering::steer(&state.pool, app.id, id, turn, state.clock.now()).await? {
+async fn steer(
+    state: &ApiState,
+    server: &Server<MaySteerMessages>,
+    id: MessageId,
+    turn: Turn,
+) -> Result<axum::Json<MessageView>, Problem> {
+    let action = match turn {
+        Turn::Pause => Action::MessagePaused,
+        Turn::Resume => Action::MessageResumed,
+        Turn::Cancel => Action::MessageCancelled,
+    };
+    let (app, entry) = (&server.app, server.did(action, id));
+    match steering::steer(&state.pool, app.id, id, turn, &entry, state.clock.now()).await? {
         Steered::Unknown => return Err(missing(state, id)),
         Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
         Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),

@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audit;
 pub mod auth;
 pub mod calendar;
 pub mod compose;
@@ -198,6 +199,8 @@ pub fn router(state: ApiState) -> Router {
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
         .routes(routes!(apps::show, apps::change, apps::delete))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::list_of_app))
         .routes(routes!(api_keys::list, api_keys::create))
         .routes(routes!(api_keys::revoke))
         .routes(routes!(identity_keys::list, identity_keys::create))

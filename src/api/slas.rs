@@ -3,6 +3,7 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -10,6 +11,8 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use crate::delivery::Tier;
+use crate::id::AppId;
+use crate::store::audit::Action;
 use crate::store::slas;
 
 /// The longest, in seconds: 30 days.
@@ -65,6 +68,10 @@ pub async fn change(
     }
     faults.finish()?;
     let wanted = Tier::ALL.map(|tier| (tier, *body.of(tier)));
-    slas::write(&state.pool, server.app.id, &wanted, state.clock.now()).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    slas::write(&mut *tx, app, &wanted, now).await?;
+    server.did(Action::SlasChanged, AppId(app)).with(json!(body)).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
     Ok(axum::Json(body))
 }

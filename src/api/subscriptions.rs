@@ -62,7 +62,8 @@ pub struct SubscriptionView {
     created_at: DateTime<Utc>,
     /// When it stopped being active.
     ended_at: Option<DateTime<Utc>>,
-    /// The browser's own right to change or delete it; only for whoever registered it.
+    /// The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
+    /// Every change of `user_id` or keys, whoever makes it, ends the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -118,8 +119,11 @@ pub struct PushKeys {
 pub struct NewSubscription {
     /// What `PushSubscription.toJSON()` gives.
     subscription: PushSubscription,
-    /// The site's name for the person. From a browser it takes a `user_token`.
-    user_id: Option<String>,
+    /// The site's name for the person; null: nobody's. Left out, it stays as it is. From a browser, anybody but null takes a
+    /// `user_token`.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    user_id: Option<Option<String>>,
     /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
     /// All tags, at most 50 of at most 64 characters.
@@ -136,7 +140,8 @@ pub struct NewSubscription {
     /// The VAPID key that the subscription was made with; by default the active one.
     #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
-    /// The subscription that this one takes the place of, with everything that waits for it.
+    /// The subscription that this one takes the place of, with its tags, attributes and topics, and everything that waits
+    /// for it. From a browser, its user does not come along, nor what was addressed to them, unless `user_id` says so again.
     replaces: Option<Replaced>,
 }
 
@@ -251,6 +256,11 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
 /// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
 /// secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
 /// it was known.
+///
+/// The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
+/// before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
+/// user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as
+/// long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
     security((), ("browser_token" = []), ("api_key" = ["subscribers"])),
@@ -264,11 +274,11 @@ pub async fn register(
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
         return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
     }
-    let (user, user_token) = (body.user_id.as_deref(), body.user_token.as_deref());
-    check_user(&state, &client.app, client.server, user, user_token).await?;
+    let user = body.user_id.as_ref().and_then(Option::as_deref);
+    check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
     let said = Said {
-        user_id: body.user_id.map(Some),
+        user_id: body.user_id,
         tags: body.tags,
         attributes: body.attributes,
         topics: body.topics,
@@ -318,6 +328,11 @@ fn answer_registered(state: &ApiState, registered: Registered) -> Result<Respons
             let detail = "This endpoint is registered. Refreshing it takes the same keys, its token, or an API key.";
             return Err(Problem::conflict("endpoint_taken", detail));
         }
+        Registered::BelongsToUser => {
+            let detail = "This subscription belongs to a user. Refreshing it takes its token, that user's `user_token`, or an \
+                          API key. With `\"user_id\": null` it begins anew, as nobody's.";
+            return Err(Problem::conflict("belongs_to_user", detail));
+        }
         Registered::OtherKey => {
             let detail = "This endpoint is registered under another VAPID key.";
             return Err(Problem::conflict("vapid_key_differs", detail));
@@ -328,9 +343,13 @@ fn answer_registered(state: &ApiState, registered: Registered) -> Result<Respons
         Registered::TooManyTopics => return Err(too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
+    Ok((status, axum::Json(with_token(state, *row, topics))).into_response())
+}
+
+/// Shows a row to its browser, or to whoever registered it.
+fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionView {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
-    let view = SubscriptionView { token: Some(token), ..SubscriptionView::new(*row, topics) };
-    Ok((status, axum::Json(view)).into_response())
+    SubscriptionView { token: Some(token), ..SubscriptionView::new(row, topics) }
 }
 
 /// 409: the app would have too many topics.
@@ -369,7 +388,8 @@ pub async fn show(
     Ok(axum::Json(SubscriptionView::new(row, topics)))
 }
 
-/// Changes a subscription.
+/// Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
+/// one before, also if a server makes it.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
@@ -397,7 +417,8 @@ pub async fn change(
     faults.finish()?;
     let (app, now) = (client.app.id, state.clock.now());
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
-        Changed::Done(row, topics) => Ok(axum::Json(SubscriptionView::new(*row, topics))),
+        Changed::Done(row, topics) if client.server => Ok(axum::Json(SubscriptionView::new(*row, topics))),
+        Changed::Done(row, topics) => Ok(axum::Json(with_token(&state, *row, topics))),
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),
         Changed::TooManyTopics => Err(too_many_topics()),

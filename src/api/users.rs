@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
@@ -15,7 +16,9 @@ use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::id::{AppId, ErasureId};
 use crate::store;
+use crate::store::audit::{self, Action};
 use crate::store::erasures::{self, Erasure};
+use crate::vault::{Purpose, Vault};
 
 /// How long a request looks for messages that name the user before it leaves that to maintenance.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -63,8 +66,12 @@ pub async fn erase(
     State(state): State<ApiState>,
     At(user): At<UserId>,
 ) -> Result<Response, Problem> {
+    let (app, now) = (server.app.id, state.clock.now());
+    let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
     let mut tx = state.pool.begin().await?;
-    let begun = erasures::begin(&mut tx, server.app.id, &user.0, &server.caller.name(), state.clock.now()).await?;
+    let begun = erasures::begin(&mut tx, app, &user.0, &audit::name_of(entry.actor.who.key()), now).await?;
+    let n = erasures::subscriptions_of(&mut tx, app, &user.0).await?;
+    entry.record(&mut tx, n, now).await?;
     tx.commit().await?;
     while let Some(stop) = erasures::erase_subscription(&state.pool, &state.vault, &begun, state.clock.now()).await? {
         (state.engine.tell)(Work::Stop(stop));
@@ -100,4 +107,11 @@ pub async fn show_erasure(
 ) -> Result<axum::Json<ErasureView>, Problem> {
     let found = erasures::find(&state.pool, server.app.id, id.0).await?;
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
+}
+
+/// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.
+fn label(vault: &Vault, app: Uuid, user: &str) -> String {
+    let mac = vault.mac(Purpose::LogLabel, &[b"user", app.as_bytes(), user.as_bytes()]);
+    let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();
+    format!("user:{digits}")
 }

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -18,6 +19,7 @@ use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::id::VapidKeyId;
+use crate::store::audit::Action;
 use crate::store::vapid_keys::{self, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
@@ -168,6 +170,11 @@ pub async fn create(
     };
     let mut tx = state.pool.begin().await?;
     let key = add(&mut tx, &state, server.app.id, &pair, &subject, body.state).await?;
+    let made = if body.private_key.is_some() { Action::VapidKeyImported } else { Action::VapidKeyCreated };
+    server.did(made, key.id).record(&mut tx, 1, key.created_at).await?;
+    if key.state == Role::Active {
+        server.did(Action::VapidKeyActivated, key.id).record(&mut tx, 1, key.created_at).await?;
+    }
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(key)))
 }
@@ -210,7 +217,12 @@ pub async fn change(
     Json(body, _): Json<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
-    vapid_keys::set_subject(&state.pool, server.app.id, id.0, &body.subject).await?;
+    let mut tx = state.pool.begin().await?;
+    if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? {
+        let entry = server.did(Action::VapidKeyChanged, id).with(json!({"subject": body.subject}));
+        entry.record(&mut tx, 1, state.clock.now()).await?;
+        tx.commit().await?;
+    }
     Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
 }
 
@@ -225,7 +237,10 @@ pub async fn export(
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;
-    let sealed = vapid_keys::private_key(&state.pool, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    let mut tx = state.pool.begin().await?;
+    let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    server.did(Action::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
     let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id.0, &sealed)?);
     let pair = <[u8; 32]>::try_from(private.as_slice()).ok().and_then(|octets| SigningKey::from_private(octets).ok());
     let pair = pair.ok_or_else(|| {

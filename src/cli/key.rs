@@ -41,7 +41,7 @@ pub enum Key {
         #[command(flatten)]
         owner: Owner,
     },
-    /// Revoke an API key at once and for good.
+    /// Revoke an API key at once and for good, and with it the keys that it made.
     #[command(after_help = "Example:\n  bellwire key revoke --app shop ak_0198…")]
     Revoke {
         #[command(flatten)]
@@ -49,6 +49,9 @@ pub enum Key {
         /// Its id, as `bellwire key list` shows it.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
+        /// Leave the keys that it made valid, and those that these made: for a key that is replaced, not stolen.
+        #[arg(long)]
+        keep_descendants: bool,
     },
 }
 
@@ -124,10 +127,15 @@ impl Key {
                 let keys = local.list(&owner.path()).await?;
                 out.say(&keys, &list(&keys))?;
             }
-            Self::Revoke { owner, key } => {
-                let at = format!("{}{}", owner.path(), &path([&key])["/v1".len()..]);
-                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
-                out.say(&json!({"id": key, "revoked": true}), &format!("{key} is revoked."))?;
+            Self::Revoke { owner, key, keep_descendants } => {
+                let of_key = &path([&key])["/v1".len()..];
+                let at = format!("{}{of_key}?keep_descendants={keep_descendants}", owner.path());
+                let done = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
+                let told = match done["revoked"].as_i64() {
+                    Some(n @ 2..) => format!("{key} is revoked, and {} that it made or these did.", n - 1),
+                    _ => format!("{key} is revoked."),
+                };
+                out.say(&json!({"id": key, "revoked": done["revoked"]}), &told)?;
             }
         }
         Ok(())
@@ -149,8 +157,9 @@ fn list(keys: &Value) -> String {
             time(key, "/created_at"),
             time(key, "/expires_at"),
             time(key, "/revoked_at"),
+            text(key, "/created_by"),
             text(key, "/name"),
         ]
     };
-    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "NAME"], rows(keys).map(row))
+    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "MADE BY", "NAME"], rows(keys).map(row))
 }

@@ -5,6 +5,7 @@
 //! is for people goes to standard error.
 
 mod app;
+mod audit;
 mod dead_letters;
 mod identity;
 mod key;
@@ -89,6 +90,14 @@ enum Verb {
     Key {
         #[command(subcommand)]
         verb: key::Key,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Tell who did what with keys and at the command line.
+    #[command(after_help = MORE_SETTINGS)]
+    Audit {
+        #[command(subcommand)]
+        verb: audit::Audit,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -259,6 +268,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Key { verb, settings } => {
             settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Audit { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
         }
         Verb::Send { send, settings } => {
             settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;

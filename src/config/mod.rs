@@ -206,6 +206,8 @@ settings! {
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
     /// Days that outcomes by minute and breaker trips are kept.
     rollup_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
+    audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
 }

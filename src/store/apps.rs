@@ -1,6 +1,6 @@
 //! Apps: tenants.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -92,7 +92,7 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
 }
 
 /// Writes name, origins, the gateways' setting and the maximum of retries.
-pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
+pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, max_retries = $5 WHERE id = $1",
         app.id,
@@ -101,7 +101,7 @@ pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
         app.allow_other_gateways,
         app.max_retries
     )
-    .execute(pool)
+    .execute(executor)
     .await?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
 use super::dead_letters::Filter;
-use super::dead_letters::handling::{Action, Operation, look_again, record};
+use super::dead_letters::handling::look_again;
 use super::retrying::retrying;
 use super::stops::Stop;
 use super::subscriptions::{SubscriptionRow, end, lock};
@@ -69,6 +69,13 @@ pub async fn begin(
     )
     .fetch_one(conn)
     .await
+}
+
+/// How many subscriptions a user has, ended ones included.
+pub async fn subscriptions_of(conn: &mut PgConnection, app: Uuid, user_id: &str) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND user_id = $2"#, app, user_id)
+        .fetch_one(conn)
+        .await
 }
 
 /// An app's erasure.
@@ -156,15 +163,20 @@ async fn put_letters_aside(
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if n > 0 {
         look_again(conn, messages, now).await?;
-        let operation = Operation {
-            id: uuid_of(now),
-            app: erasure.app,
-            action: Action::Discard,
-            actor: erasure.actor.clone(),
-            filter: Filter { subscription: Some(row.typed_id()), ..Filter::default() },
-            began: now,
-        };
-        record(conn, &operation, 0, n, now).await?;
+        // For the audit log this is a part of the erasure.
+        let filter = Filter { subscription: Some(row.typed_id()), ..Filter::default() };
+        sqlx::query!(
+            "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
+             VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
+            erasure.app,
+            uuid_of(now),
+            erasure.actor,
+            json!(filter),
+            n,
+            now
+        )
+        .execute(conn)
+        .await?;
     }
     Ok(n == CHUNK)
 }
@@ -174,7 +186,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.as_bytes()]);
     sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           policy = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
+           policy = NULL, proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
         row.typed_id().shard(),
         row.id,
         nowhere.as_slice(),

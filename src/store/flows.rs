@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -80,7 +80,7 @@ pub enum Change {
 
 /// Makes a change, which workers hear of within a second. `id` is a fresh one.
 pub async fn change(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     id: Uuid,
     app: AppId,
     lane: Option<LaneId>,
@@ -122,24 +122,7 @@ pub async fn change(
         limits.is_some(),
         reset,
     )
-    .fetch_one(pool)
-    .await?;
-    Ok(row.into())
-}
-
-/// Pauses an app as a whole, for good: it is being deleted. `id` is a fresh one.
-pub async fn shut(conn: &mut PgConnection, id: Uuid, app: AppId, now: Timestamp) -> sqlx::Result<Flow> {
-    let row = sqlx::query_as!(
-        Row,
-        "INSERT INTO flows AS f (id, app, paused, reset_at, changed_at) VALUES ($1, $2, true, $3, $3)
-         ON CONFLICT (app, lane) DO UPDATE
-         SET paused = true, changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
-         RETURNING app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at",
-        id,
-        app.0,
-        now
-    )
-    .fetch_one(conn)
+    .fetch_one(executor)
     .await?;
     Ok(row.into())
 }

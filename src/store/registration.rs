@@ -1,5 +1,9 @@
-//! How a subscription comes about: registered, refreshed, brought back, or in the place of another one.
+//! How a subscription comes about: registered, refreshed, brought back, or in the place of another one. Who may go on with
+//! a known one is decided in [`known`].
 
+mod known;
+
+use known::{Case, Verdict};
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
@@ -50,8 +54,10 @@ pub enum Registered {
     New(Box<SubscriptionRow>, Vec<String>),
     /// The endpoint was known.
     Known(Box<SubscriptionRow>, Vec<String>),
-    /// The endpoint is known, and whoever asks has no right to it.
+    /// The endpoint is known with other keys, and whoever asks has no right to it.
     Taken,
+    /// The endpoint is known and belongs to a user, of whom the request says nothing.
+    BelongsToUser,
     /// The endpoint is known under another VAPID key than stated.
     OtherKey,
     /// There is no subscription to replace, or not for whoever asks.
@@ -138,13 +144,14 @@ async fn register_within(
         },
     };
     if let Some(old) = &old {
+        // What was addressed to somebody does not follow to a subscription that is not theirs.
+        if old.user_id.is_some() && old.user_id != row.user_id {
+            cancel_previous_users(conn, old.typed_id().shard(), old.id, now).await?;
+        }
         if new {
             carry_on(conn, vault, old, &row, now).await?;
         }
         take_over(conn, vault, old, &row, now).await?;
-        if old.user_id.is_some() && old.user_id != row.user_id {
-            cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
-        }
     }
     if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
         return Ok(Registered::TooManyTopics);
@@ -179,16 +186,29 @@ async fn refresh(
     id: SubscriptionId,
     now: Timestamp,
 ) -> Result<Result<SubscriptionRow, Registered>, sqlx::Error> {
-    let Some(mut row) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
+    let Some(before) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
     let given = address(request.keys, request.endpoint);
-    let same_keys = vault.open(ADDRESS, row.id, &row.address).is_ok_and(|there| there.ct_eq(&given).into());
-    if !same_keys && !request.right.covers(vault, &row) {
-        return Ok(Err(Registered::Taken));
+    let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
+    let verdict = known::judge(&Case {
+        covered: request.right.covers(vault, &before),
+        same_keys,
+        proven: before.proven_at.is_some(),
+        active: before.state == "active",
+        user: before.user_id.as_deref(),
+        wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
+    });
+    match verdict {
+        Verdict::Taken => return Ok(Err(Registered::Taken)),
+        Verdict::BelongsToUser => return Ok(Err(Registered::BelongsToUser)),
+        Verdict::GoesOn | Verdict::BeginsAnew => {}
     }
-    if request.vapid_key_stated && row.vapid_key != request.vapid_key {
+    if request.vapid_key_stated && before.vapid_key != request.vapid_key {
         return Ok(Err(Registered::OtherKey));
     }
-    let before = row.clone();
+    let mut row = before.clone();
+    if verdict == Verdict::BeginsAnew {
+        begin_anew(conn, &mut row, now).await?;
+    }
     if !request.wanted.apply(&mut row) {
         return Ok(Err(Registered::TooLarge));
     }
@@ -201,18 +221,22 @@ async fn refresh(
         row.since = now;
         row.ended_at = None;
     }
-    let unchanged = same_keys
-        && before.state == row.state
-        && (&before.user_id, &before.tags, &before.attributes) == (&row.user_id, &row.tags, &row.attributes)
-        && (&before.locale, &before.timezone, before.expires_at) == (&row.locale, &row.timezone, row.expires_at);
-    if !unchanged || now - row.last_seen >= chrono::TimeDelta::days(1) {
+    if row != before || now - row.last_seen >= chrono::TimeDelta::days(1) {
         row.last_seen = now;
-        write_details(conn, &row).await?;
-    }
-    if before.user_id.is_some() && before.user_id != row.user_id {
-        cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
+        write_details(conn, &before, &mut row, now).await?;
     }
     Ok(Ok(row))
+}
+
+/// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
+async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    (row.user_id, row.locale, row.timezone) = (None, None, None);
+    row.tags.clear();
+    row.attributes = serde_json::json!({});
+    row.since = now;
+    topics::leave_all_but(conn, shard, row.id, &[]).await?;
+    cancel_previous_users(conn, shard, row.id, now).await
 }
 
 /// Adds a new subscription. Inner none: its endpoint is known after all.
@@ -226,6 +250,8 @@ async fn insert(
     now: Timestamp,
 ) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
     let id = SubscriptionId::new(request.id, shard);
+    // A browser proves whose a subscription is each time: a token to replace one by does not.
+    let by_server = matches!(request.replaces, Some((_, Right::Server)));
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
     let mut row = SubscriptionRow {
         id: id.0,
@@ -236,13 +262,14 @@ async fn insert(
         since: now,
         endpoint_mac: mac.to_vec(),
         address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
-        user_id: old.and_then(|old| old.user_id.clone()),
+        user_id: old.filter(|_| by_server).and_then(|old| old.user_id.clone()),
         tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
         attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
         locale: old.and_then(|old| old.locale.clone()),
         timezone: old.and_then(|old| old.timezone.clone()),
         expires_at: request.expires_at,
         token_version: 1,
+        proven_at: None,
         last_seen: now,
         created_at: now,
         ended_at: None,

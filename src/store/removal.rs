@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
 use super::claims::LEASE;
-use super::flows::{self, Flow};
+use super::flows::{self, Change, Flow};
 use super::retrying::retrying;
 use super::steering::cancel_locked;
 use super::stops::Stop;
@@ -52,7 +52,7 @@ pub async fn begin(conn: &mut PgConnection, app: Uuid, flow: Uuid, now: Timestam
     sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app, now)
         .execute(&mut *conn)
         .await?;
-    flows::shut(conn, flow, AppId(app), now).await
+    flows::change(conn, flow, AppId(app), None, Change::Paused(true), now).await
 }
 
 /// Apps that are being deleted, with the times when that was asked for.

@@ -5,6 +5,7 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::audit::Entry;
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind};
 use super::unsent::{Waiting, settle_unsent, stop};
@@ -46,18 +47,20 @@ pub enum Steered {
     },
 }
 
-/// Turns a message.
+/// Turns a message. `entry` goes into the audit log if that changes anything.
 pub async fn steer(
     pool: &PgPool,
     app: Uuid,
     id: MessageId,
     turn: Turn,
+    entry: &Entry,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         let steered = steer_within(&mut tx, app, id, turn, now).await?;
         if matches!(steered, Steered::Now { .. }) {
+            entry.record(&mut tx, 1, now).await?;
             tx.commit().await?;
         }
         Ok(steered)

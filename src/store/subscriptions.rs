@@ -18,7 +18,7 @@ use crate::vault::{Purpose, Vault};
 pub const ATTRIBUTES_MAX: usize = 2048;
 
 /// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SubscriptionRow {
     /// Its id.
     pub id: Uuid,
@@ -49,7 +49,9 @@ pub struct SubscriptionRow {
     /// The browser's `expirationTime`.
     pub expires_at: Option<Timestamp>,
     /// Which of its tokens is valid.
-    pub token_version: i16,
+    pub token_version: i32,
+    /// When a receipt first showed that its keys are its browser's.
+    pub proven_at: Option<Timestamp>,
     /// When its browser was last heard of, by day.
     pub last_seen: Timestamp,
     /// When it was first registered.
@@ -71,7 +73,7 @@ impl SubscriptionRow {
 }
 
 /// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
-pub fn token(vault: &Vault, id: Uuid, version: i16) -> [u8; 32] {
+pub fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
     vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
 }
 
@@ -159,7 +161,7 @@ pub(super) async fn lock(
     sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s",
         id.shard(),
@@ -225,7 +227,7 @@ pub async fn list(
     let rows = sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
            AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
@@ -283,20 +285,17 @@ pub async fn change(
 ) -> Result<Changed, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let Some(mut row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
+        let Some(before) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(Changed::Unknown);
         };
-        if !row.lives() {
+        if !before.lives() {
             return Ok(Changed::Ended);
         }
-        let user_before = row.user_id.clone();
+        let mut row = before.clone();
         if !wanted.apply(&mut row) {
             return Ok(Changed::TooLarge);
         }
-        write_details(&mut tx, &row).await?;
-        if user_before.is_some() && user_before != row.user_id {
-            cancel_previous_users(&mut tx, id.shard(), id.0, now).await?;
-        }
+        write_details(&mut tx, &before, &mut row, now).await?;
         if !set_topics(&mut tx, app, &row, wanted.topics.as_deref(), now).await? {
             return Ok(Changed::TooManyTopics);
         }
@@ -307,12 +306,28 @@ pub async fn change(
     .await
 }
 
-/// Writes everything of a locked row that may change while it lives, or as it comes back to life.
-pub(super) async fn write_details(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+/// Writes everything of a locked row that may change while it lives, or as it comes back to life. With another user or
+/// other keys its token becomes another one too: whoever has the one before had the browser before. With other keys it is
+/// open again whether they are right. What was addressed to a user who leaves is not sent any more.
+pub(super) async fn write_details(
+    conn: &mut PgConnection,
+    before: &SubscriptionRow,
+    row: &mut SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let (other_user, other_keys) = (before.user_id != row.user_id, before.address != row.address);
+    if other_user || other_keys {
+        row.token_version = before.token_version + 1;
+    }
+    if other_keys {
+        row.proven_at = None;
+    }
+    let shard = row.typed_id().shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
-           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13 WHERE shard = $1 AND id = $2",
-        row.typed_id().shard(),
+           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
+           proven_at = $15 WHERE shard = $1 AND id = $2",
+        shard,
         row.id,
         row.state,
         row.since,
@@ -324,10 +339,15 @@ pub(super) async fn write_details(conn: &mut PgConnection, row: &SubscriptionRow
         row.timezone,
         row.expires_at,
         row.last_seen,
-        row.ended_at
+        row.ended_at,
+        row.token_version,
+        row.proven_at
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if other_user && before.user_id.is_some() {
+        cancel_previous_users(conn, shard, row.id, now).await?;
+    }
     Ok(())
 }
 

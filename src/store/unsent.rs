@@ -114,8 +114,9 @@ pub async fn log_cancelled(
     log_unsent(conn, rows, Ending::Cancelled, reason, tally, now).await
 }
 
-/// Ends what waits for a subscription and was meant for its user until now, who has left this browser. Messages to a topic
-/// or to everybody stay. A push that is just being made is not held back any more.
+/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, and
+/// remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay. A push that is
+/// just being made is not held back any more.
 pub async fn cancel_previous_users(
     conn: &mut PgConnection,
     shard: i16,
@@ -124,11 +125,13 @@ pub async fn cancel_previous_users(
 ) -> Result<(), sqlx::Error> {
     let rows = sqlx::query_as!(
         Waiting,
-        "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3 WHERE shard = $1 AND id = $2)
+         DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
            AND m.audience ?| ARRAY['users', 'subscriptions']
          RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries",
         shard,
-        subscription
+        subscription,
+        now
     )
     .fetch_all(&mut *conn)
     .await?;

@@ -19,6 +19,7 @@ mod lanes;
 mod lock_order;
 mod migrations;
 mod outcomes;
+mod owners;
 mod partitions;
 mod policies;
 mod postgres;

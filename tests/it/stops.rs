@@ -6,6 +6,7 @@ use axum::http::Method;
 use bellwire::dispatch::Settings;
 use bellwire::id::MessageId;
 use bellwire::simulator::{Action, Rule};
+use bellwire::store::audit::{self, Actor, Entry};
 use bellwire::store::steering::{self, Steered, Turn};
 use serde_json::{Value, json};
 
@@ -220,7 +221,8 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
         let id: MessageId = message.parse().unwrap();
         let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
         // As another replica does it: this engine is told by the table only.
-        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, now).await.unwrap();
+        let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessagePaused, id);
+        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, &entry, now).await.unwrap();
         assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
         let took = trickle(&app, rule, &message, Instant::now()).await;
         assert!(took < Duration::from_secs(1), "{turn:?}: pushes began until {took:?} after the answer");

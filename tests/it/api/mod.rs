@@ -1,12 +1,15 @@
 //! The REST API through its router, on a real Postgres.
 
 mod access;
+mod audit;
 mod keys;
+mod lineage;
 mod messages;
 mod policies;
 mod steering;
 mod subscriptions;
 mod validation;
+mod walk;
 
 use std::sync::Arc;
 

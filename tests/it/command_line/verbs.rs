@@ -103,13 +103,38 @@ async fn secrets_and_ids_stand_alone_on_standard_output() {
     let keys = shell.json(&["key", "list", "--app", "shop"]).await;
     assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("server"), &json!(null)));
     let id = keys["data"][0]["id"].as_str().expect("an id");
-    shell.ok(&["key", "revoke", "--app", "shop", id]).await;
+    let revoked = shell.json(&["key", "revoke", "--app", "shop", id, "--keep-descendants"]).await;
+    assert_eq!(revoked, json!({"id": id, "revoked": 1}));
     let keys = shell.json(&["key", "list", "--app", "shop"]).await;
     assert!(keys["data"][0]["revoked_at"].is_string(), "{keys}");
     let operators = shell.json(&["key", "list", "--operator"]).await;
     assert_eq!(operators["data"][0]["scopes"], json!(["operator"]));
+    shell.ok(&["key", "create", "--operator", "--scope", "metrics", "--name", "prometheus"]).await;
+    let operators = shell.json(&["key", "list", "--operator"]).await;
+    assert_eq!(
+        (&operators["data"][0]["scopes"], &operators["data"][0]["created_by"]),
+        (&json!(["metrics"]), &json!("local"))
+    );
+    let refused = shell.refused(&["key", "create", "--operator", "--scope", "send", "--name", "n"]).await;
+    assert!(refused.starts_with("bellwire: --scope: must be `operator` or `metrics`"), "{refused}");
     let table = String::from_utf8(shell.ok(&["key", "list", "--operator"]).await.stdout).expect("UTF-8");
     assert!(table.starts_with("ID ") && !table.contains(&operator), "{table}");
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_what_was_done_at_the_shell() {
+    let shell = Shell::with_app().await;
+    let key = shell.json(&["key", "create", "--app", "shop", "--scope", "send", "--name", "server"]).await;
+    let log = shell.json(&["audit", "list", "--app", "shop", "--actor", "local"]).await;
+    let actions: Vec<_> = log["data"].as_array().expect("entries").iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(actions, [&json!("api_key.created"), &json!("app.created")]);
+    assert_eq!(log["data"][0]["target"], key["id"]);
+    let none = shell.json(&["audit", "list", "--action", "app.created", "--until", "2020-01-31"]).await;
+    assert_eq!(none["data"], json!([]));
+    let refused = shell.refused(&["audit", "list", "--actor", "me"]).await;
+    assert!(refused.starts_with("bellwire: --actor: must be the id of an API key"), "{refused}");
+    let table = String::from_utf8(shell.ok(&["audit", "list", "--limit", "1"]).await.stdout).expect("UTF-8");
+    assert!(table.starts_with("AT ") && table.contains("ACTION"), "{table}");
 }
 
 #[tokio::test]
@@ -126,6 +151,18 @@ async fn an_app_is_made_listed_shown_and_changed() {
     let shown = shell.ok(&["app", "show", made["id"].as_str().expect("an id")]).await;
     let text = String::from_utf8(shown.stdout).expect("UTF-8");
     assert!(text.contains("The shop\n") && text.contains("https://shop.example.com\n"), "{text}");
+}
+
+#[tokio::test]
+async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
+    let shell = Shell::with_app().await;
+    let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;
+    assert!(refused.contains("--yes-delete: must be"), "{refused}");
+    assert_eq!(shell.json(&["app", "list"]).await["data"][0]["deleting_at"], json!(null));
+    let deleted = shell.json(&["app", "delete", "shop", "--yes-delete", "shop"]).await;
+    assert!(deleted["deleting_at"].is_string(), "{deleted}");
+    let gone = shell.refused(&["app", "show", "shop"]).await;
+    assert!(gone.contains("There is no such app"), "{gone}");
 }
 
 #[tokio::test]
@@ -158,6 +195,7 @@ async fn a_refusal_names_the_argument_and_what_to_do() {
         ("app show ..", "There is no such app."),
         ("key create --app nowhere --scope send --name x", "There is no such app."),
         ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
+        ("key create --app shop --scope operator --name x", "--scope \"operator\": is not for an app's keys"),
         ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),
         ("vapid subject --app shop push@example.com", "bellwire: the contact: must begin with mailto: or https://"),
         ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
@@ -181,7 +219,7 @@ async fn a_refusal_names_the_argument_and_what_to_do() {
         "key create --name x --scope send",
         "key create --app shop --operator --name x",
         "key create --app shop --name x",
-        "key create --app shop --scope operator --name x",
+        "key create --app shop --scope manage --name x",
         "send --app shop --title x",
         "send --app shop --all --user 1 --title x",
         "send --app shop --all --title x --tier urgent",

@@ -65,6 +65,7 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
     archive: DAY.saturating_mul(30),
     subscriptions: DAY.saturating_mul(90),
     rollups: DAY.saturating_mul(90),
+    audit_log: None,
 };
 
 /// What is waited for has come within this, or never comes.

@@ -12,6 +12,8 @@ export interface Row {
   tags: string[];
   attributes: object;
   locale?: string;
+  /** A receipt has come: its keys are believed for good. */
+  proven?: boolean;
 }
 
 export interface Asked {
@@ -36,6 +38,13 @@ export class FakeServer {
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
   row = (id: string) => this.rows.find((row) => row.id === id)!;
+  /** Says whose a subscription is, as the site's backend can. */
+  assign(id: string, user_id: string | null): void {
+    const row = this.row(id);
+    if (row.user_id !== user_id) row.token += "'";
+    row.user_id = user_id;
+  }
+
   active = () => this.rows.filter(({ state }) => state === "active");
   requests = (method: string, path = "") => this.asked.filter((asked) => asked.method === method && asked.path.includes(path));
 
@@ -74,25 +83,38 @@ export class FakeServer {
   private register({ body, token }: Asked): Response {
     const { subscription, replaces, user_id, user_token, vapid_key_id, ...said } = body;
     if (user_id && user_token !== `signed ${user_id}`) return problem(403, "user_token_invalid");
+    const nothing = { user_id: null, topics: [], tags: [], attributes: {} };
     if (said.topics?.includes("bad")) return problem(422, "invalid", [{ pointer: "/topics/0" }]);
     const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
     if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
     let row = this.rows.find(({ endpoint }) => endpoint === subscription.endpoint);
     const status = row ? 200 : 201;
     if (row) {
-      if (row.p256dh !== subscription.keys.p256dh && row.token !== token) return problem(409, "endpoint_taken");
+      const sameKeys = row.p256dh === subscription.keys.p256dh;
+      const isUser = row.user_id && row.user_id === user_id;
+      if (row.token !== token) {
+        if (!sameKeys && row.proven) return problem(409, "endpoint_taken");
+        if (sameKeys && row.user_id && user_id === undefined && row.state === "active") return problem(409, "belongs_to_user");
+        if (!isUser && (!sameKeys || row.user_id)) {
+          this.assign(row.id, null);
+          Object.assign(row, nothing);
+        }
+      }
       if (row.vapid_key_id !== vapid_key_id) return problem(409, "vapid_key_differs");
+      if (!sameKeys) Object.assign(row, { p256dh: subscription.keys.p256dh, proven: false, token: row.token + "+" });
     } else {
       const n = this.rows.length + 1;
       const alive = old && ["active", "suspended", "gone", "expired"].includes(old.state) ? old : undefined;
-      const { user_id = null, topics = [], tags = [], attributes = {} } = alive ?? {};
+      const { topics, tags, attributes } = alive ?? nothing;
       const { endpoint, keys } = subscription;
       const state = "active";
-      row = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id, state, user_id, topics, tags, attributes };
+      const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
+      row = { ...ids, state, user_id: user_id ?? null, topics, tags, attributes };
       this.rows.push(row);
     }
     if (old && old !== row) old.state = "replaced";
-    Object.assign(row, said, user_id ? { user_id } : {}, { state: "active" });
+    if (user_id !== undefined) this.assign(row.id, user_id);
+    Object.assign(row, said, { state: "active" });
     return Response.json(row, { status });
   }
 }
