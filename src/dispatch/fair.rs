@@ -19,7 +19,7 @@ use super::lane::Answered;
 use super::queue::{Queue, TIERS};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::{LaneId, VapidKeyId};
+use crate::id::LaneId;
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
 use crate::store::flows::Flow;
@@ -63,7 +63,7 @@ pub enum Next {
 pub struct Room {
     /// So many deliveries,
     pub n: usize,
-    /// and no more, not even to make a page worth its while: probes, or what flow control leaves.
+    /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
     pub exact: bool,
     /// When there is room again by itself, if a rate is used up.
     pub next_at: Option<Timestamp>,
@@ -191,6 +191,9 @@ impl FairQueue {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let told = inner.give_back(slot, true, |lane| lane.answered(answer, &mut news));
+        if let Some(posted_at) = news.key_released_at {
+            inner.release_key(news.lane, posted_at);
+        }
         self.wake(&inner);
         told.then_some(news)
     }
@@ -200,9 +203,14 @@ impl FairQueue {
         self.inner.lock().adopt(state);
     }
 
-    /// Holds every lane of a key that this process has met.
-    pub fn hold_key(&self, key: VapidKeyId, held: Held) {
-        self.inner.lock().hold_key(key, held);
+    /// Holds a lane whose VAPID key is refused, but for probes.
+    pub fn hold_key(&self, lane: LaneId, held: Held) {
+        self.inner.lock().hold_key(lane, held);
+    }
+
+    /// Until when a lane and origin is held for its VAPID key.
+    pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+        self.inner.lock().key_held_until(slot, now)
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now; to be

@@ -96,7 +96,7 @@ impl Dispatcher {
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
     /// for a connection.
     fn may_post(&self, job: &Job) -> bool {
-        self.is_current(job, Instant::now()) && self.stops.check(job.message.id, job.subscription).is_none()
+        self.stops.permit(&job.target(), Instant::now) && Instant::now() <= job.start_before && !self.is_stopping()
     }
 
     /// Whether stops are known and the claim is young enough to start a POST by.
@@ -121,11 +121,11 @@ impl Dispatcher {
         if !self.is_current(job, instant) {
             return Admission::Settle(None, Fate::Deferred(Due::At(now)));
         }
-        match self.stops.check(job.message.id, job.subscription) {
+        match self.stops.check(&job.target()) {
             Some(Stopped::Paused) => return Admission::Settle(None, Fate::Deferred(Due::Parked)),
-            Some(Stopped::Cancelled) => {
-                return ended_unsent(job.retries, Ending::Cancelled, "stopped", now);
-            }
+            Some(Stopped::Replaced) => return Admission::Settle(None, Fate::Deferred(Due::At(now))),
+            Some(Stopped::Cancelled) => return ended_unsent(job.retries, Ending::Cancelled, STOPPED, now),
+            Some(Stopped::Gone) => return ended_unsent(job.retries, Ending::Gone, SUBSCRIPTION_GONE, now),
             None => {}
         }
         let message = &job.message;
@@ -202,11 +202,18 @@ impl Dispatcher {
             }
             self.share(news);
         }
-        if outcome.status.is_some() {
-            self.watch_key(&job.lane, outcome.refuses_key(), now);
+        if outcome.judges_key() {
+            self.watch_key(&job, outcome.refuses_key(), now);
         }
         let took = began.elapsed();
         self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
+        // A probe of a refused key, or one that was under way when it was held: not its fault, and no attempt of it.
+        if outcome.refuses_key()
+            && job.proven
+            && let Some(until) = self.fair.key_held_until(slot, now)
+        {
+            return self.put_off(vec![job], until);
+        }
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {
@@ -242,6 +249,10 @@ impl Dispatcher {
         };
         let fate = match verdict {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
+            // The endpoint is gone since another one has taken its place: the delivery goes there.
+            Verdict::Gone if self.stops.check(&job.target()) == Some(Stopped::Replaced) => {
+                Fate::Retry { retries: job.retries + 1, due: now }
+            }
             Verdict::Gone => Fate::Ended(Ending::Gone, None),
             Verdict::Expired => Fate::Ended(Ending::Expired, None),
             Verdict::Dead { reason } => {
@@ -339,8 +350,29 @@ impl Dispatcher {
         }
     }
 
+    /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is
+    /// handed on.
+    fn if_stopped(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) -> (Option<Attempt>, Fate) {
+        let retries = match fate {
+            Fate::Retry { retries, .. } => retries,
+            Fate::Deferred(_) => job.retries,
+            Fate::Ended(..) | Fate::InFlight { .. } => return (last, fate),
+        };
+        let now = self.clock.now();
+        let (ending, why) = match (self.stops.check(&job.target()), &fate) {
+            (Some(Stopped::Cancelled), _) => (Ending::Cancelled, STOPPED),
+            (Some(Stopped::Gone), _) => (Ending::Gone, SUBSCRIPTION_GONE),
+            (Some(Stopped::Replaced), Fate::Retry { .. }) => return (last, Fate::Retry { retries, due: now }),
+            (Some(Stopped::Replaced), _) => return (last, Fate::Deferred(Due::At(now))),
+            (Some(Stopped::Paused) | None, _) => return (last, fate),
+        };
+        job.attempts.extend(last);
+        (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+    }
+
     /// Hands a fate to whoever writes it: the page, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
+        let (last, fate) = self.if_stopped(job, last, fate);
         let fate = match fate {
             // A delivery deferred after a resend has attempts to its name all the same. If its message is paused, whoever
             // claims it next parks it.
@@ -374,6 +406,10 @@ impl Dispatcher {
 /// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed; so an
 /// operator's release is soon obeyed by what was put off before it.
 const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+/// Why a delivery ends that was cancelled, or whose subscription ended.
+pub const STOPPED: &str = "stopped";
+/// Why one ends whose subscription is gone.
+pub const SUBSCRIPTION_GONE: &str = "subscription gone";
 /// The longest reason that is kept of an attempt, in octets.
 const REASON_MAX: usize = 500;
 

@@ -49,6 +49,7 @@ fn message(tier: Tier) -> Arc<Message> {
         topic: None,
         policy: policies.common().clone(),
         policies,
+        personal: false,
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
         sla_s: None,
         accepted_at: NOW,
@@ -69,13 +70,14 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             message: message.clone(),
             lane: lane.clone(),
             subscription: SubscriptionId(Uuid::now_v7()),
+            life: 0,
             origin_id: Uuid::now_v7(),
             endpoint: Endpoint::parse("https://push.example.com/x").unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
             retries: 0,
             planned: None,
-            refusals: 0,
+            proven: true,
             start_before: Instant::now(),
             attempts: Vec::new(),
             shrunk: None,
@@ -212,6 +214,23 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     assert!(queue.push(jobs(3, &message, &lane), until).is_empty(), "the hold is over");
 }
 
+#[tokio::test]
+async fn a_lane_whose_key_is_refused_lets_one_proven_delivery_through_now_and_then() {
+    let queue = FairQueue::new(4, NOW, |_, _| {});
+    let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
+    let (until, soon) = (NOW + Duration::from_secs(600), NOW + Duration::from_secs(15));
+    queue.hold_key(lane.id, Held { at: NOW, until });
+    let mut stranger = jobs(1, &message, &lane);
+    stranger[0].proven = false;
+    assert_eq!(queue.push(stranger, NOW).pop().map(|(_, until)| until), Some(until));
+    assert!(queue.push(jobs(3, &message, &lane), NOW).is_empty());
+    assert!(turn(&queue).is_some(), "the probe");
+    let Some(Next::PutOff(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
+    assert_eq!((others.len(), until), (2, soon));
+    let room = |now| queue.room(&lane, Tier::Promotional, now).n;
+    assert_eq!([room(NOW), room(NOW), room(soon)], [16, 0, 16], "few are claimed to find one");
+}
+
 fn known(origin: &str) -> LaneState {
     LaneState::of(LaneId(1), origin.into())
 }
@@ -315,7 +334,8 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
         standing: Standing::Sendable,
         policy: None,
         timezone: None,
-        refusals: 0,
+        proven: true,
+        life: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let page =
@@ -324,7 +344,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     let open = OpenPage::new(&page, message.clone(), lane.clone(), lease_until, cut_at);
     let accepted = |place: usize| {
         let to = page.recipients[place].subscription;
-        settlement(&message, lane.id, to, Vec::new(), Fate::Ended(Ending::Accepted, None))
+        settlement(&message, lane.id, (to, 0), Vec::new(), Fate::Ended(Ending::Accepted, None))
     };
     assert!(open.begin(0, 0, cut_at) && open.begin(1, 0, cut_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));
