@@ -172,6 +172,20 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
 }
 
 #[test]
+fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    let sockets = postgres.socket().parent().expect("a directory").to_owned();
+    let set_mode = |mode| std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    set_mode(0o755);
+    let error = Embedded::start(&options(dir.path())).expect_err("who answers there may be anybody");
+    assert!(matches!(error, Error::SocketDir(_)), "{error}");
+    set_mode(0o700);
+    postgres.stop();
+}
+
+#[test]
 fn an_interrupted_initdb_is_made_again() {
     let dir = TempDir::new();
     std::fs::create_dir(dir.path().join("postgres.new")).expect("a directory");
