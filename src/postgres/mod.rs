@@ -71,6 +71,14 @@ pub enum Error {
         /// Which versions would do.
         wanted: String,
     },
+    /// Root was to run programs that somebody else may have written.
+    #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
+    Untrusted {
+        /// The configured directory.
+        dir: PathBuf,
+        /// Who may have.
+        why: crate::trust::Untrusted,
+    },
     /// Started by root on a system without the user that Postgres is to run as.
     #[error(
         "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"

@@ -186,6 +186,25 @@ fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() 
 }
 
 #[test]
+fn programs_that_others_may_have_written_are_not_run_as_root() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let (bin, ran) = (dir.path().join("bin"), dir.path().join("ran"));
+    std::fs::create_dir(&bin).expect("a directory");
+    for name in ["postgres", "initdb"] {
+        std::fs::write(bin.join(name), format!("#!/bin/sh\ntouch {}\n", ran.display())).expect("a file");
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    std::fs::set_permissions(&bin, std::fs::Permissions::from_mode(0o777)).expect("open to others");
+    let theirs = Options { binaries: Some(bin), ..options(&dir.path().join("data")) };
+    let error = Embedded::start(&theirs).expect_err("that is no Postgres");
+    match nix::unistd::geteuid().is_root() {
+        true => assert!(matches!(error, Error::Untrusted { .. }) && !ran.exists(), "{error}"),
+        false => assert!(matches!(error, Error::NotThere { .. }), "{error}"),
+    }
+}
+
+#[test]
 fn an_interrupted_initdb_is_made_again() {
     let dir = TempDir::new();
     std::fs::create_dir(dir.path().join("postgres.new")).expect("a directory");
