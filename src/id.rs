@@ -100,6 +100,10 @@ typed_id!(
 );
 
 typed_id!(
+    /// Something that somebody did, as the audit log tells it.
+    EntryId, "aud_"
+);
+typed_id!(
     /// Something that an operator has to look at.
     AlertId, "al_"
 );

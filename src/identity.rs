@@ -6,7 +6,9 @@
 //! HMAC  hex or base64url of HMAC-SHA-256(key: the secret as text, user id)
 //! ```
 //!
-//! A key is only ever tried with its own algorithm, so that a public key never serves as an HMAC secret.
+//! A key is only ever tried with its own algorithm, so that a public key never serves as an HMAC secret, and only in its
+//! own form: the HMAC of a user id that reads `header.payload` is the signature of that JWT, so a backend that computes the
+//! one would sign the other for whoever picks such a user id.
 
 use std::fmt;
 
@@ -19,7 +21,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use p256::PublicKey;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use p256::pkcs8::DecodePublicKey as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use crate::clock::Timestamp;
@@ -35,11 +38,34 @@ const LEEWAY_S: i64 = 60;
 /// Longer texts are no token of anybody's.
 const TOKEN_MAX: usize = 4_096;
 
+/// What a backend makes of a key: never both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Signed JWTs, which expire.
+    #[default]
+    Jwt,
+    /// The HMAC-SHA-256 of the user id, which holds until the key is deleted.
+    Hmac,
+}
+
+impl Form {
+    /// As the API and the database name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jwt => "jwt",
+            Self::Hmac => "hmac",
+        }
+    }
+}
+
 /// A key of an app. `Debug` shows no secret.
 #[derive(Clone)]
 pub enum Key {
-    /// A secret shared with the site's backend: the octets of its text.
+    /// A secret shared with the site's backend, which signs JWTs: the octets of its text.
     Hs256(Zeroizing<Vec<u8>>),
+    /// A secret shared with the site's backend, which computes plain HMACs: the octets of its text.
+    Hmac(Zeroizing<Vec<u8>>),
     /// The public half of a pair whose private half never leaves the backend: an uncompressed point on P-256.
     Es256([u8; 65]),
 }
@@ -71,8 +97,16 @@ impl Key {
     /// As JWTs name it.
     pub fn algorithm(&self) -> &'static str {
         match self {
-            Self::Hs256(_) => "HS256",
+            Self::Hs256(_) | Self::Hmac(_) => "HS256",
             Self::Es256(_) => "ES256",
+        }
+    }
+
+    /// What the backend makes of it.
+    pub fn form(&self) -> Form {
+        match self {
+            Self::Hs256(_) | Self::Es256(_) => Form::Jwt,
+            Self::Hmac(_) => Form::Hmac,
         }
     }
 }
@@ -99,6 +133,23 @@ pub enum Unproven {
     /// The app has no key that could have signed it.
     #[error("is signed with a key that this app does not have, or has no more")]
     UnknownKey,
+    /// A plain HMAC, and all keys of the app are for JWTs.
+    #[error(
+        "is a plain HMAC, and this app's identity keys are for JWTs: have your backend sign a JWT, or make a key for HMACs \
+         with `bellwire app identity-key create APP --name NAME --form hmac`"
+    )]
+    HmacOfJwtKey,
+    /// A JWT under HS256, and all secrets of the app, or the one that it names, are for plain HMACs.
+    #[error(
+        "is a JWT, and this app's secrets are for plain HMACs: have your backend compute the HMAC of the user id, or make \
+         a key for JWTs with `bellwire app identity-key create APP --name NAME --form jwt`"
+    )]
+    JwtOfHmacKey,
+    /// The HMAC of something that could be the beginning of a JWT.
+    #[error(
+        "is the HMAC of a user id that reads like the beginning of a JWT: for such a user, have your backend sign a JWT"
+    )]
+    Mistakable,
     /// `none`, or anything else that we do not take.
     #[error("is signed by an algorithm that is not taken: use HS256 or ES256")]
     Algorithm,
@@ -131,6 +182,8 @@ impl Unproven {
         match self {
             Self::Malformed => "user_token_malformed",
             Self::UnknownKey => "user_token_key_unknown",
+            Self::HmacOfJwtKey | Self::JwtOfHmacKey => "user_token_form",
+            Self::Mistakable => "user_token_user_mistakable",
             Self::Algorithm => "user_token_algorithm",
             Self::Signature => "user_token_signature",
             Self::NoExpiry => "user_token_without_expiry",
@@ -160,20 +213,25 @@ pub fn prove(
 fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
     let tag = read_hex(token).or_else(|| decode_base64(token)).filter(|tag| tag.len() == 32);
     let tag = tag.ok_or(Unproven::Malformed)?;
-    let mut secrets = keys.iter().filter_map(|(_, key)| match key {
-        Key::Hs256(secret) => Some(hmac::Key::new(hmac::HMAC_SHA256, secret)),
-        Key::Es256(_) => None,
-    });
-    let mut any = false;
-    let fits = |secret: hmac::Key| {
-        any = true;
-        hmac::verify(&secret, user.as_bytes(), &tag).is_ok()
-    };
-    match secrets.any(fits) {
-        true => Ok(()),
-        false if any => Err(Unproven::Signature),
-        false => Err(Unproven::UnknownKey),
+    if begins_like_a_jwt(user) {
+        return Err(Unproven::Mistakable);
     }
+    let mut refused = if keys.is_empty() { Unproven::UnknownKey } else { Unproven::HmacOfJwtKey };
+    for (_, key) in keys {
+        let Key::Hmac(secret) = key else { continue };
+        if hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), user.as_bytes(), &tag).is_ok() {
+            return Ok(());
+        }
+        refused = Unproven::Signature;
+    }
+    Err(refused)
+}
+
+/// Whether a text could be what a JWT's signature is made over: the base64 of a JSON object, a dot, anything. The key's
+/// form alone keeps the two apart here; whatever else may be checking tokens under the same secret need not.
+fn begins_like_a_jwt(text: &str) -> bool {
+    let header = text.split_once('.').and_then(|(header, _)| decode_base64(header));
+    header.is_some_and(|header| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&header).is_ok())
 }
 
 fn read_hex(text: &str) -> Option<Vec<u8>> {
@@ -226,8 +284,13 @@ fn check_jwt(
     }
     // A key id that is not of our form is the backend's own affair.
     let named = header.kid.as_deref().and_then(|kid| kid.parse::<IdentityKeyId>().ok());
-    let mut refused = Unproven::UnknownKey;
-    for (_, key) in keys.iter().filter(|(id, _)| named.is_none_or(|named| named == *id)) {
+    let meant: Vec<&Key> =
+        keys.iter().filter(|(id, _)| named.is_none_or(|named| named == *id)).map(|(_, key)| key).collect();
+    let mut refused = match header.alg {
+        Algorithm::HS256 if meant.iter().any(|key| key.form() == Form::Hmac) => Unproven::JwtOfHmacKey,
+        _ => Unproven::UnknownKey,
+    };
+    for key in meant {
         let key = match (key, header.alg) {
             (Key::Hs256(secret), Algorithm::HS256) => DecodingKey::from_secret(secret),
             (Key::Es256(point), Algorithm::ES256) => DecodingKey::from_ec_der(point),

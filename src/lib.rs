@@ -14,10 +14,11 @@
 //!
 //! Dependencies point one way: doors ([`api`], `cli`, `admin`, `simulator`, [`simulation`]) → engines ([`dispatch`],
 //! [`receipts`], `maintenance`) →
-//! edges ([`store`], [`gateway`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
+//! edges ([`store`], [`gateway`], [`http_server`], `postgres`) → rules ([`webpush`], [`classify`], [`policy`]) → nouns ([`id`],
 //! [`subscription`], [`message`], [`delivery`]). SQL stands only in [`store`], outbound sockets only in
-//! [`gateway`], the environment is read only in `config`, and time comes only from [`clock`].
+//! [`gateway`], inbound ones in [`http_server`], the environment is read only in `config`, and time comes only from [`clock`].
 
+pub mod address;
 pub mod admin;
 pub mod api;
 pub mod chart;
@@ -31,12 +32,14 @@ pub mod dispatch;
 pub mod figures;
 pub mod foundation;
 pub mod gateway;
+pub mod http_server;
 pub mod id;
 pub mod identity;
 pub mod lane;
 pub mod maintenance;
 pub mod message;
 pub mod metrics;
+pub mod permission;
 pub mod policy;
 pub mod postgres;
 pub mod receipts;

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{figures, partitions, refusals, steering, sweeps, throttles};
+use crate::store::{audit, figures, partitions, refusals, steering, sweeps, throttles, topics};
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
@@ -24,6 +24,8 @@ pub struct Retention {
     pub history: Duration,
     /// Dead letters, the trail of what was done with them, and events.
     pub archive: Duration,
+    /// The audit log; none: for ever.
+    pub audit_log: Option<Duration>,
 }
 
 /// Sweeps and keeps house for ever.
@@ -61,6 +63,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
     while refusals::suspend(pool, now).await? > 0 {}
     while sweeps::delete_contents(pool, now).await? > 0 {}
+    while topics::clear_removed(pool).await? > 0 {}
     Ok(())
 }
 
@@ -73,6 +76,10 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, retention: Retention) -> 
     }
     throttles::clear(pool, now).await?;
     figures::clear(pool, now).await?;
+    while topics::clear_unused(pool, now).await? > 0 {}
     while sweeps::clear_archive(pool, now - retention.archive).await? > 0 {}
+    if let Some(kept) = retention.audit_log {
+        audit::clear(pool, now - kept).await?;
+    }
     sweeps::clear(pool, now).await
 }

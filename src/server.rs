@@ -1,7 +1,6 @@
 //! One server process: the roles that it was given, until it is told to stop or an engine dies.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,24 +11,28 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
 
+use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::limits::Rate;
+use crate::api::remembered::Remembered;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
 use crate::figures;
 use crate::foundation::Foundation;
 use crate::gateway::{self, Gateways};
+use crate::http_server;
 use crate::maintenance::{self, Retention};
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::receipts;
 use crate::store::{self, figures::Wanted};
 
-/// Serves until `shutdown`, then stops in good order: no new claims, what is in flight ends or is given back, all within
-/// `config.shutdown_deadline`. Fails if anything that must run ends by itself.
+/// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
+/// in flight ends or is given back, all within `config.shutdown_deadline`. Fails if anything that must run ends by itself.
 pub async fn run(
     foundation: &Foundation,
     config: &Config,
@@ -61,23 +64,46 @@ pub async fn run(
     }
     if config.roles.maintenance {
         let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-        let retention =
-            Retention { history: days(config.retention_days), archive: days(config.dead_letter_retention_days) };
+        let retention = Retention {
+            history: days(config.retention_days),
+            archive: days(config.dead_letter_retention_days),
+            audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+        };
         engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
     }
-    let (stop_serving, stopped) = watch::channel(false);
-    let app = routes(foundation, config, gateways, metrics, dispatcher.clone());
-    engines.spawn(serve(listener, app, stopped));
+    tokio::join!(store::open_all(&foundation.pool), store::open_all(&foundation.worker_pool));
+    let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
+    let (stop_serving, stop) = watch::channel(false);
+    let mut serving = JoinSet::new();
+    serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
+    if let Some(address) = config.metrics_listen {
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for metrics"))?;
+        info!(address = %listener.local_addr()?, "metrics without authentication");
+        serving.spawn(http_server::serve(listener, served.metrics, http_limits(config), stop));
+    }
     let failure = tokio::select! {
         () = shutdown => None,
+        ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         ended = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = foundation.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
+    let deadline = Instant::now() + config.shutdown_deadline;
     let _ = stop_serving.send(true);
-    if let Some(dispatcher) = dispatcher {
-        dispatcher.stop(config.shutdown_deadline).await;
+    // Dispatch takes what the last requests create, but keeps time for what it has in flight: a client that never ends its
+    // request must not cut that off. What is created later is sent by whoever comes next.
+    let _ = timeout_at(deadline - config.shutdown_deadline / 2, all_ended(&mut serving)).await;
+    let dispatch_stops = async {
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.stop(deadline.saturating_duration_since(Instant::now())).await;
+        }
+    };
+    let (_, answered) = tokio::join!(dispatch_stops, timeout_at(deadline, all_ended(&mut serving)));
+    if answered.is_err() {
+        warn!("some requests had not come to their end by the deadline, and were cut");
     }
+    serving.shutdown().await;
     engines.shutdown().await;
     match failure {
         None => Ok(()),
@@ -88,37 +114,64 @@ pub async fn run(
     }
 }
 
-async fn serve(listener: TcpListener, app: Router, mut stopped: watch::Receiver<bool>) {
-    let told = async move {
-        let _ = stopped.wait_for(|stop| *stop).await;
-    };
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(told).await {
-        error!(%error, "the HTTP server failed");
+async fn all_ended(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}
+
+/// What clients may cost, of each listener.
+pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
+    http_server::Limits {
+        idle: config.idle_timeout,
+        head: config.header_timeout,
+        head_max_bytes: config.header_limit_octets as usize,
+        connections: config.connections_max as usize,
+        connections_per_client: (config.trusted_proxies == 0).then_some(config.connections_per_client as usize),
+        ..http_server::Limits::default()
     }
 }
 
-/// The API if this process has that role; health and figures in any case.
+/// What is served.
+struct Served {
+    /// The API if this process has that role; health, and figures for those with a key, in any case.
+    main: Router,
+    /// Figures for everybody.
+    metrics: Router,
+}
+
 fn routes(
     foundation: &Foundation,
     config: &Config,
     gateways: Gateways,
     metrics: Arc<Metrics>,
     dispatcher: Option<Arc<Dispatcher>>,
-) -> Router {
+) -> Served {
     let state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
-    let router = if config.roles.api { api::router(state) } else { api::health_router(state) };
+    let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let (pool, clock) = (foundation.pool.clone(), foundation.clock.clone());
+    let shown = Arc::new(Remembered::new(FIGURES_EVERY));
     let figures = move || async move {
-        let now = clock.now();
-        match store::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
-            Ok(lanes) => metrics.show_figures(&lanes),
-            Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
-        }
+        let read = async {
+            let now = clock.now();
+            match store::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
+                Ok(lanes) => metrics.show_figures(&lanes),
+                Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
+            }
+        };
+        shown.get(&clock, read).await;
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
     };
-    router.route("/metrics", get(figures))
+    let for_scrapers = {
+        let figures = figures.clone();
+        move |_: Scraper| figures()
+    };
+    Served {
+        main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
+        metrics: Router::new().route("/metrics", get(figures)),
+    }
 }
+
+/// How often figures are read from the database at most, however often somebody scrapes.
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
@@ -129,12 +182,16 @@ pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<
 fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
     let settings = api::Settings {
         body_max_bytes: config.body_limit_octets as usize,
+        public_body_max_bytes: config.public_body_limit_octets as usize,
+        body_timeout: config.body_timeout,
+        per_key: Rate { burst: config.key_burst, per_minute: config.key_rate_per_second * 60 },
+        guesses_per_client: Rate { burst: config.key_guesses_burst, per_minute: config.key_guesses_per_minute },
         per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
         per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
         receipts_per_client: Rate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
         receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
-        example: config.example.then(|| Example { public_url: config.public_url.clone() }),
+        example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         policy: policy_settings(config),
     };

@@ -58,7 +58,7 @@ pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> 
                 .timestamp(now)
                 .bytes(&vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), minted.endpoint.as_bytes()]))
                 .bytes(&vault.seal(vault::ADDRESS, id.0, &address))
-                .smallint(1)
+                .integer(1)
                 .timestamp(now)
                 .timestamp(now);
             if twin.sampled(host, index).expect("a host of the simulator") {

@@ -5,6 +5,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -14,6 +15,7 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::id::{AlertId, AppId};
 use crate::store::alerts::{self, AlertRow};
+use crate::store::audit::Action;
 
 /// An alert.
 #[derive(Debug, Serialize, ToSchema)]
@@ -65,10 +67,17 @@ pub async fn list(
 #[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations", params(("alert" = String, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = AlertView)))]
 pub async fn resolve(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(id): At<AlertId>,
 ) -> Result<axum::Json<AlertView>, Problem> {
-    let row = alerts::resolve(&state.pool, id.0, state.clock.now()).await?;
-    row.map(|row| axum::Json(row.into())).ok_or_else(|| Problem::not_found("alert"))
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    let row = alerts::resolve(&mut *tx, id.0, now).await?.ok_or_else(|| Problem::not_found("alert"))?;
+    if row.resolved_at == Some(now) {
+        let entry = operator.caller.did(row.app, Action::AlertResolved, id);
+        entry.with(json!({"kind": row.kind, "subject": row.subject})).record(&mut tx, 1, now).await?;
+    }
+    tx.commit().await?;
+    Ok(axum::Json(row.into()))
 }

@@ -1,23 +1,24 @@
-//! `/v1/apps/{app}/api-keys`: keys of an app's servers. Operators' keys (`/v1/api-keys`) are made on the command line
-//! only: see [`super::local_router`].
+//! `/v1/apps/{app}/api-keys`: keys of an app's servers. The server's own keys (`/v1/api-keys`), of operators and scrapers,
+//! are made on the command line only: see [`super::local_router`].
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{delete, get};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
+use super::problem::{Faults, FieldError, Problem};
 use crate::id::ApiKeyId;
-use crate::store::api_keys::{self, ApiKey, Scope};
+use crate::store::api_keys::{self, ApiKey, NewKey, Scope};
+use crate::store::audit;
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,6 +38,8 @@ pub struct ApiKeyView {
     expires_at: Option<DateTime<Utc>>,
     /// When it was revoked.
     revoked_at: Option<DateTime<Utc>>,
+    /// By whom it was made: the id of an API key, or `local` for the command line. Null: before this was recorded.
+    created_by: Option<String>,
 }
 
 impl From<ApiKey> for ApiKeyView {
@@ -49,6 +52,7 @@ impl From<ApiKey> for ApiKeyView {
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
+            created_by: (key.made_locally || key.made_by.is_some()).then(|| audit::name_of(key.made_by)),
         }
     }
 }
@@ -68,10 +72,28 @@ pub struct NewApiKeyView {
 pub struct NewApiKey {
     /// Its name for people, 1 to 200 characters.
     name: String,
-    /// What it may do: any of `send`, `read`, `manage`.
+    /// What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
     scopes: Vec<Scope>,
-    /// From when on it is not valid any more; never by default.
+    /// From when on it is not valid any more; by default it lasts as long as the key that makes it.
     expires_at: Option<DateTime<Utc>>,
+}
+
+/// What becomes of the keys that a revoked key made.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RevokeQuery {
+    /// Whether the keys that it made, and those that these made, stay valid. By default they are revoked with it.
+    #[serde(default)]
+    keep_descendants: bool,
+}
+
+/// What was revoked.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Revoked {
+    /// How many keys: the named one and, unless they were kept, those that descend from it. Those that were revoked
+    /// before do not count.
+    revoked: i64,
 }
 
 /// Lists the app's API keys, the newest first, revoked ones included.
@@ -87,38 +109,40 @@ pub async fn list(
     list_of(&state, Some(server.app.id), &uri, &paging).await
 }
 
-/// Makes an API key.
+/// Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it; operators may make any.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = NewApiKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = NewApiKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApiKey>,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    create_for(&state, Some(server.app.id), body).await
+    create_for(&state, Some(server.app.id), &server.caller, body).await
 }
 
-/// Revokes an API key at once and for good.
+/// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made: whoever stole
+/// it may have made some.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
-    params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path), RevokeQuery),
+    security(("api_key" = ["keys"])), responses((status = 200, body = Revoked)))]
 pub async fn revoke(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
-) -> Result<StatusCode, Problem> {
-    revoke_of(&state, Some(server.app.id), id).await
+    Query(query): Query<RevokeQuery>,
+) -> Result<axum::Json<Revoked>, Problem> {
+    revoke_of(&state, Some(server.app.id), &server.caller, id, query).await
 }
 
-/// The same for operators' keys.
-pub(super) fn of_operators() -> Router<ApiState> {
+/// The same for the server's own keys.
+pub(super) fn of_server() -> Router<ApiState> {
     Router::new()
-        .route("/v1/api-keys", get(list_operators).post(create_operator))
-        .route("/v1/api-keys/{api_key}", delete(revoke_operator))
+        .route("/v1/api-keys", get(list_of_server).post(create_of_server))
+        .route("/v1/api-keys/{api_key}", delete(revoke_of_server))
 }
 
-async fn list_operators(
+async fn list_of_server(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -127,20 +151,21 @@ async fn list_operators(
     list_of(&state, None, &uri, &paging).await
 }
 
-async fn create_operator(
-    _: Operator,
+async fn create_of_server(
+    operator: Operator,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApiKey>,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    create_for(&state, None, body).await
+    create_for(&state, None, &operator.caller, body).await
 }
 
-async fn revoke_operator(
-    _: Operator,
+async fn revoke_of_server(
+    operator: Operator,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,
-) -> Result<StatusCode, Problem> {
-    revoke_of(&state, None, id).await
+    Query(query): Query<RevokeQuery>,
+) -> Result<axum::Json<Revoked>, Problem> {
+    revoke_of(&state, None, &operator.caller, id, query).await
 }
 
 async fn list_of(state: &ApiState, app: Option<Uuid>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
@@ -152,32 +177,66 @@ async fn list_of(state: &ApiState, app: Option<Uuid>, uri: &Uri, paging: &Paging
 async fn create_for(
     state: &ApiState,
     app: Option<Uuid>,
+    maker: &Caller,
     mut body: NewApiKey,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    let now = state.clock.now();
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     if app.is_none() {
-        faults.require(body.scopes == [Scope::Operator], "/scopes", "must be `operator` alone");
+        let one = matches!(body.scopes[..], [scope] if Scope::OF_SERVER.contains(&scope));
+        faults.require(one, "/scopes", "must be `operator` or `metrics`, and that alone");
     } else {
-        faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one of `send`, `read`, `manage`");
-        if let Some(i) = body.scopes.iter().position(|scope| *scope == Scope::Operator) {
-            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make operators' keys on the command line");
+        faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one scope");
+        for (i, _) in body.scopes.iter().enumerate().filter(|(_, scope)| Scope::OF_SERVER.contains(scope)) {
+            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make the server's on the command line");
         }
     }
-    faults.require(body.expires_at.is_none_or(|at| at > now), "/expires_at", "must be in the future");
+    faults.require(body.expires_at.is_none_or(|at| at > state.clock.now()), "/expires_at", "must be in the future");
     faults.finish()?;
+    check_descent(maker, &body)?;
     body.scopes.sort_by_key(|scope| scope.name());
     body.scopes.dedup();
-    let (key, secret) =
-        api_keys::create(&state.pool, &state.vault, app, &body.name, &body.scopes, body.expires_at, &state.clock)
-            .await?;
+    let expires_at = body.expires_at.or_else(|| lifetime(maker));
+    let new = NewKey { app, name: &body.name, scopes: &body.scopes, expires_at };
+    let made = api_keys::make(&state.pool, &state.vault, new, maker.actor(), &state.clock).await?;
+    let (key, secret) = made.ok_or_else(unknown_key)?;
     Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
 }
 
-async fn revoke_of(state: &ApiState, app: Option<Uuid>, id: ApiKeyId) -> Result<StatusCode, Problem> {
-    if api_keys::revoke(&state.pool, app, id.0, state.clock.now()).await? {
-        return Ok(StatusCode::NO_CONTENT);
+/// Until when keys may be valid that somebody makes. An operator's own key may end before what was set up with it.
+fn lifetime(maker: &Caller) -> Option<DateTime<Utc>> {
+    if maker.may(Scope::Operator) { None } else { maker.expires_at() }
+}
+
+/// Refuses a key that may do more than the one that makes it, or lasts longer: it would outlive its revocation or its end.
+fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
+    let mut excess = Vec::new();
+    for (i, scope) in body.scopes.iter().enumerate().filter(|(_, scope)| !maker.may(**scope)) {
+        let detail = format!("takes a key that has the scope `{}` itself", scope.name());
+        excess.push(FieldError::member(format!("/scopes/{i}"), detail));
     }
-    Err(Problem::not_found("API key"))
+    if let (Some(wanted), Some(end)) = (body.expires_at, lifetime(maker))
+        && wanted > end
+    {
+        let end = end.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        excess.push(FieldError::member("/expires_at", format!("must not be later than {end}, when your own key ends")));
+    }
+    if excess.is_empty() {
+        return Ok(());
+    }
+    let mut problem = Problem::forbidden("A key makes no key that may do more than itself, or lasts longer.");
+    problem.errors = excess;
+    Err(problem)
+}
+
+async fn revoke_of(
+    state: &ApiState,
+    app: Option<Uuid>,
+    by: &Caller,
+    id: ApiKeyId,
+    RevokeQuery { keep_descendants }: RevokeQuery,
+) -> Result<axum::Json<Revoked>, Problem> {
+    let now = state.clock.now();
+    let revoked = api_keys::revoke(&state.pool, app, id.0, keep_descendants, by.actor(), now).await?;
+    revoked.map(|revoked| axum::Json(Revoked { revoked })).ok_or_else(|| Problem::not_found("API key"))
 }

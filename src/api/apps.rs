@@ -5,23 +5,31 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{MayChangeSettings, MayRead, Operator, Server};
+use super::details::check_topics;
 use super::extract::{Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
 use crate::id::AppId;
+use crate::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
+use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
+use crate::store::audit::Action;
+use crate::store::topics;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 /// Most origins of one app.
-const ORIGINS_MAX: usize = 50;
+pub(super) const ORIGINS_MAX: usize = 50;
+/// Longest origin: scheme, the longest name that DNS knows, port.
+const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
 /// An app.
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,6 +45,9 @@ pub struct AppView {
     origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
     max_retries: i16,
     /// When it was made.
@@ -51,6 +62,7 @@ impl From<App> for AppView {
             name: app.name,
             origins: app.origins,
             allow_other_gateways: app.allow_other_gateways,
+            browsers_may: app.browsers_may,
             max_retries: app.max_retries,
             created_at: app.created_at,
         }
@@ -80,6 +92,13 @@ pub struct NewApp {
     /// Whether endpoints on hosts of no known push service are let in.
     #[serde(default)]
     allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving topics that are there and open; by default nothing.
+    #[serde(default)]
+    #[schema(value_type = Vec<BrowserRight>)]
+    browsers_may: BrowsersMay,
+    /// Topics to begin with, at most 50, which anyone may join.
+    #[serde(default)]
+    topics: Vec<String>,
     /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
     subject: String,
 }
@@ -92,8 +111,12 @@ pub struct AppChange {
     name: Option<String>,
     /// All origins that browsers may call from.
     origins: Option<Vec<String>>,
-    /// Whether endpoints on hosts of no known push service are let in.
+    /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
+    /// will then connect to hosts that anybody names.
     allow_other_gateways: Option<bool>,
+    /// All that browsers may do beyond joining and leaving topics that are there and open.
+    #[schema(value_type = Option<Vec<BrowserRight>>)]
+    browsers_may: Option<BrowsersMay>,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
     max_retries: Option<i64>,
@@ -108,10 +131,11 @@ fn is_slug(text: &str) -> bool {
 /// Whether a text is an origin as browsers send it: scheme, host and a port only if it is not the default one. Plain
 /// http is for development on the same machine.
 fn is_origin(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| {
-        let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
-    })
+    text.len() <= ORIGIN_MAX_OCTETS
+        && url::Url::parse(text).is_ok_and(|url| {
+            let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+            (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
+        })
 }
 
 fn check_name(name: &str, faults: &mut Faults) {
@@ -130,11 +154,11 @@ fn check_origins(origins: &[String], faults: &mut Faults) {
     }
 }
 
-/// Makes an app with its first VAPID key.
+/// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
 pub async fn create(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApp>,
 ) -> Result<(StatusCode, axum::Json<NewAppView>), Problem> {
@@ -146,6 +170,7 @@ pub async fn create(
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
+    let topics = check_topics(body.topics, &mut faults);
     faults.finish()?;
     let app = App {
         id: state.clock.uuid(),
@@ -153,6 +178,7 @@ pub async fn create(
         name: body.name,
         origins: body.origins,
         allow_other_gateways: body.allow_other_gateways,
+        browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
@@ -161,6 +187,13 @@ pub async fn create(
         return Err(Problem::conflict("slug_taken", "Another app has this slug."));
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
+    topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
+    let entry = operator.caller.did(Some(app.id), Action::AppCreated, AppId(app.id));
+    let detail = json!({
+        "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
+        "browsers_may": app.browsers_may,
+    });
+    entry.with(detail).record(&mut tx, 1, app.created_at).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
 }
@@ -188,13 +221,13 @@ pub async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
 
 /// Changes an app.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
-    request_body = AppChange, security(("api_key" = ["manage"])), responses((status = 200, body = AppView)))]
+    request_body = AppChange, security(("api_key" = ["settings"])), responses((status = 200, body = AppView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {
-    let mut app = server.app;
+    let mut app = server.app.clone();
     let mut faults = Faults::default();
     if let Some(name) = body.name {
         check_name(&name, &mut faults);
@@ -211,9 +244,36 @@ pub async fn change(
         }
     }
     faults.finish()?;
-    app.allow_other_gateways = body.allow_other_gateways.unwrap_or(app.allow_other_gateways);
-    apps::update(&state.pool, &app).await?;
+    if let Some(allow) = body.allow_other_gateways {
+        if allow && !app.allow_other_gateways && !server.caller.may(Scope::Operator) {
+            return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
+        }
+        app.allow_other_gateways = allow;
+    }
+    app.browsers_may = body.browsers_may.unwrap_or(app.browsers_may);
+    let mut tx = state.pool.begin().await?;
+    apps::update(&mut *tx, &app).await?;
+    if let Some(detail) = changed(&server.app, &app) {
+        server.did(Action::AppChanged, AppId(app.id)).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+    }
+    tx.commit().await?;
     Ok(axum::Json(app.into()))
+}
+
+/// What was changed of an app, for the audit log; none: nothing.
+fn changed(before: &App, after: &App) -> Option<Value> {
+    let members = |app: &App| {
+        [
+            ("name", json!(app.name)),
+            ("origins", json!(app.origins)),
+            ("allow_other_gateways", json!(app.allow_other_gateways)),
+            ("browsers_may", json!(app.browsers_may)),
+            ("max_retries", json!(app.max_retries)),
+        ]
+    };
+    let differing = members(before).into_iter().zip(members(after)).filter(|(was, is)| was != is);
+    let detail: Map<_, _> = differing.map(|(_, (name, value))| (name.to_owned(), value)).collect();
+    (!detail.is_empty()).then(|| detail.into())
 }
 
 #[cfg(test)]
@@ -225,9 +285,17 @@ mod tests {
         for good in ["https://example.com", "https://example.com:8443", "http://localhost:3000", "http://127.0.0.1"] {
             assert!(is_origin(good), "{good}");
         }
-        for bad in
-            ["https://example.com/", "https://EXAMPLE.com", "https://a:443", "http://example.com", "*", "null", ""]
-        {
+        let long = format!("https://{}.com", "a".repeat(260));
+        for bad in [
+            "https://example.com/",
+            "https://EXAMPLE.com",
+            "https://a:443",
+            "http://example.com",
+            "*",
+            "null",
+            "",
+            &long,
+        ] {
             assert!(!is_origin(bad), "{bad}");
         }
     }

@@ -1,6 +1,8 @@
 //! Who calls: a server with an API key, an operator, or a browser. Handlers name whom they let in by their arguments.
 
+use std::fmt::Display;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -11,10 +13,13 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
+use super::limits::Account;
 use super::problem::Problem;
-use crate::id::ApiKeyId;
+use crate::clock::Timestamp;
+use crate::permission::Speaker;
 use crate::store::api_keys::{self, ApiKey, Scope};
 use crate::store::apps::App;
+use crate::store::audit::{Action, Actor, Entry, Who};
 use crate::store::subscriptions::Right;
 
 /// What every browser token begins with.
@@ -64,7 +69,16 @@ macro_rules! needed {
         impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
     )+ };
 }
-needed!(MaySend = Send, MayRead = Read, MayManage = Manage);
+needed!(
+    MaySend = Send,
+    MayRead = Read,
+    MayChangeSubscribers = Subscribers,
+    MaySteerMessages = Messages,
+    MaySetPolicies = Policies,
+    MayChangeSettings = Settings,
+    MayManageKeys = Keys,
+    MayExport = Export
+);
 
 /// A server acting for the app that the path names, with the scope that the route asks for.
 #[derive(Debug)]
@@ -76,22 +90,52 @@ pub struct Server<S> {
     scope: PhantomData<S>,
 }
 
-/// Who acts, for the trail of what was done.
+/// Who acts: with a key, or at the command line.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The API key; none for somebody who has database and master key at hand.
     key: Option<ApiKey>,
+    /// The client's address.
+    address: Option<IpAddr>,
 }
 
 impl Caller {
-    /// The key's id, or `local`.
-    pub fn name(&self) -> String {
-        self.key.as_ref().map_or_else(|| "local".to_owned(), |key| ApiKeyId(key.id).to_string())
+    const LOCAL: Self = Self { key: None, address: None };
+
+    fn with(key: ApiKey, parts: &Parts, state: &ApiState) -> Self {
+        Self { key: Some(key), address: state.limits.known_address(&parts.headers, &parts.extensions) }
     }
 
     /// Whether it may do what asks for that scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.key.as_ref().is_none_or(|key| key.may(scope))
+    }
+
+    /// Until when its key is valid; none: for ever, or until it is revoked.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.key.as_ref().and_then(|key| key.expires_at)
+    }
+
+    /// Who it is, for the audit log.
+    pub fn actor(&self) -> Actor {
+        let who = match &self.key {
+            None => Who::Local,
+            Some(key) if key.app.is_none() => Who::Operator(key.id),
+            Some(key) => Who::ApiKey(key.id),
+        };
+        Actor { who, address: self.address }
+    }
+
+    /// What it does, to be recorded in the transaction that does it: to things of that app, or (none) of the server.
+    pub fn did(&self, app: Option<Uuid>, action: Action, target: impl Display) -> Entry {
+        Entry::new(self.actor(), app, action, target)
+    }
+}
+
+impl<S> Server<S> {
+    /// What it does to its app, to be recorded in the transaction that does it.
+    pub fn did(&self, action: Action, target: impl Display) -> Entry {
+        self.caller.did(Some(self.app.id), action, target)
     }
 }
 
@@ -102,30 +146,54 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
         let app: AppRef = path_param(parts, state, "app").await?.as_str().into();
         if is_local(&parts.extensions) {
             let app = named_app(state, app).await?;
-            return Ok(Self { app, caller: Caller { key: None }, scope: PhantomData });
+            return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
         }
-        let (key, app) = authenticate(&parts.headers, state, Some(app)).await?;
+        let (key, app) = authenticate(parts, state, Some(app)).await?;
+        require(&key, S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
-        require(&key, S::SCOPE)?;
-        Ok(Self { app, caller: Caller { key: Some(key) }, scope: PhantomData })
+        Ok(Self { app, caller: Caller::with(key, parts, state), scope: PhantomData })
     }
 }
 
 /// An operator, whose key is good for all apps.
 #[derive(Debug)]
-pub struct Operator;
+pub struct Operator {
+    /// Whose key it showed.
+    pub caller: Caller,
+}
 
 impl FromRequestParts<ApiState> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        if is_local(&parts.extensions) {
-            return Ok(Self);
-        }
-        let (key, _) = authenticate(&parts.headers, state, None).await?;
-        require(&key, Scope::Operator).map(|()| Self)
+        of_server(parts, state, Scope::Operator).await.map(|caller| Self { caller })
     }
+}
+
+/// Whoever collects the server's figures: with a key that may do nothing else, or an operator's.
+#[derive(Debug)]
+pub struct Scraper {
+    /// Whose key it showed.
+    pub caller: Caller,
+}
+
+impl FromRequestParts<ApiState> for Scraper {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        of_server(parts, state, Scope::Metrics).await.map(|caller| Self { caller })
+    }
+}
+
+/// Whoever acts on the server as a whole, with that scope.
+async fn of_server(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Caller, Problem> {
+    if is_local(&parts.extensions) {
+        return Ok(Caller::LOCAL);
+    }
+    let (key, _) = authenticate(parts, state, None).await?;
+    require(&key, scope)?;
+    Ok(Caller::with(key, parts, state))
 }
 
 fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
@@ -135,12 +203,8 @@ fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
     Err(Problem::forbidden(format!("This takes an API key with the scope `{}`.", scope.name())))
 }
 
-async fn authenticate(
-    headers: &HeaderMap,
-    state: &ApiState,
-    app: Option<AppRef>,
-) -> Result<(ApiKey, Option<App>), Problem> {
-    let secret = bearer(headers)
+async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(ApiKey, Option<App>), Problem> {
+    let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
     let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
@@ -148,9 +212,23 @@ async fn authenticate(
         Some(AppRef::Id(id)) => (Some(id.0), None),
         Some(AppRef::Slug(slug)) => (None, Some(slug)),
     };
-    api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now())
-        .await?
-        .ok_or_else(|| Problem::unauthorized("The API key is unknown, expired or revoked."))
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let attempt = state.limits.keys.attempt(secret, client)?;
+    let found = api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now()).await?;
+    let Some((key, app)) = found else {
+        attempt.failed();
+        return Err(unknown_key());
+    };
+    let budget = attempt.succeeded(key.id)?;
+    if let Some(account) = parts.extensions.get::<Account>() {
+        account.note(budget);
+    }
+    Ok((key, app))
+}
+
+/// 401: the key is none, or not any more.
+pub(super) fn unknown_key() -> Problem {
+    Problem::unauthorized("The API key is unknown, expired or revoked.")
 }
 
 /// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
@@ -168,6 +246,11 @@ impl<S> Client<S> {
     /// By what right it acts on one subscription.
     pub fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
+    }
+
+    /// As whom it says something of a subscription.
+    pub fn speaker(&self) -> Speaker {
+        if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }
 
     /// Refuses a browser without a token.

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
+use crate::id::AppId;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use crate::store::audit::Action;
 use crate::store::calendars;
 
 /// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
@@ -45,9 +47,9 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Replaces the app's calendar. It holds within a minute, also for what is under way.
 #[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = CalendarView,
-    security(("api_key" = ["manage"])), responses((status = 200, body = CalendarView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = CalendarView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<CalendarView>,
 ) -> Result<axum::Json<CalendarView>, Problem> {
@@ -61,6 +63,10 @@ pub async fn change(
         return Err(Problem::invalid_member("/off_peak", format!("must be at most {WINDOWS_MAX} windows")));
     }
     let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
-    calendars::write(&state.pool, server.app.id, &calendar, state.clock.now()).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    calendars::write(&mut *tx, app, &calendar, now).await?;
+    server.did(Action::CalendarChanged, AppId(app)).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
     Ok(axum::Json(calendar.into()))
 }

@@ -29,7 +29,8 @@ const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 
 /// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug")), responses((status = 200, body = Config)))]
+    params(("app" = String, Path, description = "Id or slug")),
+    security((), ("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = Config)))]
 pub async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);

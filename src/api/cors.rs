@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::is_servers;
-use super::extract::{AppRef, named_app};
+use super::extract::{AppRef, BodyLimit, named_app, path_param};
 use super::limits::Budget;
 use super::problem::Problem;
 use crate::store::apps::App;
@@ -25,35 +25,31 @@ pub async fn public(State(state): State<ApiState>, request: Request, next: Next)
     if is_servers(request.headers(), request.extensions()) {
         return next.run(request).await;
     }
-    let budget = match state.limits.client(request.headers(), request.extensions()) {
-        Ok(budget) => budget,
+    let (mut parts, body) = request.into_parts();
+    let name = match path_param(&mut parts, &state, "app").await {
+        Ok(name) => name,
         Err(problem) => return problem.into_response(),
     };
-    let (mut parts, body) = request.into_parts();
-    let app = match counted_app(&mut parts, &state).await {
-        Ok(app) => app,
-        Err(problem) => return problem.into_response(),
+    let (budget, app) = match visitor(&parts, &state, &name).await {
+        Ok(known) => known,
+        Err(problem) => return refused(&parts, &state, &name, problem),
     };
     let origin = allowed_origin(&parts.headers, &app.origins);
     if parts.method == Method::OPTIONS {
-        return for_browsers(preflight(), origin, budget);
+        return for_browsers(preflight(), origin, Some(budget));
     }
-    parts.extensions.insert(app);
-    for_browsers(next.run(Request::from_parts(parts, body)).await, origin, budget)
+    parts.extensions.insert(App::clone(&app));
+    parts.extensions.insert(BodyLimit(state.settings.public_body_max_bytes));
+    for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 
-/// The app that the path names, once the request is counted against it.
-async fn counted_app(parts: &mut Parts, state: &ApiState) -> Result<App, Problem> {
-    let name = app_name(parts, state).await?;
-    let app = named_app(state, AppRef::from(name.as_str())).await?;
+/// The app that the path names, once the request is counted against its client and against it.
+async fn visitor(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let budget = state.limits.client(client)?;
+    let app = state.known_apps.find_now(state, name).await?;
     state.limits.app(app.id)?;
-    Ok(app)
-}
-
-async fn app_name(parts: &mut Parts, state: &ApiState) -> Result<String, Problem> {
-    let not_found = || Problem::not_found("app");
-    let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| not_found())?;
-    params.iter().find(|(key, _)| *key == "app").map(|(_, value)| value.to_owned()).ok_or_else(not_found)
+    Ok((budget, app))
 }
 
 /// The app that receipts come under, in the request's extensions.
@@ -64,27 +60,38 @@ pub struct AppId(pub Uuid);
 /// the app each time. Whoever reports is a browser, whatever else it shows.
 pub async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let (budget, app) = match reporter(&mut parts, &state).await {
-        Ok(known) => known,
+    let name = match path_param(&mut parts, &state, "app").await {
+        Ok(name) => name,
         Err(problem) => return problem.into_response(),
+    };
+    let (budget, app) = match reporter(&parts, &state, &name).await {
+        Ok(known) => known,
+        Err(problem) => return refused(&parts, &state, &name, problem),
     };
     let origin = allowed_origin(&parts.headers, &app.origins);
     if parts.method == Method::OPTIONS {
-        return for_browsers(preflight(), origin, budget);
+        return for_browsers(preflight(), origin, Some(budget));
     }
     parts.extensions.insert(AppId(app.id));
-    for_browsers(next.run(Request::from_parts(parts, body)).await, origin, budget)
+    for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 
-async fn reporter(parts: &mut Parts, state: &ApiState) -> Result<(Budget, Arc<App>), Problem> {
-    let budget = state.limits.reporter(&parts.headers, &parts.extensions)?;
-    let name = app_name(parts, state).await?;
-    let app = state.known_apps.find(state, name).await?;
+async fn reporter(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
+    let budget = state.limits.reporter(client)?;
+    let app = state.known_apps.find_lately(state, name).await?;
     state.limits.reports_of(app.id)?;
     Ok((budget, app))
 }
 
-/// Apps that receipts came under lately.
+/// A refusal that the app's own pages may read: why, and until when. A request that is refused by a limit must not cost a
+/// query, so this goes by what is known of the app's origins, which is enough for a refusal.
+fn refused(parts: &Parts, state: &ApiState, name: &str, problem: Problem) -> Response {
+    let origin = state.known_apps.recall(name).and_then(|app| allowed_origin(&parts.headers, &app.origins));
+    for_browsers(problem.into_response(), origin, None)
+}
+
+/// Apps that browsers asked for, as they were when the database was last asked.
 #[derive(Default)]
 pub struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
 
@@ -94,19 +101,29 @@ impl KnownApps {
     /// How many there may be.
     const MAX: usize = 1_000;
 
-    async fn find(&self, state: &ApiState, name: String) -> Result<Arc<App>, Problem> {
-        let now = Instant::now();
-        let known = self.0.lock().get(&name).cloned();
-        if let Some((_, app)) = known.filter(|(at, _)| now.duration_since(*at) < Self::BELIEVED_FOR) {
-            return Ok(app);
-        }
-        let app = Arc::new(named_app(state, AppRef::from(name.as_str())).await?);
+    /// The app as it is.
+    async fn find_now(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
+        let app = Arc::new(named_app(state, AppRef::from(name)).await?);
         let mut apps = self.0.lock();
-        if apps.len() >= Self::MAX {
+        if apps.len() >= Self::MAX && !apps.contains_key(name) {
             apps.clear();
         }
-        apps.insert(name, (now, app.clone()));
+        apps.insert(name.to_owned(), (Instant::now(), app.clone()));
         Ok(app)
+    }
+
+    /// The app as it was a few seconds ago.
+    async fn find_lately(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
+        let known = self.0.lock().get(name).filter(|(at, _)| at.elapsed() < Self::BELIEVED_FOR).cloned();
+        match known {
+            Some((_, app)) => Ok(app),
+            None => self.find_now(state, name).await,
+        }
+    }
+
+    /// The app as it was when anybody last asked for it.
+    fn recall(&self, name: &str) -> Option<Arc<App>> {
+        self.0.lock().get(name).map(|(_, app)| app.clone())
     }
 }
 
@@ -116,13 +133,18 @@ pub fn allowed_origin(headers: &HeaderMap, origins: &[String]) -> Option<HeaderV
     origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
 }
 
-fn for_browsers(mut response: Response, origin: Option<HeaderValue>, budget: Budget) -> Response {
+/// What pages may read beside the body.
+const EXPOSED: HeaderValue = HeaderValue::from_static("X-Request-Id, Retry-After, RateLimit, RateLimit-Policy");
+
+fn for_browsers(mut response: Response, origin: Option<HeaderValue>, budget: Option<Budget>) -> Response {
     let headers = response.headers_mut();
-    budget.write(headers);
+    if let Some(budget) = budget {
+        budget.write(headers);
+    }
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Request-Id, Retry-After"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     }
     response
 }

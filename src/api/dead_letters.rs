@@ -159,7 +159,7 @@ pub async fn groups(
 pub enum ContentState {
     /// It is shown.
     Shown,
-    /// It takes a key with the scope `manage`.
+    /// It takes a key with the scope `export`.
     Withheld,
     /// This letter has none (any more): it has no way back, or nothing needs it.
     Deleted,
@@ -185,7 +185,7 @@ pub struct Opened {
     content: Option<Value>,
 }
 
-/// Opens a dead letter. Its content takes a key with the scope `manage`.
+/// Opens a dead letter. Its content takes a key with the scope `export`.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = Opened)))]
@@ -212,7 +212,7 @@ async fn open(state: &ApiState, app: Uuid, caller: &Caller, id: DeadLetterId) ->
     let dropped = told.map(|names| names.into_iter().map(str::to_owned).collect());
     let (content_state, content) = match enclosed.content.filter(|_| letter.state != Standing::Closed) {
         None => (ContentState::Deleted, None),
-        Some(_) if !caller.may(Scope::Manage) => (ContentState::Withheld, None),
+        Some(_) if !caller.may(Scope::Export) => (ContentState::Withheld, None),
         Some(sealed) => {
             let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, letter.message.0, &sealed)?);
             (ContentState::Shown, Some(serde_json::from_slice(&plain).map_err(|_| Problem::internal())?))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::auth::{MayRead, MaySend, Server};
+use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
@@ -178,9 +178,9 @@ async fn one(
 /// Makes a delivery that waits due now. What its policy planned is not used up.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 202, body = DeliveryView)))]
+    security(("api_key" = ["messages"])), responses((status = 202, body = DeliveryView)))]
 pub async fn retry(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
@@ -198,9 +198,9 @@ pub async fn retry(
 /// Cancels a delivery that waits.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = DeliveryView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = DeliveryView)))]
 pub async fn cancel(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,

@@ -5,21 +5,24 @@ use serde_json::{Map, Value};
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, pointer_segment};
 use crate::message::is_language_tag;
+use crate::permission::Speaker;
 use crate::store::subscriptions::{ATTRIBUTES_MAX, Merge, Wanted};
 
 /// Most tags of a subscription.
 const TAGS_MAX: usize = 50;
 /// Longest tag, and longest name of an attribute, in characters.
 const TAG_CHARS_MAX: usize = 64;
-/// Most topics that a subscription is in by its own word.
+/// Most topics that one request names.
 const TOPICS_MAX: usize = 50;
 
 /// Attributes as they are given.
 pub type Attributes = Map<String, Value>;
 
 /// What is said, unchecked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Said {
+    /// Who says it.
+    pub by: Speaker,
     /// `user_id`
     pub user_id: Option<Option<String>>,
     /// `tags`
@@ -52,6 +55,7 @@ impl Said {
             check_attributes(attributes, merge, faults);
         }
         Wanted {
+            by: self.by,
             user_id: self.user_id,
             tags,
             attributes: self.attributes.map(|attributes| (attributes, merge)),
@@ -82,7 +86,8 @@ fn check_tags(tags: Vec<String>, faults: &mut Faults) -> Vec<String> {
     each_once(tags)
 }
 
-fn check_topics(topics: Vec<String>, faults: &mut Faults) -> Vec<String> {
+/// Checks names of topics that stand at `/topics`; returns each once, sorted.
+pub(super) fn check_topics(topics: Vec<String>, faults: &mut Faults) -> Vec<String> {
     if topics.len() > TOPICS_MAX {
         faults.refuse("/topics", format!("may hold at most {TOPICS_MAX} topics"));
         return Vec::new();

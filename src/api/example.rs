@@ -1,46 +1,69 @@
 //! What the example page at `/example/` needs of the server: an app of its own, and a message to oneself.
 
-use axum::extract::State;
+use std::net::IpAddr;
+
+use axum::Extension;
+use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
-use axum::response::Redirect;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
 
 use super::ApiState;
+use super::apps::ORIGINS_MAX;
 use super::auth::{bearer, read_token};
 use super::compose::NewMessageBody;
-use super::extract::Json;
+use super::extract::{BodyLimit, Json};
+use super::limits::peer;
 use super::messages::send_composed;
 use super::problem::Problem;
 use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
 use super::vapid_keys::{self, Role};
 use crate::id::{AppId, MessageId, SubscriptionId};
+use crate::permission::{BrowsersMay, Speaker};
 use crate::store::apps::{self, App};
 use crate::store::subscriptions::{self, Right};
+use crate::store::topics;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// Short name of the example's app.
 const SLUG: &str = "example";
+/// Topics of the example's app, between which the page lets people choose.
+const TOPICS: [&str; 3] = ["news", "offers", "releases"];
 /// Contact of its VAPID key, unless the server has an address on the Internet.
 const NOBODY: &str = "mailto:push@example.com";
 /// Whoever tries it is looking at the screen.
 const TTL_S: u32 = 300;
 
+/// Whom the example page is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever sits at this machine.
+    #[default]
+    ThisMachine,
+    /// Everybody.
+    Everybody,
+}
+
 /// The example page is served.
 #[derive(Debug, Clone, Default)]
 pub struct Example {
+    /// To whom.
+    pub audience: Audience,
     /// Where browsers reach this server. None: under whatever name of this machine they used.
     pub public_url: Option<Url>,
 }
 
 impl Example {
-    /// The page's own origin. None: it is no origin that browsers allow web push on, or nobody can be sure of it.
-    fn origin(&self, headers: &HeaderMap) -> Option<String> {
+    /// The page's own origin. None: it is no origin that browsers allow web push on, or nobody can be sure of it. A host
+    /// that a request names is believed only if the request comes from this machine and names this machine.
+    fn origin(&self, visitor: Visitor, headers: &HeaderMap) -> Option<String> {
         let named = || {
             let host = headers.get(header::HOST)?.to_str().ok()?;
-            Url::parse(&format!("http://{host}")).ok().filter(is_loopback)
+            Url::parse(&format!("http://{host}")).ok().filter(|url| visitor.sits_here && is_loopback(url))
         };
         let url = match &self.public_url {
             Some(url) => Some(url.clone()).filter(|url| url.scheme() == "https" || is_loopback(url)),
@@ -48,6 +71,38 @@ impl Example {
         };
         url.map(|url| url.origin().ascii_serialization())
     }
+}
+
+/// Who asks for the example page, in the request's extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Visitor {
+    address: IpAddr,
+    sits_here: bool,
+}
+
+/// What proxies add to requests that they hand on.
+const FORWARDED: [&str; 6] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+
+impl Visitor {
+    fn of(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> Self {
+        // A proxy on this machine is not its clients, even where nobody told us of it.
+        let is_proxy = state.settings.trusted_proxies > 0 || FORWARDED.iter().any(|name| headers.contains_key(*name));
+        let sits_here = !is_proxy && peer(extensions).is_some_and(|peer| peer.to_canonical().is_loopback());
+        Self { address: state.limits.client_of(headers, extensions), sits_here }
+    }
+}
+
+/// Stands before the example's routes: whom they are not for finds none.
+pub async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let visitor = Visitor::of(&state, request.headers(), request.extensions());
+    let audience = state.settings.example.as_ref().map(|example| example.audience);
+    if !visitor.sits_here && audience != Some(Audience::Everybody) {
+        return Problem::not_found("route").into_response();
+    }
+    request.extensions_mut().insert(visitor);
+    request.extensions_mut().insert(BodyLimit(state.settings.public_body_max_bytes));
+    next.run(request).await
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -59,19 +114,25 @@ pub async fn to_page() -> Redirect {
     Redirect::permanent("/example/")
 }
 
-/// The example's app, made if need be, with the page's origin among its own. None: the page's origin is not known, or an
-/// operator has an app of that name.
-pub async fn app(state: &ApiState, headers: &HeaderMap) -> Result<Option<(App, String)>, Problem> {
-    let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(headers)) else {
+/// The example's app, made if need be, with the page's origin among its own. None: the page's origin is not known, an
+/// operator has an app of that name, or the app has as many origins as it may.
+pub async fn app(state: &ApiState, visitor: Visitor, headers: &HeaderMap) -> Result<Option<(App, String)>, Problem> {
+    let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(visitor, headers)) else {
         return Ok(None);
     };
-    let found = match apps::find_example(&state.pool).await? {
-        Some(app) => Some(app),
-        None if make(state, &origin).await? => apps::find_example(&state.pool).await?,
-        None => None,
-    };
+    let mut found = apps::find_example(&state.pool).await?;
+    if found.as_ref().is_some_and(|app| app.origins.contains(&origin)) {
+        return Ok(found.map(|app| (app, origin)));
+    }
+    state.limits.example_change(visitor.address)?;
+    if found.is_none() && make(state, &origin).await? {
+        found = apps::find_example(&state.pool).await?;
+    }
     let Some(mut app) = found else { return Ok(None) };
     if !app.origins.contains(&origin) {
+        if app.origins.len() >= ORIGINS_MAX {
+            return Ok(None);
+        }
         app.origins.push(origin.clone());
         apps::update(&state.pool, &app).await?;
     }
@@ -86,6 +147,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         name: "Example page".to_owned(),
         origins: vec![origin.to_owned()],
         allow_other_gateways: false,
+        browsers_may: BrowsersMay::default(),
         max_retries: super::apps::MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
     };
@@ -96,6 +158,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
     }
     apps::mark_example(&mut tx, app.id).await?;
     vapid_keys::add(&mut tx, state, app.id, &SigningKey::generate(), subject, Role::Active).await?;
+    topics::ensure(&mut tx, app.id, &TOPICS.map(str::to_owned), &Speaker::Server, app.created_at).await?;
     tx.commit().await?;
     tracing::info!(origin, "made the app of the example page");
     Ok(true)
@@ -103,7 +166,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
 
 fn without_app() -> Problem {
     let detail = "The example has no app here: open it on this machine, or set BELLWIRE_PUBLIC_URL to an https: address. \
-                  An app of yours with the short name `example` is left alone.";
+                  An app of yours with the short name `example` is left alone, and so is one with many origins.";
     Problem::conflict("example_unavailable", detail)
 }
 
@@ -116,8 +179,12 @@ pub struct ExampleConfig {
 }
 
 /// Shows what the page works with.
-pub async fn config(State(state): State<ApiState>, headers: HeaderMap) -> Result<axum::Json<ExampleConfig>, Problem> {
-    let (app, server) = app(&state, &headers).await?.ok_or_else(without_app)?;
+pub async fn config(
+    State(state): State<ApiState>,
+    Extension(visitor): Extension<Visitor>,
+    headers: HeaderMap,
+) -> Result<axum::Json<ExampleConfig>, Problem> {
+    let (app, server) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
     Ok(axum::Json(ExampleConfig { app: SLUG, app_id: AppId(app.id), server }))
 }
 
@@ -138,12 +205,12 @@ pub struct Sent {
 /// times a minute.
 pub async fn send(
     State(state): State<ApiState>,
+    Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
-    extensions: Extensions,
     Json(wish, _): Json<Wish>,
 ) -> Result<(StatusCode, axum::Json<Sent>), Problem> {
-    state.limits.tried(&headers, &extensions)?;
-    let (app, origin) = app(&state, &headers).await?.ok_or_else(without_app)?;
+    state.limits.tried(visitor.address)?;
+    let (app, origin) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
     if headers.get(header::ORIGIN).is_none_or(|from| from.as_bytes() != origin.as_bytes()) {
         return Err(Problem::forbidden("Only the example page itself may ask for this."));
     }
@@ -178,10 +245,14 @@ mod tests {
 
     #[test]
     fn an_origin_is_believed_if_it_is_this_machine_or_was_configured() {
-        let origin = |public: Option<&str>, host: &str| {
-            let example = Example { public_url: public.map(|url| url.parse().unwrap()) };
-            example.origin(&HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]))
+        let here = Visitor { address: [127, 0, 0, 1].into(), sits_here: true };
+        let elsewhere = Visitor { sits_here: false, ..here };
+        let of = |visitor, public: Option<&str>, host: &str| {
+            let public_url = public.map(|url| url.parse().unwrap());
+            let example = Example { public_url, ..Example::default() };
+            example.origin(visitor, &HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]))
         };
+        let origin = |public, host| of(here, public, host);
         for (public, host, expected) in [
             (None, "localhost:8787", Some("http://localhost:8787")),
             (None, "127.0.0.1", Some("http://127.0.0.1")),
@@ -195,6 +266,8 @@ mod tests {
         ] {
             assert_eq!(origin(public, host).as_deref(), expected, "{public:?} {host}");
         }
-        assert_eq!(Example::default().origin(&HeaderMap::new()), None);
+        assert_eq!(Example::default().origin(here, &HeaderMap::new()), None);
+        assert_eq!(of(elsewhere, None, "localhost:8787"), None, "nobody elsewhere is at this machine");
+        assert!(of(elsewhere, Some("https://push.example.com/"), "localhost").is_some());
     }
 }

@@ -2,11 +2,13 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
@@ -30,16 +32,50 @@ impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
                 "The body must be sent as `Content-Type: application/json`.",
             ));
         }
-        let bytes = read_body(request, state.settings.body_max_bytes).await?;
+        let Octets(bytes) = Octets::from_request(request, state).await?;
         parse(&bytes).map(|value| Self(value, bytes))
     }
 }
 
-/// Reads a body of at most so many octets to its end.
-pub(super) async fn read_body(request: Request, limit: usize) -> Result<Bytes, Problem> {
-    axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
-        if is_length_limit(&error) { too_large(limit) } else { malformed("The body broke off.".into()) }
-    })
+/// A body as it came, of any type, within the limits of whoever sent it.
+#[derive(Debug)]
+pub struct Octets(pub Bytes);
+
+impl FromRequest<ApiState> for Octets {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
+        let limit = request.extensions().get::<BodyLimit>().map_or(state.settings.body_max_bytes, |limit| limit.0);
+        read_body(request, limit, state.settings.body_timeout).await.map(Self)
+    }
+}
+
+/// Octets of this request's body, at most; written into its extensions where browsers are let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyLimit(pub usize);
+
+/// Reads a body of at most so many octets to its end, within so long.
+pub(super) async fn read_body(request: Request, limit: usize, within: Duration) -> Result<Bytes, Problem> {
+    let body = request.into_body();
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
+    tokio::time::timeout(within, gather(body, limit)).await.unwrap_or_else(|_| Err(too_slow(within)))
+}
+
+/// Copies what comes: to keep a piece of it would keep the whole buffer that it was read into, eight kilobytes for a
+/// single octet.
+async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let mut octets = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| malformed("The body broke off.".into()))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if data.len() > limit - octets.len() {
+            return Err(too_large(limit));
+        }
+        octets.extend_from_slice(data);
+    }
+    Ok(octets.into())
 }
 
 /// Reads JSON; says what is wrong by pointer.
@@ -67,21 +103,17 @@ fn is_json(content_type: Option<&str>) -> bool {
         || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut source: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = source {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
 /// 413: the body is larger than the server reads.
 fn too_large(limit: usize) -> Problem {
     let detail = format!("The body may have at most {limit} octets.");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+}
+
+/// 408: the body takes too long.
+fn too_slow(within: Duration) -> Problem {
+    let detail = format!("The body did not come within {} s.", within.as_secs_f64());
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
+        .with_header(header::CONNECTION, HeaderValue::from_static("close"))
 }
 
 fn malformed(detail: String) -> Problem {
@@ -119,6 +151,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 
 /// Reads a query string; says what is wrong by parameter.
 pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        refuse_nul(&name, &value)?;
+    }
     let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let parameter = error.path().to_string();
@@ -160,13 +195,20 @@ impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// The text under that name in the path, percent-decoded.
+/// No text of ours has a NUL, and Postgres takes none.
+fn refuse_nul(parameter: &str, value: &str) -> Result<(), Problem> {
+    if value.contains('\0') { Err(Problem::invalid_parameter(parameter, "must not hold NUL")) } else { Ok(()) }
+}
+
+/// The text under that name in the path, percent-decoded, without NUL.
 pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "invalid_path", "The path is not percent-encoded UTF-8."))?;
-    let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
-    Ok(found.expect("handlers ask only for what their route names"))
+    let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let value = found.expect("handlers ask only for what their route names");
+    refuse_nul(name, value)?;
+    Ok(value.to_owned())
 }
 
 /// An app as requests name it: by id or slug.
@@ -248,6 +290,10 @@ impl From<crate::message::Problem> for FieldError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use futures_util::StreamExt as _;
+
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
@@ -282,6 +328,29 @@ mod tests {
             assert_eq!(problem.status.as_u16(), status, "{body}");
             assert_eq!(problem.errors.first().and_then(|e| e.pointer.as_deref()), pointer, "{body}");
         }
+    }
+
+    /// A piece of a body, which counts how many like it there are.
+    struct Piece {
+        _alive: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Piece {
+        fn as_ref(&self) -> &[u8] {
+            b"x"
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_by_the_octet_keeps_no_piece_of_it() {
+        let alive = Arc::new(());
+        let made = alive.clone();
+        let pieces = futures_util::stream::iter(0..1_000).map(move |_| {
+            assert!(Arc::strong_count(&made) <= 3, "what was read before is kept");
+            Ok::<_, std::convert::Infallible>(Bytes::from_owner(Piece { _alive: made.clone() }))
+        });
+        let octets = gather(Body::from_stream(pieces), 1_000).await.unwrap();
+        assert_eq!((octets.len(), Arc::strong_count(&alive)), (1_000, 1));
     }
 
     #[test]

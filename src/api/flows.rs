@@ -6,9 +6,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{MayManage, MayRead, Operator, Server};
+use super::auth::{Caller, MayRead, MaySetPolicies, Operator, Server};
 use super::extract::{At, Json};
 use super::gateways::LaneNumber;
 use super::problem::{Faults, Problem};
@@ -17,7 +18,8 @@ use crate::clock::Timestamp;
 use crate::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
 use crate::policy::retry_after;
-use crate::store::flows::{self, Change, Flow, Waiting};
+use crate::store::audit::Action;
+use crate::store::flows::{self, Change, Waiting};
 use crate::store::lanes;
 
 /// The highest rate, and the highest parallelism.
@@ -113,19 +115,42 @@ async fn show(state: &ApiState, app: AppId, lane: Option<LaneId>) -> Result<axum
     }))
 }
 
-async fn change(state: &ApiState, app: AppId, lane: Option<LaneId>, change: Change) -> Result<Flow, Problem> {
-    let flow = flows::change(&state.pool, state.clock.uuid(), app, lane, change, state.clock.now()).await?;
-    (state.engine.tell)(Work::Flow(flow.clone()));
-    Ok(flow)
+async fn change(
+    state: &ApiState,
+    caller: &Caller,
+    app: AppId,
+    lane: Option<LaneId>,
+    change: Change,
+) -> Result<(), Problem> {
+    let (action, detail) = match change {
+        Change::Limits { rate, parallelism } => {
+            let period_s = rate.map(|rate| rate.period.as_secs_f64());
+            let rate = rate.map(|rate| rate.n);
+            (Action::FlowSet, json!({"rate": rate, "period": period_s, "parallelism": parallelism}))
+        }
+        Change::Clear => (Action::FlowRemoved, json!({})),
+        Change::Paused(true) => (Action::FlowPaused, json!({})),
+        Change::Paused(false) => (Action::FlowResumed, json!({})),
+        Change::Reset => (Action::FlowReset, json!({})),
+    };
+    let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{}", lane.0));
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    let flow = flows::change(&mut *tx, state.clock.uuid(), app, lane, change, now).await?;
+    caller.did(Some(app.0), action, target).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    (state.engine.tell)(Work::Flow(flow));
+    Ok(())
 }
 
 async fn change_and_show(
     state: &ApiState,
+    caller: &Caller,
     app: AppId,
     lane: Option<LaneId>,
     to: Change,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change(state, app, lane, to).await?;
+    change(state, caller, app, lane, to).await?;
     show(state, app, lane).await
 }
 
@@ -146,55 +171,55 @@ pub async fn show_app(server: Server<MayRead>, State(state): State<ApiState>) ->
 /// Sets what is let through of an app as a whole.
 #[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")), request_body = FlowBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn set_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, AppId(server.app.id), None, body.check()?).await
+    change_and_show(&state, &server.caller, AppId(server.app.id), None, body.check()?).await
 }
 
 /// Lets anything of an app through.
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
-pub async fn clear_app(server: Server<MayManage>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
-    change(&state, AppId(server.app.id), None, Change::Clear).await?;
+    security(("api_key" = ["policies"])), responses((status = 204)))]
+pub async fn clear_app(server: Server<MaySetPolicies>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
+    change(&state, &server.caller, AppId(server.app.id), None, Change::Clear).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lets nothing of an app through until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn pause_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, AppId(server.app.id), None, Change::Paused(true)).await
+    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Paused(true)).await
 }
 
 /// Lets through again what an app's limits allow.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn resume_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, AppId(server.app.id), None, Change::Paused(false)).await
+    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Paused(false)).await
 }
 
 /// Forgets what was used of an app's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["manage"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub async fn reset_app(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, AppId(server.app.id), None, Change::Reset).await
+    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Reset).await
 }
 
 /// Shows what is let through of a lane, and what waits.
@@ -213,25 +238,25 @@ pub async fn show_lane(
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     request_body = FlowBody, security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
 pub async fn set_lane(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, app, lane, body.check()?).await
+    change_and_show(&state, &operator.caller, app, lane, body.check()?).await
 }
 
 /// Lets anything through a lane that its app is allowed.
 #[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 204)))]
 pub async fn clear_lane(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<StatusCode, Problem> {
     let (app, lane) = owner(&state, lane).await?;
-    change(&state, app, lane, Change::Clear).await?;
+    change(&state, &operator.caller, app, lane, Change::Clear).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -239,34 +264,34 @@ pub async fn clear_lane(
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
 pub async fn pause_lane(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, app, lane, Change::Paused(true)).await
+    change_and_show(&state, &operator.caller, app, lane, Change::Paused(true)).await
 }
 
 /// Lets through again what a lane's limits allow.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
 pub async fn resume_lane(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, app, lane, Change::Paused(false)).await
+    change_and_show(&state, &operator.caller, app, lane, Change::Paused(false)).await
 }
 
 /// Forgets what was used of a lane's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
 pub async fn reset_lane(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<axum::Json<FlowView>, Problem> {
     let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, app, lane, Change::Reset).await
+    change_and_show(&state, &operator.caller, app, lane, Change::Reset).await
 }

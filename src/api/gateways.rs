@@ -3,22 +3,23 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::auth::Operator;
-use super::extract::{At, PathParam, Query, is_plain_text, parse};
+use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::clock::Timestamp;
 use crate::id::{AppId, LaneId, VapidKeyId};
 use crate::policy::payload_limit::BELIEVED_FOR;
+use crate::store::audit::Action;
 use crate::store::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::workers::ALL_ORIGINS;
 
@@ -130,7 +131,7 @@ fn is_origin(text: &str) -> bool {
 }
 
 impl OrderBody {
-    fn read(bytes: &Bytes) -> Result<Self, Problem> {
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
 
@@ -221,12 +222,22 @@ async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Prob
 
 async fn order(
     state: &ApiState,
+    operator: &Operator,
     LaneNumber(lane): LaneNumber,
     body: &OrderBody,
     order: Order,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
-    let told = lanes::order(&state.pool, lane, origin, &order, state.clock.now()).await?;
+    let (action, until) = match &order {
+        Order::Hold { until, .. } => (Action::LaneHeld, Some(until)),
+        Order::Release => (Action::LaneReleased, None),
+        Order::Open { until } => (Action::LaneOpened, Some(until)),
+        Order::Close => (Action::LaneClosed, None),
+        Order::Probe => (Action::LaneProbed, None),
+    };
+    let entry = operator.caller.did(None, action, format!("lane:{}", lane.0));
+    let entry = entry.with(json!({"origin": origin, "until": until, "reason": body.reason}));
+    let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
     let told = told.ok_or_else(|| Problem::not_found("lane"))?;
     tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
     (state.engine.tell)(Work::Orders(told));
@@ -237,68 +248,68 @@ async fn order(
 #[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
 pub async fn hold(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, true, state.clock.now())?;
-    order(&state, lane, &body, Order::Hold { until, note: body.reason.clone() }).await
+    order(&state, &operator, lane, &body, Order::Hold { until, note: body.reason.clone() }).await
 }
 
 /// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
 pub async fn release(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
-    order(&state, lane, &body, Order::Release).await
+    order(&state, &operator, lane, &body, Order::Release).await
 }
 
 /// Opens a lane's breakers: nothing is sent for the given time, then probes are.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
 pub async fn open(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     let until = body.check(true, false, state.clock.now())?;
-    order(&state, lane, &body, Order::Open { until }).await
+    order(&state, &operator, lane, &body, Order::Open { until }).await
 }
 
 /// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
 pub async fn close(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
-    order(&state, lane, &body, Order::Close).await
+    order(&state, &operator, lane, &body, Order::Close).await
 }
 
 /// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
 pub async fn probe(
-    _: Operator,
+    operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
-    body: Bytes,
+    Octets(body): Octets,
 ) -> Result<axum::Json<LaneView>, Problem> {
     let body = OrderBody::read(&body)?;
     body.check(false, false, state.clock.now())?;
-    order(&state, lane, &body, Order::Probe).await
+    order(&state, &operator, lane, &body, Order::Probe).await
 }

@@ -1,4 +1,6 @@
-//! `/healthz` and `/readyz`, for whoever looks after the process.
+//! `/healthz` and `/readyz`, for whoever looks after the process. They are open to everybody, so they cost next to nothing.
+
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,6 +10,9 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::problem::Problem;
 use crate::store;
+
+/// How long an answer of the database is good for.
+pub(super) const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// All is well.
 #[derive(Debug, Serialize, ToSchema)]
@@ -24,15 +29,20 @@ pub async fn alive() -> axum::Json<Well> {
     WELL
 }
 
-/// Whether requests can be served: the database answers, and its schema is this program's.
+/// Whether requests can be served: the database answers, and its schema is this program's. The database is asked once a
+/// second at most.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Well)))]
 pub async fn ready(State(state): State<ApiState>) -> Result<axum::Json<Well>, Problem> {
+    state.readiness.get(&state.clock, check(&state)).await.map(|()| WELL)
+}
+
+async fn check(state: &ApiState) -> Result<(), Problem> {
     store::database_now(&state.pool).await?;
     // Asked until it is right for the first time: nothing but a newer program changes it afterwards.
     let options = state.pool.connect_options();
-    state.schema_checked.get_or_try_init(|| store::check_schema(&options)).await.map_err(|error| {
+    let checked = state.schema_checked.get_or_try_init(|| store::check_schema(&options)).await;
+    checked.copied().map_err(|error| {
         tracing::warn!(error = %error, "not ready");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "schema_differs", "The database's schema is not this program's.")
-    })?;
-    Ok(WELL)
+    })
 }

@@ -5,17 +5,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::id::{AppId, IdentityKeyId};
-use crate::identity::{Key, prove};
+use crate::identity::{Form, Key, prove};
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 
@@ -41,6 +42,8 @@ pub struct IdentityKeyView {
     name: String,
     /// How it signs.
     algorithm: Algorithm,
+    /// What it signs.
+    form: Form,
     /// When it was made.
     created_at: DateTime<Utc>,
     /// What your backend signs with: the characters of this text, the prefix included. Shown now and never again.
@@ -51,8 +54,13 @@ pub struct IdentityKeyView {
 impl From<IdentityKey> for IdentityKeyView {
     fn from(key: IdentityKey) -> Self {
         let algorithm = if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 };
-        Self { id: IdentityKeyId(key.id), name: key.name, algorithm, created_at: key.created_at, secret: None }
+        let (id, form, created_at) = (IdentityKeyId(key.id), form_of(&key), key.created_at);
+        Self { id, name: key.name, algorithm, form, created_at, secret: None }
     }
+}
+
+fn form_of(key: &IdentityKey) -> Form {
+    if key.form == Form::Hmac.name() { Form::Hmac } else { Form::Jwt }
 }
 
 /// All keys of an app.
@@ -71,6 +79,9 @@ pub struct NewIdentityKey {
     /// How it signs; `HS256` by default.
     #[serde(default)]
     algorithm: Algorithm,
+    /// What your backend signs with it; `jwt` by default. `hmac` only with `HS256`. A key proves nothing in the other form.
+    #[serde(default)]
+    form: Form,
     /// For `ES256`: the public key, as PEM text or as a JWK.
     #[schema(value_type = Option<Object>)]
     public_key: Option<Value>,
@@ -88,44 +99,53 @@ pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = IdentityKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
 ) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
-    let made = read_key(body.algorithm, body.public_key.as_ref(), &mut faults);
+    let made = read_key(&body, &mut faults);
     faults.finish()?;
     let (key, secret) = made.expect("whatever is missing was refused");
     let id = state.clock.uuid();
     let (sealed, public_key) = match &key {
-        Key::Hs256(secret) => (Some(state.vault.seal(IDENTITY_SECRET, id, secret)), None),
+        Key::Hs256(secret) | Key::Hmac(secret) => (Some(state.vault.seal(IDENTITY_SECRET, id, secret)), None),
         Key::Es256(point) => (None, Some(point.to_vec())),
     };
-    let (algorithm, created_at) = (key.algorithm().to_owned(), state.clock.now());
-    let row = IdentityKey { id, name: body.name, algorithm, secret: sealed, public_key, created_at };
-    if !identity_keys::add(&state.pool, server.app.id, &row).await? {
+    let row = IdentityKey {
+        id,
+        name: body.name,
+        algorithm: key.algorithm().to_owned(),
+        form: key.form().name().to_owned(),
+        secret: sealed,
+        public_key,
+        created_at: state.clock.now(),
+    };
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::add(&mut tx, server.app.id, &row).await? {
         let detail =
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
         return Err(Problem::conflict("too_many_identity_keys", detail));
     }
+    let entry = server.did(Action::IdentityKeyCreated, IdentityKeyId(id));
+    entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(&mut tx, 1, row.created_at).await?;
+    tx.commit().await?;
     let secret = secret.map(|secret| secret.to_string());
     Ok((StatusCode::CREATED, axum::Json(IdentityKeyView { secret, ..row.into() })))
 }
 
 /// The key that a request asks for and, if it was made here, its secret.
-fn read_key(
-    algorithm: Algorithm,
-    public: Option<&Value>,
-    faults: &mut Faults,
-) -> Option<(Key, Option<Zeroizing<String>>)> {
-    if algorithm == Algorithm::Hs256 {
+fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option<Zeroizing<String>>)> {
+    let public = wanted.public_key.as_ref();
+    if wanted.algorithm == Algorithm::Hs256 {
         faults.require(public.is_none(), "/public_key", "may stand only beside `\"algorithm\": \"ES256\"`");
         let secret = Key::generate();
-        return Some((Key::Hs256(Zeroizing::new(secret.as_bytes().to_vec())), Some(secret)));
+        return Some((shared(wanted.form, secret.as_bytes().to_vec().into()), Some(secret)));
     }
+    faults.require(wanted.form == Form::Jwt, "/form", "must be `jwt` with ES256: an HMAC takes a shared secret");
     let text = match public {
         Some(Value::String(pem)) => pem.clone(),
         Some(jwk) => jwk.to_string(),
@@ -136,19 +156,30 @@ fn read_key(
     key.map(|key| (key, None))
 }
 
+/// A key of which the backend has the secret.
+fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
+    match form {
+        Form::Jwt => Key::Hs256(secret),
+        Form::Hmac => Key::Hmac(secret),
+    }
+}
+
 /// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["keys"])), responses((status = 204)))]
 pub async fn remove(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
-    if identity_keys::remove(&state.pool, server.app.id, id.0).await? {
-        return Ok(StatusCode::NO_CONTENT);
+    let mut tx = state.pool.begin().await?;
+    if !identity_keys::remove(&mut *tx, server.app.id, id.0).await? {
+        return Err(Problem::not_found("identity key"));
     }
-    Err(Problem::not_found("identity key"))
+    server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Checks what is said about a subscription's user. Servers are believed, browsers if a token proves it; a token that is
@@ -167,9 +198,10 @@ pub(super) async fn check_user(
             let detail =
                 "A browser says whose a subscription is only with a `user_token` signed by the site's backend.";
             let mut problem = Problem::forbidden(detail);
-            problem
-                .errors
-                .push(FieldError::member("/user_id", "takes a `user_token`, or an API key with the scope `manage`"));
+            problem.errors.push(FieldError::member(
+                "/user_id",
+                "takes a `user_token`, or an API key with the scope `subscribers`",
+            ));
             return Err(problem);
         }
         (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "may stand only beside `user_id`")),
@@ -189,8 +221,9 @@ async fn keys_of(state: &ApiState, app: &App) -> Result<Vec<(IdentityKeyId, Key)
     let rows = identity_keys::list(&state.pool, app.id).await?;
     let mut keys = Vec::with_capacity(rows.len());
     for row in rows {
+        let form = form_of(&row);
         let key = match (row.secret, row.public_key.and_then(|point| point.try_into().ok())) {
-            (Some(sealed), _) => Key::Hs256(state.vault.open(IDENTITY_SECRET, row.id, &sealed)?.into()),
+            (Some(sealed), _) => shared(form, state.vault.open(IDENTITY_SECRET, row.id, &sealed)?.into()),
             (None, Some(point)) => Key::Es256(point),
             (None, None) => continue, // the table does not allow it
         };

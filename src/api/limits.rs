@@ -1,4 +1,6 @@
-//! Rate limits of the public routes, by client and by app, kept in this process's memory.
+//! Rate limits by client, app and API key, kept in this process's memory.
+
+mod keys;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -15,6 +17,8 @@ use uuid::Uuid;
 
 use super::Settings;
 use super::problem::Problem;
+use crate::address::{household, site};
+pub use keys::{Account, KeyLimits};
 
 /// How many requests are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,25 +35,42 @@ impl Rate {
         let each = Duration::from_mins(1) / self.per_minute.max(1);
         Quota::with_period(each.max(Duration::from_nanos(1))).expect("the period is not zero").allow_burst(burst)
     }
+
+    fn times(self, factor: u32) -> Self {
+        Self { burst: self.burst.saturating_mul(factor), per_minute: self.per_minute.saturating_mul(factor) }
+    }
 }
 
 type Limiter<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
 
+fn limiter<K: std::hash::Hash + Eq + Clone>(rate: Rate) -> Limiter<K> {
+    RateLimiter::dashmap(rate.quota()).with_middleware()
+}
+
 /// What a visitor of the example page may send.
 const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
+/// How often the example page may write down a new origin.
+const EXAMPLE_CHANGES: Rate = Rate { burst: 10, per_minute: 6 };
+
+/// By how much an IPv6 /48 may exceed what each /64 in it may do: enough for an office, nothing for somebody who takes
+/// turns among its 65,536.
+const SITE_FACTOR: u32 = 16;
 
 /// Requests between two clearings, in which limiters forget whoever has been quiet long enough to be as good as new.
 const CLEARED_EVERY: u32 = 20_000;
 
 /// All limiters.
 pub struct Limits {
-    clients: Limiter<IpAddr>,
+    /// API keys, and whoever tries them out.
+    pub keys: KeyLimits,
+    clients: PerClient,
     apps: Limiter<Uuid>,
     /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
-    reporters: Limiter<IpAddr>,
+    reporters: PerClient,
     reports: Limiter<Uuid>,
     /// Messages that visitors of the example page send to themselves.
-    tries: Limiter<IpAddr>,
+    tries: PerClient,
+    example_changes: PerClient,
     requests: AtomicU32,
     trusted_proxies: usize,
 }
@@ -58,66 +79,79 @@ impl Limits {
     /// Begins fresh.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            clients: RateLimiter::dashmap(settings.per_client.quota()).with_middleware(),
-            apps: RateLimiter::dashmap(settings.per_app.quota()).with_middleware(),
-            reporters: RateLimiter::dashmap(settings.receipts_per_client.quota()).with_middleware(),
-            reports: RateLimiter::dashmap(settings.receipts_per_app.quota()).with_middleware(),
-            tries: RateLimiter::dashmap(TRIES.quota()).with_middleware(),
+            keys: KeyLimits::new(settings),
+            clients: PerClient::new("client", settings.per_client),
+            apps: limiter(settings.per_app),
+            reporters: PerClient::new("receipts", settings.receipts_per_client),
+            reports: limiter(settings.receipts_per_app),
+            tries: PerClient::new("client", TRIES),
+            example_changes: PerClient::new("client", EXAMPLE_CHANGES),
             requests: AtomicU32::new(0),
             trusted_proxies: settings.trusted_proxies,
         }
     }
 
-    /// Counts a public request against its client. Answers the budget left, as headers.
-    pub fn client(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
+    /// Whoever makes a request. Every limit by client begins with asking this, so it also clears up now and then.
+    pub fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
-        take(&self.clients, "client", network(self.address(headers, extensions)))
+        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
     fn clear_now_and_then(&self) {
         if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
-            self.clients.retain_recent();
+            self.keys.clear();
+            [&self.clients, &self.reporters, &self.tries, &self.example_changes].into_iter().for_each(PerClient::clear);
             self.apps.retain_recent();
-            self.reporters.retain_recent();
             self.reports.retain_recent();
-            self.tries.retain_recent();
         }
     }
 
-    /// Counts a request with receipts against its client. Answers the budget left, as headers.
-    pub fn reporter(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Budget, Problem> {
-        self.clear_now_and_then();
-        take(&self.reporters, "receipts", network(self.address(headers, extensions)))
-    }
-
-    /// Counts a request with receipts against its app.
-    pub fn reports_of(&self, app: Uuid) -> Result<(), Problem> {
-        take(&self.reports, "app", app).map(drop)
-    }
-
-    /// Counts a message that a visitor of the example page sends to itself.
-    pub fn tried(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<(), Problem> {
-        self.clear_now_and_then();
-        take(&self.tries, "client", network(self.address(headers, extensions))).map(drop)
+    /// Counts a public request against its client. Returns the budget left, as headers.
+    pub fn client(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.clients.take(client)
     }
 
     /// Counts a public request against its app.
     pub fn app(&self, app: Uuid) -> Result<(), Problem> {
-        take(&self.apps, "app", app).map(drop)
+        take(&self.apps, "app", &app).map(drop)
+    }
+
+    /// Counts a request with receipts against its client. Returns the budget left, as headers.
+    pub fn reporter(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.reporters.take(client)
+    }
+
+    /// Counts a request with receipts against its app.
+    pub fn reports_of(&self, app: Uuid) -> Result<(), Problem> {
+        take(&self.reports, "app", &app).map(drop)
+    }
+
+    /// Counts a message that a visitor of the example page sends to itself.
+    pub fn tried(&self, client: IpAddr) -> Result<(), Problem> {
+        self.tries.take(client).map(drop)
+    }
+
+    /// Counts what a visitor of the example page has it write down.
+    pub fn example_change(&self, client: IpAddr) -> Result<(), Problem> {
+        self.example_changes.take(client).map(drop)
     }
 
     /// The nearest address that is not one of our own proxies: they are the last ones to have written into
-    /// `X-Forwarded-For`, and whatever stands further left may be made up.
-    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
-        let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    /// `X-Forwarded-For`, and whatever stands further left may be made up. None: the request came off no socket.
+    pub fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
             let values = headers.get_all("x-forwarded-for");
             let hops: Vec<&str> =
                 values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
             read_address(hops.into_iter().rev().nth(skipped)?.trim())
         });
-        forwarded.or(peer).unwrap_or(IpAddr::from([0, 0, 0, 0]))
+        forwarded.or_else(|| peer(extensions))
     }
+}
+
+/// The other end of the connection that a request came on.
+pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
 }
 
 /// Reads an address as proxies write it: some add the port.
@@ -125,48 +159,75 @@ fn read_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// What one household or server is: an IPv4 address, or the /64 of an IPv6 one.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) >> 64 << 64).to_be_bytes()),
-        v4 => v4,
+/// A rate for each client, and [`SITE_FACTOR`] times that for the IPv6 /48 that it is in.
+struct PerClient {
+    name: &'static str,
+    households: Limiter<IpAddr>,
+    sites: Limiter<IpAddr>,
+}
+
+impl PerClient {
+    fn new(name: &'static str, rate: Rate) -> Self {
+        Self { name, households: limiter(rate), sites: limiter(rate.times(SITE_FACTOR)) }
+    }
+
+    /// Counts one request. Returns the smaller budget of both.
+    fn take(&self, client: IpAddr) -> Result<Budget, Problem> {
+        let own = take(&self.households, self.name, &household(client))?;
+        let Some(site) = site(client) else { return Ok(own) };
+        let shared = take(&self.sites, "network", &site)?;
+        Ok(if shared.remaining < own.remaining { shared } else { own })
+    }
+
+    fn clear(&self) {
+        self.households.retain_recent();
+        self.sites.retain_recent();
     }
 }
 
-/// `RateLimit` and `RateLimit-Policy` of an answer (draft-ietf-httpapi-ratelimit-headers).
-#[derive(Debug)]
-pub struct Budget([(HeaderName, HeaderValue); 2]);
+/// What is left of a limit, for `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    name: &'static str,
+    quota: Quota,
+    remaining: u32,
+    reset_s: u64,
+}
 
 impl Budget {
-    fn new(name: &str, quota: Quota, remaining: u32, reset_s: u64) -> Self {
+    fn headers(&self) -> [(HeaderName, HeaderValue); 2] {
+        let Self { name, quota, remaining, reset_s } = self;
         let window_s = quota.burst_size_replenished_in().as_secs().max(1);
-        let policy = format!("\"{name}\";q={};w={window_s}", quota.burst_size());
-        let state = format!("\"{name}\";r={remaining};t={reset_s}");
         let value = |text: String| HeaderValue::try_from(text).expect("plain ASCII");
-        Self([
-            (HeaderName::from_static("ratelimit-policy"), value(policy)),
-            (HeaderName::from_static("ratelimit"), value(state)),
-        ])
+        [
+            (POLICY, value(format!("\"{name}\";q={};w={window_s}", quota.burst_size()))),
+            (LIMIT, value(format!("\"{name}\";r={remaining};t={reset_s}"))),
+        ]
     }
 
-    /// Writes them.
-    pub fn write(self, headers: &mut HeaderMap) {
-        headers.extend(self.0);
+    /// Writes it, unless a response tells of a limit already.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        if !headers.contains_key(LIMIT) {
+            headers.extend(self.headers());
+        }
     }
 }
 
-fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &str, key: K) -> Result<Budget, Problem> {
-    match limiter.check_key(&key) {
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &'static str, key: &K) -> Result<Budget, Problem> {
+    match limiter.check_key(key) {
         Ok(state) => {
-            let quota = state.quota();
-            Ok(Budget::new(name, quota, state.remaining_burst_capacity(), quota.replenish_interval().as_secs() + 1))
+            let (quota, remaining) = (state.quota(), state.remaining_burst_capacity());
+            Ok(Budget { name, quota, remaining, reset_s: quota.replenish_interval().as_secs() + 1 })
         }
         Err(until) => {
             let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
             let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
             let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
                 .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
-            for (name, value) in Budget::new(name, until.quota(), 0, wait_s).0 {
+            for (name, value) in (Budget { name, quota: until.quota(), remaining: 0, reset_s: wait_s }).headers() {
                 problem = problem.with_header(name, value);
             }
             Err(problem)
@@ -194,20 +255,21 @@ mod tests {
     #[test]
     fn a_client_is_let_in_as_often_as_its_burst_and_told_when_to_come_back() {
         let limits = limits(0);
-        let (headers, extensions) = from("192.0.2.1", "203.0.113.1");
-        assert!(limits.client(&headers, &extensions).is_ok());
-        assert!(limits.client(&headers, &extensions).is_ok());
-        let refused = limits.client(&headers, &extensions).unwrap_err();
-        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-        let (headers, extensions) = from("192.0.2.2", "203.0.113.1");
-        assert!(limits.client(&headers, &extensions).is_ok(), "a header that nobody vouches for changes nothing");
+        let ask = |peer| {
+            let (headers, extensions) = from(peer, "203.0.113.1");
+            limits.client(limits.client_of(&headers, &extensions))
+        };
+        assert!(ask("192.0.2.1").is_ok());
+        assert!(ask("192.0.2.1").is_ok());
+        assert_eq!(ask("192.0.2.1").unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(ask("192.0.2.2").is_ok(), "a header that nobody vouches for changes nothing");
     }
 
     #[test]
     fn only_what_our_own_proxies_wrote_counts() {
         let address = |proxies, forwarded| {
             let (headers, extensions) = from("192.0.2.1", forwarded);
-            limits(proxies).address(&headers, &extensions).to_string()
+            limits(proxies).client_of(&headers, &extensions).to_string()
         };
         assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
         assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
@@ -217,10 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_an_ipv6_network_are_one_client() {
-        let net = |text: &str| network(text.parse().unwrap());
-        assert_eq!(net("2001:db8::1"), net("2001:db8::ffff:0:0:2"));
-        assert_ne!(net("2001:db8::1"), net("2001:db8:0:1::1"));
-        assert_eq!(net("::ffff:192.0.2.1"), net("192.0.2.1"));
+    fn an_ipv6_network_may_do_more_than_each_household_in_it_but_not_as_much_as_all() {
+        let limits = limits(0);
+        let at = |site: u16, household: u32| IpAddr::from([0x2001, 0xdb8, site, household as u16, 0, 0, 0, 1]);
+        let let_in = (0..1_000).filter(|n| limits.client(at(1, *n)).is_ok()).count();
+        assert_eq!(let_in, 2 * SITE_FACTOR as usize, "one request of each household");
+        let refused = limits.client(at(1, 1_000)).unwrap_err();
+        assert!(refused.detail.contains("network"), "{}", refused.detail);
+        assert_eq!(limits.client(at(2, 0)).unwrap().remaining, 1, "another customer's");
+        assert!(limits.client(at(2, 0)).is_ok() && limits.client(at(2, 0)).is_err(), "each household has its own");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{MayRead, MaySend, Server};
+use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{Composed, NewMessageBody};
 use super::counts::Counts;
 use super::extract::{At, Json, Query};
@@ -21,6 +21,7 @@ use super::{ApiState, Work};
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
 use crate::store::apps::App;
+use crate::store::audit::Action;
 use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, MessageRow};
 use crate::store::sending::{self, Audience, Sent};
@@ -344,41 +345,52 @@ pub async fn list(
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn pause(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Pause).await
+    steer(&state, &server, id, Turn::Pause).await
 }
 
 /// Resumes a paused message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn resume(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Resume).await
+    steer(&state, &server, id, Turn::Resume).await
 }
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["send"])), responses((status = 200, body = MessageView)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
 pub async fn cancel(
-    server: Server<MaySend>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server.app, id, Turn::Cancel).await
+    steer(&state, &server, id, Turn::Cancel).await
 }
 
-async fn steer(state: &ApiState, app: &App, id: MessageId, turn: Turn) -> Result<axum::Json<MessageView>, Problem> {
-    match steering::steer(&state.pool, app.id, id, turn, state.clock.now()).await? {
+async fn steer(
+    state: &ApiState,
+    server: &Server<MaySteerMessages>,
+    id: MessageId,
+    turn: Turn,
+) -> Result<axum::Json<MessageView>, Problem> {
+    let action = match turn {
+        Turn::Pause => Action::MessagePaused,
+        Turn::Resume => Action::MessageResumed,
+        Turn::Cancel => Action::MessageCancelled,
+    };
+    let (app, entry) = (&server.app, server.did(action, id));
+    match steering::steer(&state.pool, app.id, id, turn, &entry, state.clock.now()).await? {
         Steered::Unknown => return Err(Problem::not_found("message")),
         Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
         Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),

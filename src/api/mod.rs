@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audit;
 pub mod auth;
 pub mod calendar;
 pub mod compose;
@@ -32,6 +33,8 @@ pub mod policies;
 pub mod preview;
 pub mod problem;
 pub mod receipts;
+pub mod refused;
+pub mod remembered;
 pub mod retry_headers;
 pub mod site;
 pub mod slas;
@@ -41,6 +44,7 @@ pub mod users;
 pub mod vapid_keys;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -65,8 +69,9 @@ use crate::store::sending::Born;
 use crate::store::stops::Stop;
 use crate::store::workers::LaneState;
 use crate::vault::Vault;
-use limits::{Limits, Rate};
+use limits::{Account, Limits, Rate};
 use problem::Problem;
+use remembered::Remembered;
 
 /// What the API asks of its surroundings.
 #[derive(Clone)]
@@ -87,6 +92,7 @@ pub struct ApiState {
     receipts: Receipts,
     known_apps: Arc<cors::KnownApps>,
     schema_checked: Arc<tokio::sync::OnceCell<()>>,
+    readiness: Arc<Remembered<Result<(), Problem>>>,
 }
 
 /// What the API tells this process's dispatch.
@@ -124,12 +130,21 @@ impl Engine {
 /// Limits of the API.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Most octets of a request's body.
+    /// Most octets of the body of a server's request.
     pub body_max_bytes: usize,
-    /// Public requests of one client: an IPv4 address or an IPv6 /64.
+    /// Most octets of the body of a browser's request. Lists of receipts have a limit of their own.
+    pub public_body_max_bytes: usize,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+    /// Public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 may do 16 times as much, here and
+    /// wherever clients are limited.
     pub per_client: Rate,
     /// Public requests of one app.
     pub per_app: Rate,
+    /// Requests of one API key.
+    pub per_key: Rate,
+    /// API keys that one client may show before they have proved to be valid.
+    pub guesses_per_client: Rate,
     /// Requests with receipts of one client; everybody behind one address counts as one.
     pub receipts_per_client: Rate,
     /// Requests with receipts of one app.
@@ -148,8 +163,12 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             body_max_bytes: 1024 * 1024, // a thousand of the longest user ids, and then some
+            public_body_max_bytes: 16 * 1024,
+            body_timeout: Duration::from_secs(30),
             per_client: Rate { burst: 60, per_minute: 120 },
             per_app: Rate { burst: 5_000, per_minute: 60_000 },
+            per_key: Rate { burst: 40_000, per_minute: 1_200_000 },
+            guesses_per_client: Rate { burst: 600, per_minute: 600 },
             receipts_per_client: Rate { burst: 2_000, per_minute: 12_000 },
             receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
             receipts: receipts_engine::Settings::default(),
@@ -183,12 +202,13 @@ impl ApiState {
             receipts,
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
+            readiness: Arc::new(Remembered::new(health::READ_EVERY)),
         }
     }
 }
 
-/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it with
-/// `into_make_service_with_connect_info::<SocketAddr>()`: the rate limits go by the peer's address.
+/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`crate::http_server`]: the rate limits go
+/// by the peer's address, which that notes in each request.
 pub fn router(state: ApiState) -> Router {
     let public = OpenApiRouter::new()
         .routes(routes!(config::show))
@@ -198,6 +218,8 @@ pub fn router(state: ApiState) -> Router {
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
         .routes(routes!(apps::show, apps::change))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::list_of_app))
         .routes(routes!(api_keys::list, api_keys::create))
         .routes(routes!(api_keys::revoke))
         .routes(routes!(identity_keys::list, identity_keys::create))
@@ -206,8 +228,8 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(vapid_keys::show, vapid_keys::change))
         .routes(routes!(vapid_keys::export))
         .routes(routes!(users::erase))
-        .routes(routes!(topics::list))
-        .routes(routes!(topics::show))
+        .routes(routes!(topics::list, topics::create))
+        .routes(routes!(topics::show, topics::change, topics::remove))
         .routes(routes!(topics::join, topics::leave))
         .routes(routes!(policies::list))
         .routes(routes!(policies::show_tier, policies::set_tier, policies::unset_tier))
@@ -271,7 +293,7 @@ pub fn router(state: ApiState) -> Router {
     public
         .merge(reports)
         .merge(server)
-        .merge(site::routes(&state.settings))
+        .merge(site::routes(&state))
         .merge(openapi::route(description))
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)
@@ -284,10 +306,10 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// The API for whoever has database and master key at hand: everything is allowed, and operators' keys are made here.
+/// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
 /// To be called in this process; never serve it on a socket.
 pub fn local_router(state: ApiState) -> Router {
-    router(state.clone()).merge(api_keys::of_operators().with_state(state)).layer(axum::Extension(auth::Local))
+    router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
 async fn method_not_allowed() -> Problem {
@@ -308,8 +330,9 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems.
-async fn identify(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+/// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems. Tells a
+/// server what is left of its key's limit.
+async fn identify(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let given = request
         .headers()
         .get(&REQUEST_ID)
@@ -322,7 +345,12 @@ async fn identify(State(state): State<ApiState>, request: Request, next: Next) -
     // The route, not the path: ids of subscriptions and users are not for logs.
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!("request", id = id_text, method = %request.method(), route);
+    let account = Account::default();
+    request.extensions_mut().insert(account.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
+    if let Some(budget) = account.budget() {
+        budget.write(response.headers_mut());
+    }
     span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
         problem.instance = Some(path);

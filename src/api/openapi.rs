@@ -11,11 +11,18 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 use super::ApiState;
 use super::problem::{Details, FieldError};
 
+const ABOUT: &str = "Self-hosted web-push delivery.
+
+Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`), and \
+whoever asks too often: 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` tell what is left: of \
+the `key`'s limit to servers, of the `client`'s, the IPv6 `network`'s or that of `receipts` to browsers. API keys that are \
+not valid count against their client, too (`keys`). No path or query value may hold NUL (400).";
+
 /// What the handlers cannot say of themselves: title, keys, and that every route may answer with a problem.
 pub fn complete(mut api: OpenApi) -> OpenApi {
     api.info.title = "Bellwire".into();
     api.info.version = env!("CARGO_PKG_VERSION").into();
-    api.info.description = Some("Self-hosted web-push delivery.".into());
+    api.info.description = Some(ABOUT.into());
     api.info.license = None;
     let components = api.components.get_or_insert_with(Components::new);
     let bearer = |description: &str| {

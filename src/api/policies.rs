@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::{At, Json, PathParam, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, FieldError, Problem};
@@ -19,8 +19,10 @@ use super::subscriptions::{too_many_topics, unknown};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
+use crate::permission::Speaker;
 use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
 use crate::store::apps::App;
+use crate::store::audit::{Action, Entry};
 use crate::store::{policies, throttles, topics};
 
 /// A tier as a path names it: by its name, or 1, 2 or 3.
@@ -205,29 +207,48 @@ pub async fn show_tier(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_tier(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TierName(tier)): At<TierName>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&app, Place::Tier, policy)?;
-    policies::set_tier(&state.pool, app.id, tier, Some(&policy), state.clock.now()).await?;
-    Ok(Answer(PolicyView { warnings, ..PolicyView::of_tier(&state, &app, tier, Some(policy)) }))
+    let (policy, warnings) = accept(&server.app, Place::Tier, policy)?;
+    write_tier(&state, &server, tier, Some(&policy)).await?;
+    Ok(Answer(PolicyView { warnings, ..PolicyView::of_tier(&state, &server.app, tier, Some(policy)) }))
 }
 
 /// Takes an app's policy for a tier away: the built-in default holds again.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_tier(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TierName(tier)): At<TierName>,
 ) -> Result<StatusCode, Problem> {
-    policies::set_tier(&state.pool, app.id, tier, None, state.clock.now()).await?;
+    write_tier(&state, &server, tier, None).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// What is entered into the audit log for a policy that is set or taken away.
+fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Option<&Value>) -> Entry {
+    let action = if policy.is_some() { Action::PolicySet } else { Action::PolicyRemoved };
+    server.did(action, format!("{}:{name}", place.name()))
+}
+
+async fn write_tier(
+    state: &ApiState,
+    server: &Server<MaySetPolicies>,
+    tier: Tier,
+    policy: Option<&Value>,
+) -> Result<(), Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    policies::set_tier(&mut *tx, server.app.id, tier, policy, now).await?;
+    entry(server, Place::Tier, tier.name(), policy).record(&mut tx, 1, now).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Shows a topic's policy.
@@ -248,18 +269,22 @@ pub async fn show_topic(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_topic(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TopicName(topic)): At<TopicName>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&app, Place::Topic, policy)?;
+    let (policy, warnings) = accept(&server.app, Place::Topic, policy)?;
+    let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.pool.begin().await?;
-    let made = topics::ensure(&mut tx, app.id, std::slice::from_ref(&topic), state.clock.now()).await?;
-    made.ok_or_else(too_many_topics)?;
-    policies::set_topic(&mut tx, app.id, &topic, Some(&policy)).await?;
+    let (_, missing) = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), &Speaker::Server, now).await?;
+    if !missing.is_empty() {
+        return Err(too_many_topics());
+    }
+    policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
+    entry(&server, Place::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Answer(PolicyView {
         place: Place::Topic,
@@ -274,15 +299,19 @@ pub async fn set_topic(
 /// Takes a topic's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_topic(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
-    let mut conn = state.pool.acquire().await?;
-    let known = policies::set_topic(&mut conn, app.id, &topic.0, None).await?;
-    if known { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("topic")) }
+    let mut tx = state.pool.begin().await?;
+    if !policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? {
+        return Err(Problem::not_found("topic"));
+    }
+    entry(&server, Place::Topic, &topic.0, None).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Shows a subscription's policy, and what waits for it.
@@ -306,17 +335,15 @@ pub async fn show_subscription(
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["manage"])), responses((status = 200, body = PolicyView)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
 pub async fn set_subscription(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let (policy, warnings) = accept(&app, Place::Subscription, policy)?;
-    if !policies::set_subscription(&state.pool, app.id, id, Some(&policy)).await? {
-        return Err(unknown());
-    }
+    let (policy, warnings) = accept(&server.app, Place::Subscription, policy)?;
+    write_subscription(&state, &server, id, Some(&policy)).await?;
     let (place, name) = (Place::Subscription, id.to_string());
     Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
@@ -324,14 +351,28 @@ pub async fn set_subscription(
 /// Takes a subscription's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn unset_subscription(
-    Server { app, .. }: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
-    let known = policies::set_subscription(&state.pool, app.id, id, None).await?;
-    if known { Ok(StatusCode::NO_CONTENT) } else { Err(unknown()) }
+    write_subscription(&state, &server, id, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write_subscription(
+    state: &ApiState,
+    server: &Server<MaySetPolicies>,
+    id: SubscriptionId,
+    policy: Option<&Value>,
+) -> Result<(), Problem> {
+    let mut tx = state.pool.begin().await?;
+    if !policies::set_subscription(&mut *tx, server.app.id, id, policy).await? {
+        return Err(unknown());
+    }
+    entry(server, Place::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
+    Ok(tx.commit().await?)
 }
 
 #[cfg(test)]

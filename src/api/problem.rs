@@ -112,6 +112,14 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
+    /// 403 with one pointer: the rest would have been allowed.
+    pub fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (pointer, detail) = (pointer.into(), detail.into());
+        let mut problem = Self::forbidden(format!("{pointer}: {detail}"));
+        problem.errors = vec![FieldError::member(pointer, detail)];
+        problem
+    }
+
     /// 404: not there, or not for the one who asks.
     pub fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))

@@ -22,8 +22,10 @@ use crate::webpush::payload::parse_receipt;
 const REPORTS_MAX: usize = 100;
 /// Longest name of a button, in characters.
 const ACTION_MAX: usize = 200;
-/// A hundred reports of the largest size.
-const BODY_MAX: usize = 128 * 1024;
+/// Octets of a report, at most: a token of 64, an action whose characters take four each, and what is around them.
+const REPORT_MAX: usize = 64 + 4 * ACTION_MAX + 128;
+/// Octets of a body: the longest list fits. What browsers may send elsewhere is less.
+const BODY_MAX: usize = REPORTS_MAX * REPORT_MAX;
 
 /// What happened to a delivery.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -68,7 +70,7 @@ pub async fn take(
     Extension(AppId(app)): Extension<AppId>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let body = read_body(request, BODY_MAX).await?;
+    let body = read_body(request, BODY_MAX, state.settings.body_timeout).await?;
     let now = state.clock.now();
     if !body.trim_ascii_start().starts_with(b"[") {
         let receipt = check(&state, parse(&body)?, now)?;

@@ -5,16 +5,18 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use super::example::Visitor;
 use super::problem::Problem;
-use super::{ApiState, Settings, example};
+use super::{ApiState, example};
 
 /// (path, content), from build.rs.
 static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
@@ -102,17 +104,20 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 }
 
 /// The routes, without the example's where it is off.
-pub fn routes(settings: &Settings) -> Router<ApiState> {
+pub fn routes(state: &ApiState) -> Router<ApiState> {
     let sdk = Router::new().route("/sdk/{*file}", get(file));
-    if settings.example.is_none() {
+    if state.settings.example.is_none() {
         return sdk;
     }
-    sdk.route("/example", get(example::to_page))
+    let example = Router::new()
+        .route("/example", get(example::to_page))
         .route("/example/", get(page))
         .route("/example/index.html", get(page))
         .route("/example/config.json", get(example::config))
         .route("/example/send", post(example::send))
         .route("/example/{*file}", get(file))
+        .layer(from_fn_with_state(state.clone(), example::door));
+    sdk.merge(example)
 }
 
 async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
@@ -121,8 +126,12 @@ async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
 }
 
 /// The example page, whose app is made by the first who looks at it.
-async fn page(State(state): State<ApiState>, headers: HeaderMap) -> Result<Response, Problem> {
-    example::app(&state, &headers).await?;
+async fn page(
+    State(state): State<ApiState>,
+    Extension(visitor): Extension<Visitor>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    example::app(&state, visitor, &headers).await?;
     let page = FILES.get("/example/index.html").ok_or_else(|| Problem::not_found("file"))?;
     Ok(page.answer(&headers))
 }

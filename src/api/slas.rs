@@ -3,13 +3,16 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use crate::delivery::Tier;
+use crate::id::AppId;
+use crate::store::audit::Action;
 use crate::store::slas;
 
 /// The longest, in seconds: 30 days.
@@ -52,9 +55,9 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 /// Replaces what the app wants of each tier.
 #[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = Slas,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Slas)))]
+    security(("api_key" = ["policies"])), responses((status = 200, body = Slas)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(mut body, _): Json<Slas>,
 ) -> Result<axum::Json<Slas>, Problem> {
@@ -65,6 +68,10 @@ pub async fn change(
     }
     faults.finish()?;
     let wanted = Tier::ALL.map(|tier| (tier, *body.of(tier)));
-    slas::write(&state.pool, server.app.id, &wanted, state.clock.now()).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    slas::write(&mut *tx, app, &wanted, now).await?;
+    server.did(Action::SlasChanged, AppId(app)).with(json!(body)).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
     Ok(axum::Json(body))
 }

@@ -8,16 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{Client, MayManage, MayRead, Server, read_token, write_token};
+use super::auth::{Client, MayChangeSubscribers, MayRead, Server, read_token, write_token};
 use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
 use super::identity_keys::check_user;
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
+use super::refused::{self, RefusedView};
 use super::{ApiState, Work};
 use crate::id::{SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
+use crate::permission::Refused;
 use crate::store::apps::App;
 use crate::store::registration::{self, Registered, Registration};
 use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
@@ -62,7 +64,11 @@ pub struct SubscriptionView {
     created_at: DateTime<Utc>,
     /// When it stopped being active.
     ended_at: Option<DateTime<Utc>>,
-    /// The browser's own right to change or delete it; only for whoever registered it.
+    /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<RefusedView>,
+    /// The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
+    /// Every change of `user_id` or keys, whoever makes it, ends the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -86,6 +92,7 @@ impl SubscriptionView {
             last_seen: row.last_seen,
             created_at: row.created_at,
             ended_at: row.ended_at,
+            refused: Vec::new(),
             token: None,
         }
     }
@@ -118,16 +125,19 @@ pub struct PushKeys {
 pub struct NewSubscription {
     /// What `PushSubscription.toJSON()` gives.
     subscription: PushSubscription,
-    /// The site's name for the person. From a browser it takes a `user_token`.
-    user_id: Option<String>,
+    /// The site's name for the person; null: nobody's. Left out, it stays as it is. From a browser, anybody but null takes a
+    /// `user_token`.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    user_id: Option<Option<String>>,
     /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
-    /// All tags, at most 50 of at most 64 characters.
+    /// All tags, at most 50 of at most 64 characters. From a browser only if the app lets it.
     tags: Option<Vec<String>>,
-    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON.
+    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Attributes>,
-    /// All topics, at most 50.
+    /// All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are.
     topics: Option<Vec<String>>,
     /// A language tag.
     locale: Option<String>,
@@ -136,7 +146,9 @@ pub struct NewSubscription {
     /// The VAPID key that the subscription was made with; by default the active one.
     #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
-    /// The subscription that this one takes the place of, with everything that waits for it.
+    /// The subscription that this one takes the place of, with its tags, attributes and topics, also if it was gone, and
+    /// everything that waits for it. From a browser, its user does not come along, nor what was addressed to them, unless
+    /// `user_id` says so again. No push to the old endpoint starts later than a second after the answer.
     replaces: Option<Replaced>,
 }
 
@@ -161,15 +173,15 @@ pub struct SubscriptionChange {
     user_id: Option<Option<String>>,
     /// The word of the site's backend that it is `user_id`.
     user_token: Option<String>,
-    /// All tags.
+    /// All tags. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     tags: Option<Option<Vec<String>>>,
-    /// Attributes to set, or with null to remove.
+    /// Attributes to set, or with null to remove. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Object>)]
     attributes: Option<Option<Attributes>>,
-    /// All topics.
+    /// All topics. From a browser: those that there are and that anyone may join; the others stay as they are.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     topics: Option<Option<Vec<String>>>,
@@ -250,13 +262,18 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
 
 /// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
 /// secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
-/// it was known.
+/// it was known. What browsers may not say in this app is left out, and told in `refused`.
+///
+/// The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
+/// before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
+/// user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as
+/// long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
-    security((), ("browser_token" = []), ("api_key" = ["manage"])),
+    security((), ("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub async fn register(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     headers: HeaderMap,
     Json(body, _): Json<NewSubscription>,
@@ -264,11 +281,13 @@ pub async fn register(
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
         return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
     }
-    let (user, user_token) = (body.user_id.as_deref(), body.user_token.as_deref());
-    check_user(&state, &client.app, client.server, user, user_token).await?;
+    let user = body.user_id.as_ref().and_then(Option::as_deref);
+    check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
+    let topics_named = body.topics.clone().unwrap_or_default();
     let said = Said {
-        user_id: body.user_id.map(Some),
+        by: client.speaker(),
+        user_id: body.user_id,
         tags: body.tags,
         attributes: body.attributes,
         topics: body.topics,
@@ -307,16 +326,25 @@ pub async fn register(
         replaces,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
-    answer_registered(&state, registered)
+    answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))
 }
 
-fn answer_registered(state: &ApiState, registered: Registered) -> Result<Response, Problem> {
-    let (status, row, topics) = match registered {
-        Registered::New(row, topics) => (StatusCode::CREATED, row, topics),
-        Registered::Known(row, topics) => (StatusCode::OK, row, topics),
+fn answer_registered(
+    state: &ApiState,
+    registered: Registered,
+    tell: impl FnOnce(Vec<Refused>) -> Vec<RefusedView>,
+) -> Result<Response, Problem> {
+    let (status, row, topics, refused) = match registered {
+        Registered::New(row, topics, refused) => (StatusCode::CREATED, row, topics, refused),
+        Registered::Known(row, topics, refused) => (StatusCode::OK, row, topics, refused),
         Registered::Taken => {
             let detail = "This endpoint is registered. Refreshing it takes the same keys, its token, or an API key.";
             return Err(Problem::conflict("endpoint_taken", detail));
+        }
+        Registered::BelongsToUser => {
+            let detail = "This subscription belongs to a user. Refreshing it takes its token, that user's `user_token`, or an \
+                          API key. With `\"user_id\": null` it begins anew, as nobody's.";
+            return Err(Problem::conflict("belongs_to_user", detail));
         }
         Registered::OtherKey => {
             let detail = "This endpoint is registered under another VAPID key.";
@@ -328,9 +356,14 @@ fn answer_registered(state: &ApiState, registered: Registered) -> Result<Respons
         Registered::TooManyTopics => return Err(too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
-    let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
-    let view = SubscriptionView { token: Some(token), ..SubscriptionView::new(*row, topics) };
+    let view = SubscriptionView { refused: tell(refused), ..with_token(state, *row, topics) };
     Ok((status, axum::Json(view)).into_response())
+}
+
+/// Shows a row to its browser, or to whoever registered it.
+fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionView {
+    let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
+    SubscriptionView { token: Some(token), ..SubscriptionView::new(row, topics) }
 }
 
 /// 409: the app would have too many topics.
@@ -369,13 +402,15 @@ pub async fn show(
     Ok(axum::Json(SubscriptionView::new(row, topics)))
 }
 
-/// Changes a subscription.
+/// Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
+/// one before, also if a server makes it. What browsers may not say in this app is left
+/// out, and told in `refused`.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["manage"])),
+    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 200, body = SubscriptionView)))]
 pub async fn change(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
     Json(body, _): Json<SubscriptionChange>,
@@ -385,7 +420,9 @@ pub async fn change(
     check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
     let no_attributes = body.attributes == Some(None);
+    let topics_named = body.topics.clone().flatten().unwrap_or_default();
     let said = Said {
+        by: client.speaker(),
         user_id: body.user_id,
         tags: body.tags.map(Option::unwrap_or_default),
         attributes: body.attributes.map(Option::unwrap_or_default),
@@ -397,7 +434,11 @@ pub async fn change(
     faults.finish()?;
     let (app, now) = (client.app.id, state.clock.now());
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
-        Changed::Done(row, topics) => Ok(axum::Json(SubscriptionView::new(*row, topics))),
+        Changed::Done(row, topics, refused) => {
+            let row = *row;
+            let view = if client.server { SubscriptionView::new(row, topics) } else { with_token(&state, row, topics) };
+            Ok(axum::Json(SubscriptionView { refused: refused::tell(&client.app, &topics_named, refused), ..view }))
+        }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),
         Changed::TooManyTopics => Err(too_many_topics()),
@@ -405,12 +446,13 @@ pub async fn change(
     }
 }
 
-/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
+/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer. What
+/// is in flight by then ends as its push service answers.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("browser_token" = []), ("api_key" = ["manage"])), responses((status = 204)))]
+    security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn unsubscribe(
-    client: Client<MayManage>,
+    client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {

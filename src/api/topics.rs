@@ -1,37 +1,66 @@
-//! `/v1/apps/{app}/topics`: named audiences. A topic comes about with the first subscription that joins it.
+//! `/v1/apps/{app}/topics`: named audiences. A topic is made here, or by the first server that names it for a subscription;
+//! browsers make topics only if their app lets them.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
-use super::extract::{At, Query, TopicName};
+use super::auth::{MayChangeSubscribers, MayRead, Server};
+use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
 use super::subscriptions::{ended, too_many_topics, unknown};
 use crate::id::SubscriptionId;
-use crate::store::subscriptions::{self, Membership};
-use crate::store::topics::{self, TopicRow};
+use crate::permission::Join;
+use crate::store::apps::App;
+use crate::store::audit::Action;
+use crate::store::membership::{self, Membership};
+use crate::store::topics::{self, Made, Removed, TopicRow};
 
 /// A topic.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TopicView {
     /// Its name.
     name: String,
+    /// Who may join it, and leave it: `anyone`, or only a `server` with its key.
+    join: Join,
+    /// Who made it: a `server` or a `browser`.
+    made_by: String,
     /// Subscriptions in it.
     members: i64,
-    /// When it was first named.
+    /// When it was made.
     created_at: DateTime<Utc>,
 }
 
 impl From<TopicRow> for TopicView {
     fn from(row: TopicRow) -> Self {
-        Self { name: row.name, members: row.members, created_at: row.created_at }
+        let TopicRow { name, join, made_by, members, created_at, .. } = row;
+        Self { name, join, made_by, members, created_at }
     }
+}
+
+/// A topic to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewTopic {
+    /// Its name: 1 to 128 letters, digits or any of `_.~%-`.
+    name: String,
+    /// Who may join it; `anyone` by default.
+    #[serde(default)]
+    join: Join,
+}
+
+/// What to change of a topic.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopicChange {
+    /// Who may join it. Whoever is in it stays.
+    join: Option<Join>,
 }
 
 /// Lists topics, the newest first.
@@ -58,16 +87,91 @@ pub async fn show(
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<axum::Json<TopicView>, Problem> {
-    let found = topics::list(&state.pool, server.app.id, Some(&topic.0), i32::MAX, 1).await?.pop();
-    found.map(|row| axum::Json(row.into())).ok_or_else(|| Problem::not_found("topic"))
+    find(&state, &server.app, &topic.0).await.map(axum::Json)
+}
+
+async fn find(state: &ApiState, app: &App, name: &str) -> Result<TopicView, Problem> {
+    let found = topics::list(&state.pool, app.id, Some(name), i32::MAX, 1).await?.pop();
+    found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
+}
+
+/// Makes a topic.
+#[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewTopic,
+    security(("api_key" = ["subscribers"])), responses((status = 201, body = TopicView)))]
+pub async fn create(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewTopic>,
+) -> Result<(StatusCode, axum::Json<TopicView>), Problem> {
+    if body.name.parse::<TopicName>().is_err() {
+        return Err(Problem::invalid_member("/name", TOPIC_NAME_RULE));
+    }
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    match topics::create(&mut tx, app, &body.name, body.join, now).await? {
+        Made::Done => {}
+        Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.")),
+        Made::TooMany => return Err(too_many_topics()),
+    }
+    let detail = json!({"join": body.join});
+    server.did(Action::TopicCreated, &body.name).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(find(&state, &server.app, &body.name).await?)))
+}
+
+/// Changes a topic.
+#[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
+    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)), request_body = TopicChange,
+    security(("api_key" = ["subscribers"])), responses((status = 200, body = TopicView)))]
+pub async fn change(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    At(topic): At<TopicName>,
+    Json(body, _): Json<TopicChange>,
+) -> Result<axum::Json<TopicView>, Problem> {
+    if let Some(join) = body.join {
+        let mut tx = state.pool.begin().await?;
+        if topics::change(&mut tx, server.app.id, &topic.0, join).await? {
+            let entry = server.did(Action::TopicChanged, &topic.0).with(json!({"join": join}));
+            entry.record(&mut tx, 1, state.clock.now()).await?;
+        }
+        tx.commit().await?;
+    }
+    find(&state, &server.app, &topic.0).await.map(axum::Json)
+}
+
+/// Removes a topic and its policy. Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is
+/// still being fanned out to it.
+#[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
+    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
+    security(("api_key" = ["subscribers"])), responses((status = 204)))]
+pub async fn remove(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    At(topic): At<TopicName>,
+) -> Result<StatusCode, Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    match topics::remove(&mut tx, server.app.id, &topic.0, now).await? {
+        Removed::Done => {}
+        Removed::Unknown => return Err(Problem::not_found("topic")),
+        Removed::InUse(message) => {
+            let detail = format!("The message {message} is still being fanned out to this topic: wait, or cancel it.");
+            return Err(Problem::conflict("topic_in_use", detail));
+        }
+    }
+    server.did(Action::TopicRemoved, &topic.0).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Puts a subscription into a topic.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn join(
-    server: Server<MayManage>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -78,9 +182,9 @@ pub async fn join(
 /// Takes a subscription out of a topic.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 204)))]
+    security(("api_key" = ["subscribers"])), responses((status = 204)))]
 pub async fn leave(
-    server: Server<MayManage>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
     At(id): At<SubscriptionId>,
@@ -89,14 +193,14 @@ pub async fn leave(
 }
 
 async fn set(
-    server: &Server<MayManage>,
+    server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     topic: TopicName,
     id: SubscriptionId,
     member: bool,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
-    match subscriptions::set_membership(&state.pool, server.app.id, id, &topic.0, member, now).await? {
+    match membership::set_membership(&state.pool, server.app.id, id, &topic.0, member, now).await? {
         Membership::Done => Ok(StatusCode::NO_CONTENT),
         Membership::Unknown => Err(unknown()),
         Membership::Ended => Err(ended()),

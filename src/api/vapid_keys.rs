@@ -13,11 +13,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::auth::{MayManage, MayRead, Server};
+use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::id::VapidKeyId;
+use crate::store::audit::Action;
 use crate::store::vapid_keys::{self, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
@@ -149,9 +150,9 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 /// subscriptions.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
-    security(("api_key" = ["manage"])), responses((status = 201, body = VapidKeyView)))]
+    security(("api_key" = ["keys"])), responses((status = 201, body = VapidKeyView)))]
 pub async fn create(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewVapidKey>,
 ) -> Result<(StatusCode, axum::Json<VapidKeyView>), Problem> {
@@ -168,6 +169,11 @@ pub async fn create(
     };
     let mut tx = state.pool.begin().await?;
     let key = add(&mut tx, &state, server.app.id, &pair, &subject, body.state).await?;
+    let made = if body.private_key.is_some() { Action::VapidKeyImported } else { Action::VapidKeyCreated };
+    server.did(made, key.id).record(&mut tx, 1, key.created_at).await?;
+    if key.state == Role::Active {
+        server.did(Action::VapidKeyActivated, key.id).record(&mut tx, 1, key.created_at).await?;
+    }
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(key)))
 }
@@ -202,30 +208,37 @@ pub async fn show(
 /// Changes the contact of a key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    request_body = VapidKeyChange, security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyView)))]
+    request_body = VapidKeyChange, security(("api_key" = ["keys"])), responses((status = 200, body = VapidKeyView)))]
 pub async fn change(
-    server: Server<MayManage>,
+    server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
     Json(body, _): Json<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
-    vapid_keys::set_subject(&state.pool, server.app.id, id.0, &body.subject).await?;
+    let mut tx = state.pool.begin().await?;
+    if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? {
+        server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
+        tx.commit().await?;
+    }
     Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))
 }
 
 /// Hands out a whole key pair, so that the app's subscribers can move to another server.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 200, body = VapidKeyExport)))]
+    security(("api_key" = ["export"])), responses((status = 200, body = VapidKeyExport)))]
 pub async fn export(
-    server: Server<MayManage>,
+    server: Server<MayExport>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;
-    let sealed = vapid_keys::private_key(&state.pool, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    let mut tx = state.pool.begin().await?;
+    let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    server.did(Action::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
     let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id.0, &sealed)?);
     let pair = <[u8; 32]>::try_from(private.as_slice()).ok().and_then(|octets| SigningKey::from_private(octets).ok());
     let pair = pair.ok_or_else(|| {

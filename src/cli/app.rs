@@ -11,15 +11,25 @@ use super::output::{Output, fields, table, text, time};
 use super::program;
 use super::refusal::Names;
 
-const NAMES: &Names =
-    &[("/slug", "SLUG"), ("/name", "--name"), ("/origins", "--origin"), ("/subject", "--subject"), ("app", "APP")];
+pub(super) const NAMES: &Names = &[
+    ("/slug", "SLUG"),
+    ("/name", "--name"),
+    ("/origins", "--origin"),
+    ("/subject", "--subject"),
+    ("/topics", "--topic"),
+    ("/browsers_may", "--browsers-may"),
+    ("app", "APP"),
+];
+
+/// What `--browsers-may` takes for no right at all.
+const NOTHING: &str = "nothing";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum App {
     /// Make an app with its first VAPID key.
     #[command(after_help = "Example:
-  bellwire app create shop --subject mailto:push@example.com --origin https://shop.example.com")]
+  bellwire app create shop --subject mailto:push@example.com --origin https://shop.example.com --topic news")]
     Create {
         /// Its short name: lower-case letters, digits and hyphens.
         slug: String,
@@ -35,6 +45,13 @@ pub enum App {
         /// Let in endpoints on hosts of no known push service.
         #[arg(long)]
         allow_other_gateways: bool,
+        /// A topic to begin with, which anyone may join; repeatable.
+        #[arg(long = "topic", value_name = "TOPIC")]
+        topics: Vec<String>,
+        /// What browsers may do beyond joining and leaving topics: create_topics, set_tags, set_attributes; repeatable, or
+        /// separated by commas.
+        #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
+        browsers_may: Vec<String>,
     },
     /// List all apps.
     List,
@@ -60,6 +77,10 @@ pub enum App {
         /// Whether endpoints on hosts of no known push service are let in.
         #[arg(long, value_name = "BOOL")]
         allow_other_gateways: Option<bool>,
+        /// All that browsers may do beyond joining and leaving topics: create_topics, set_tags, set_attributes, or nothing;
+        /// repeatable, or separated by commas.
+        #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
+        browsers_may: Vec<String>,
     },
     /// Manage what the site's backend signs user tokens with.
     IdentityKey {
@@ -77,11 +98,12 @@ impl App {
     /// Does it.
     pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Create { slug, subject, name, origins, allow_other_gateways } => {
+            Self::Create { slug, subject, name, origins, allow_other_gateways, topics, browsers_may } => {
                 let name = name.unwrap_or_else(|| slug.clone());
                 let body = json!({
                     "slug": slug, "name": name, "subject": subject, "origins": origins,
-                    "allow_other_gateways": allow_other_gateways,
+                    "allow_other_gateways": allow_other_gateways, "topics": topics,
+                    "browsers_may": rights(browsers_may),
                 });
                 let made = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, path(["apps"])) }).await?;
                 let key = ("application server key", text(&made, "/vapid_key/public_key"));
@@ -100,11 +122,13 @@ impl App {
                 let app = local.get(path(["apps", &app])).await?;
                 out.say(&app, &show(&app))?;
             }
-            Self::Change { app, name, origins, allow_other_gateways } => {
+            Self::Change { app, name, origins, allow_other_gateways, browsers_may } => {
                 let mut body = Map::new();
                 body.extend(name.map(|name| ("name".to_owned(), name.into())));
                 body.extend((!origins.is_empty()).then(|| ("origins".to_owned(), origins.into())));
                 body.extend(allow_other_gateways.map(|let_in| ("allow_other_gateways".to_owned(), let_in.into())));
+                let all = (!browsers_may.is_empty()).then(|| rights(browsers_may));
+                body.extend(all.map(|rights| ("browsers_may".to_owned(), rights.into())));
                 let ask = Ask::new(Method::PATCH, path(["apps", &app]));
                 let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
@@ -115,6 +139,10 @@ impl App {
     }
 }
 
+fn rights(named: Vec<String>) -> Vec<String> {
+    if named == [NOTHING] { Vec::new() } else { named }
+}
+
 fn show(app: &Value) -> String {
     fields([
         ("app", text(app, "/slug")),
@@ -122,6 +150,7 @@ fn show(app: &Value) -> String {
         ("name", text(app, "/name")),
         ("origins", text(app, "/origins")),
         ("lets other gateways in", text(app, "/allow_other_gateways")),
+        ("browsers may", text(app, "/browsers_may")),
         ("created", time(app, "/created_at")),
     ])
 }

@@ -240,6 +240,12 @@ fn told(what: &str, handled: &Value) -> String {
             n("unreachable")
         ));
     }
+    if n("user_left") > 0 {
+        lines.push(format!(
+            "Of those that fit, {} were addressed to users who have left the browser: others would see them.",
+            n("user_left")
+        ));
+    }
     for (by, groups) in [("reason", &handled["by_reason"]), ("message", &handled["by_message"])] {
         if groups.as_array().is_some_and(|groups| !groups.is_empty()) {
             lines.push(format!("\n{}", grouped(by, groups)));

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use axum::http::Method;
-use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::local::{Ask, Local, path, rows};
@@ -12,7 +12,23 @@ use super::output::{Output, table, text, time};
 use super::refusal::Names;
 use super::send::read;
 
-const NAMES: &Names = &[("/name", "--name"), ("/public_key", "--public-key"), ("identity_key", "KEY"), ("app", "APP")];
+const NAMES: &Names = &[
+    ("/name", "--name"),
+    ("/form", "--form"),
+    ("/public_key", "--public-key"),
+    ("identity_key", "KEY"),
+    ("app", "APP"),
+];
+
+/// What a backend makes of a key.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum Form {
+    /// Signed JWTs, which expire.
+    #[default]
+    Jwt,
+    /// The plain HMAC-SHA-256 of the user id, which holds until the key is deleted.
+    Hmac,
+}
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -20,6 +36,7 @@ pub enum IdentityKey {
     /// Make a secret that your backend signs with, printed once and for all; or take a public key of your backend's pair.
     #[command(after_help = "Examples:
   SECRET=$(bellwire app identity-key create shop --name backend)
+  SECRET=$(bellwire app identity-key create shop --name backend --form hmac)
   bellwire app identity-key create shop --name backend --public-key public.pem")]
     Create {
         /// The app's short name or id.
@@ -28,6 +45,9 @@ pub enum IdentityKey {
         /// Its name for people.
         #[arg(long)]
         name: String,
+        /// What your backend signs with it. A key proves nothing in the other form.
+        #[arg(long, value_enum, default_value_t)]
+        form: Form,
         /// The file of a public key on P-256, PEM or a JWK; - for standard input.
         #[arg(long, value_name = "FILE")]
         public_key: Option<PathBuf>,
@@ -54,14 +74,13 @@ impl IdentityKey {
     pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let of = |app: &str| path(["apps", app, "identity-keys"]);
         match self {
-            Self::Create { app, name, public_key } => {
-                let body = match public_key {
-                    None => json!({"name": name}),
-                    Some(file) => {
-                        let public = String::from_utf8_lossy(&read(&file)?).into_owned();
-                        json!({"name": name, "algorithm": "ES256", "public_key": public})
-                    }
-                };
+            Self::Create { app, name, form, public_key } => {
+                let form = form.to_possible_value().map(|value| value.get_name().to_owned());
+                let mut body = json!({"name": name, "form": form});
+                if let Some(file) = public_key {
+                    body["algorithm"] = "ES256".into();
+                    body["public_key"] = String::from_utf8_lossy(&read(&file)?).into();
+                }
                 let key = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, of(&app)) }).await?;
                 let made = if key["secret"].is_string() { "/secret" } else { "/id" };
                 out.say(&key, &text(&key, made))?;
@@ -84,6 +103,8 @@ impl IdentityKey {
 }
 
 fn list(keys: &Value) -> String {
-    let row = |key| [text(key, "/id"), text(key, "/algorithm"), time(key, "/created_at"), text(key, "/name")];
-    table(["ID", "ALGORITHM", "CREATED", "NAME"], rows(keys).map(row))
+    let row = |key| {
+        [text(key, "/id"), text(key, "/algorithm"), text(key, "/form"), time(key, "/created_at"), text(key, "/name")]
+    };
+    table(["ID", "ALGORITHM", "FORM", "CREATED", "NAME"], rows(keys).map(row))
 }

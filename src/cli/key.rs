@@ -1,4 +1,4 @@
-//! `bellwire key`: API keys of apps and of operators.
+//! `bellwire key`: API keys of apps, of operators and of what collects figures.
 
 use axum::http::Method;
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
@@ -19,6 +19,7 @@ pub enum Key {
     /// Make an API key. Its secret is printed, once and for all.
     #[command(after_help = "Examples:
   KEY=$(bellwire key create --operator --name me)
+  KEY=$(bellwire key create --operator --scope metrics --name prometheus)
   KEY=$(bellwire key create --app shop --scope send,read --name server)")]
     Create {
         #[command(flatten)]
@@ -26,14 +27,8 @@ pub enum Key {
         /// Its name for people.
         #[arg(long)]
         name: String,
-        /// What an app's key may do; repeatable, or separated by commas.
-        #[arg(
-            long = "scope",
-            value_name = "SCOPE",
-            value_delimiter = ',',
-            conflicts_with = "operator",
-            required_unless_present = "operator"
-        )]
+        /// What it may do; repeatable, or separated by commas. With --operator: `operator` unless it is `metrics`.
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required_unless_present = "operator")]
         scopes: Vec<Scope>,
         /// From when on it is not valid any more: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z;
         /// never by default.
@@ -46,7 +41,7 @@ pub enum Key {
         #[command(flatten)]
         owner: Owner,
     },
-    /// Revoke an API key at once and for good.
+    /// Revoke an API key at once and for good, and with it the keys that it made.
     #[command(after_help = "Example:\n  bellwire key revoke --app shop ak_0198…")]
     Revoke {
         #[command(flatten)]
@@ -54,18 +49,35 @@ pub enum Key {
         /// Its id, as `bellwire key list` shows it.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
+        /// Leave the keys that it made valid, and those that these made: for a key that is replaced, not stolen.
+        #[arg(long)]
+        keep_descendants: bool,
     },
 }
 
-/// What an app's key may do.
+/// What a key may do.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Scope {
-    /// Send messages; pause, resume and cancel them.
+    /// Send messages.
     Send,
-    /// Read everything but private keys.
+    /// Read everything but private keys and what dead letters hold.
     Read,
-    /// Change subscriptions, topics, keys and settings; export private keys.
-    Manage,
+    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
+    Subscribers,
+    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
+    Messages,
+    /// Set delivery policies, the calendar, SLAs and flow control.
+    Policies,
+    /// Change the app itself: its name, its origins.
+    Settings,
+    /// Make and revoke API keys, identity keys and VAPID keys.
+    Keys,
+    /// Take out private keys, dead letters and their content.
+    Export,
+    /// With --operator: everything in all apps.
+    Operator,
+    /// With --operator: collect the server's figures, and nothing else.
+    Metrics,
 }
 
 /// Whose keys.
@@ -75,7 +87,7 @@ pub struct Owner {
     /// Of the app of that short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Of operators: good for everything in all apps.
+    /// Of no app: for operators, who may do everything in all apps, or to collect the server's figures.
     #[arg(long)]
     operator: bool,
 }
@@ -103,10 +115,8 @@ impl Key {
         match self {
             Self::Create { owner, name, scopes, expires_at } => {
                 let named = |scope: &Scope| scope.to_possible_value().map(|value| value.get_name().to_owned());
-                let scopes: Vec<String> = match owner.operator {
-                    true => vec!["operator".to_owned()],
-                    false => scopes.iter().filter_map(named).collect(),
-                };
+                let scopes = if scopes.is_empty() { vec![Scope::Operator] } else { scopes };
+                let scopes: Vec<String> = scopes.iter().filter_map(named).collect();
                 let body = json!({"name": name, "scopes": scopes, "expires_at": expires_at});
                 let key = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, owner.path()) }).await?;
                 out.say(&key, &text(&key, "/secret"))?;
@@ -117,10 +127,15 @@ impl Key {
                 let keys = local.list(&owner.path()).await?;
                 out.say(&keys, &list(&keys))?;
             }
-            Self::Revoke { owner, key } => {
-                let at = format!("{}{}", owner.path(), &path([&key])["/v1".len()..]);
-                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
-                out.say(&json!({"id": key, "revoked": true}), &format!("{key} is revoked."))?;
+            Self::Revoke { owner, key, keep_descendants } => {
+                let of_key = &path([&key])["/v1".len()..];
+                let at = format!("{}{of_key}?keep_descendants={keep_descendants}", owner.path());
+                let done = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
+                let told = match done["revoked"].as_i64() {
+                    Some(n @ 2..) => format!("{key} is revoked, and {} that it made or these did.", n - 1),
+                    _ => format!("{key} is revoked."),
+                };
+                out.say(&json!({"id": key, "revoked": done["revoked"]}), &told)?;
             }
         }
         Ok(())
@@ -142,8 +157,9 @@ fn list(keys: &Value) -> String {
             time(key, "/created_at"),
             time(key, "/expires_at"),
             time(key, "/revoked_at"),
+            text(key, "/created_by"),
             text(key, "/name"),
         ]
     };
-    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "NAME"], rows(keys).map(row))
+    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "MADE BY", "NAME"], rows(keys).map(row))
 }

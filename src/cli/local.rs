@@ -35,6 +35,8 @@ pub enum Beginning {
 /// An open database and the API on it.
 #[derive(Debug)]
 pub struct Local {
+    /// Where browsers and backends reach the server, without a slash at the end.
+    pub server: String,
     foundation: Foundation,
     router: Router,
 }
@@ -78,7 +80,8 @@ impl Local {
             eprintln!("(No server is running on {data}: working on its data directly.)");
         }
         let router = server::local_router(&foundation, &config)?;
-        Ok(Self { foundation, router })
+        let server = config.base_url().as_str().trim_end_matches('/').to_owned();
+        Ok(Self { server, foundation, router })
     }
 
     /// Closes everything.

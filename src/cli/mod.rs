@@ -5,8 +5,10 @@
 //! is for people goes to standard error.
 
 mod app;
+mod audit;
 mod dead_letters;
 mod identity;
+mod init;
 mod key;
 mod local;
 mod message;
@@ -15,6 +17,7 @@ mod policy;
 mod refusal;
 mod send;
 mod serve;
+mod topic;
 mod vapid;
 
 use std::process::ExitCode;
@@ -38,6 +41,9 @@ const EXIT_CODES: &str = "Exit codes:
 
 const MORE_SETTINGS: &str =
     "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
+
+const INIT_EXAMPLE: &str = "Example:
+  bellwire init shop --origin http://localhost:3000";
 
 const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
   bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
@@ -68,11 +74,27 @@ enum Verb {
     /// Run the server until SIGTERM or Ctrl-C.
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Serve),
+    /// Begin: make an app for your site with its keys and a topic, and print what to paste where.
+    #[command(after_help = INIT_EXAMPLE)]
+    Init {
+        #[command(flatten)]
+        init: init::Init,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Make, list and change apps: the sites that send.
     #[command(after_help = MORE_SETTINGS)]
     App {
         #[command(subcommand)]
         verb: app::App,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Make, list, change and remove topics, to which messages are sent.
+    #[command(after_help = MORE_SETTINGS)]
+    Topic {
+        #[command(subcommand)]
+        verb: topic::Topic,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -89,6 +111,14 @@ enum Verb {
     Key {
         #[command(subcommand)]
         verb: key::Key,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Tell who did what with keys and at the command line.
+    #[command(after_help = MORE_SETTINGS)]
+    Audit {
+        #[command(subcommand)]
+        verb: audit::Audit,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -257,11 +287,20 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::App { verb, settings } => {
             settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
         }
+        Verb::Init { init, settings } => {
+            settings.with(Beginning::Here, async |local| init.run(local, out).await).await?;
+        }
+        Verb::Topic { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
         Verb::Vapid { verb, settings } => {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
         }
         Verb::Key { verb, settings } => {
             settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Audit { verb, settings } => {
+            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
         }
         Verb::Send { send, settings } => {
             settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;

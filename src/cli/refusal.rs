@@ -9,18 +9,23 @@ pub type Names = [(&'static str, &'static str)];
 
 /// Why a verb was refused, for people.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(String);
+#[error("{text}")]
+pub struct Refusal {
+    text: String,
+    /// The problem's code.
+    pub code: String,
+}
 
 impl Refusal {
     /// Writes it out. `body` is what was sent, to quote items of lists from.
     pub fn new(problem: &Details, body: &Value, names: &Names) -> Self {
         let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
-        Self(match lines.as_slice() {
+        let text = match lines.as_slice() {
             [] => format!("{}{}", problem.detail, hint(problem)),
             [line] => line.clone(),
             lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
-        })
+        };
+        Self { text, code: problem.code.clone() }
     }
 }
 
@@ -49,6 +54,7 @@ fn hint(problem: &Details) -> &'static str {
         ("API key", " `bellwire key list` shows those that there are."),
         ("VAPID key", " `bellwire vapid list` shows those that there are."),
         ("message", " `bellwire message list` shows those that there are."),
+        ("topic", " `bellwire topic list` shows those that there are."),
     ];
     let missing = |what: &str| problem.code == "not_found" && problem.detail == Problem::not_found(what).detail;
     lists.into_iter().find(|(what, _)| missing(what)).map_or("", |(_, hint)| hint)

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::output::Output;
 use super::{Settings, program};
 use crate::admin;
+use crate::api::example::Audience;
 use crate::config::{Config, LogFormat};
 use crate::foundation::Migrations;
 
@@ -72,9 +73,12 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
         (None, false) => (config.data_dir.display().to_string(), format!(" --data-dir {}", config.data_dir.display())),
     };
     let settings = if config.database_url.is_some() { " (with the same DATABASE_URL and master key)" } else { "" };
-    let example = match config.roles.api && config.example {
-        true => format!("  Try:   {url}/example/\n"),
-        false => String::new(),
+    let example = match config.example.filter(|_| config.roles.api) {
+        Some(Audience::Everybody) => format!("  Try:   {url}/example/\n"),
+        Some(Audience::ThisMachine) if config.trusted_proxies == 0 => {
+            format!("  Try:   http://{address}/example/ (on this machine)\n")
+        }
+        _ => String::new(),
     };
     let first = match config.roles.api {
         true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
@@ -96,7 +100,7 @@ mod tests {
         (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
         let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into(), "./bellwire");
         for part in [
-            "http://127.0.0.1:4711/example/\n",
+            "http://127.0.0.1:4711/example/ (on this machine)\n",
             "/data",
             "./bellwire key create --operator --name me --data-dir /data\n",
         ] {

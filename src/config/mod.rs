@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::api::example::Audience;
 use crate::postgres;
 use crate::store::data_keys::{self, MasterKey};
 pub use flags::Flags;
@@ -154,11 +155,38 @@ settings! {
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
     /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
-    /// Octets of a request's body, at most.
+    /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
+    /// none. At `listen` /metrics takes an API key.
+    metrics_listen: Option<SocketAddr> = "", shown,
+        optional(parsed("an address and a port, such as 127.0.0.1:9187, or empty"));
+    /// Connections that may be open at a time.
+    connections_max: u32 = "10000", shown, number(16..=1_000_000);
+    /// Connections that one client address (IPv6: a /64) may have open at a time. Without meaning where `trusted_proxies`
+    /// is above 0: all come from the proxy.
+    connections_per_client: u32 = "512", shown, number(1..=1_000_000);
+    /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
+    /// does not find it closed.
+    idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
+    /// How long a request's line and headers may take, from their first octet on.
+    header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// Octets of a request's line and headers, at most.
+    header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
+    /// How long a request's body may take.
+    body_timeout: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// Octets of the body of a server's request, at most.
     body_limit_octets: u32 = "1048576", shown, number(16_384..=67_108_864);
-    /// Octets of the body of a browser's request, at most.
+    /// Octets of the body of a browser's request, at most; a list of 100 receipts may have 99,200 in any case.
     public_body_limit_octets: u32 = "16384", shown, number(4_096..=1_048_576);
-    /// Requests per minute that one client address may make to the public routes.
+    /// Requests per second that may be made with one API key.
+    key_rate_per_second: u32 = "20000", shown, number(1..=1_000_000);
+    /// Requests that may be made with one API key at once before that rate holds.
+    key_burst: u32 = "40000", shown, number(1..=10_000_000);
+    /// API keys per minute that one client address may show that are not valid, or were not shown before since the start.
+    key_guesses_per_minute: u32 = "600", shown, number(1..=1_000_000);
+    /// Such API keys that one client address may show at once before that rate holds.
+    key_guesses_burst: u32 = "600", shown, number(1..=1_000_000);
+    /// Requests per minute that one client address (IPv6: a /64; a /48 16 times as many, here and below) may make to the
+    /// public routes.
     public_rate_per_minute: u32 = "120", shown, number(1..=1_000_000);
     /// Requests that one client address may make at once before that rate holds.
     public_burst: u32 = "60", shown, number(1..=1_000_000);
@@ -174,8 +202,11 @@ settings! {
     receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
     /// Requests with receipts that all clients together may make to one app at once before that rate holds.
     receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
-    /// Whether the example page is served at /example/, with an app of its own.
-    example: bool = "true", shown, switch();
+    /// Whether the example page is served at /example/, with an app of its own: `auto`, to browsers on this machine only;
+    /// `true`, to everybody; `false`, to nobody.
+    example: Option<Audience> = "auto", shown, keyword(&[
+        ("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None),
+    ]);
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
     /// the header is not believed.
     trusted_proxies: u32 = "0", shown, number(0..=8);
@@ -203,6 +234,8 @@ settings! {
     retention_days: u32 = "35", shown, number(30..=3_650);
     /// Days that dead letters, the trail of what was done with them, and events are kept.
     dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
+    /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
+    audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{http_server, server};
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -29,6 +30,7 @@ fn every_default_is_allowed() {
     assert_eq!(config.data_dir, Path::new("/data"));
     assert_eq!(config.roles, Roles { api: true, worker: true, maintenance: true });
     assert_eq!(config.shutdown_deadline, Duration::from_secs(20));
+    assert_eq!(server::http_limits(&config), http_server::Limits::default());
     let policy = crate::policy::Settings::DEFAULT;
     assert_eq!(config.circuit_failure_threshold, policy.circuit_failure_threshold);
     assert_eq!(config.circuit_open, policy.circuit_open);
@@ -89,6 +91,10 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
         ("data_dir", ""),
         ("retention_days", "28"),
         ("trusted_proxies", "-1"),
+        ("example", "perhaps"),
+        ("metrics_listen", "9187"),
+        ("header_limit_octets", "4096"),
+        ("idle_timeout", "2h"),
         ("circuit_failure_threshold", "0"),
         ("circuit_failure_threshold", "1.01"),
         ("circuit_failure_threshold", "NaN"),

@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Caller, Client};
+use super::crowd;
 use super::faults;
 use crate::config::{Config, Flags};
 use crate::foundation::{Foundation, Migrations};
@@ -121,9 +122,9 @@ impl Stage {
     async fn make_app(&mut self) -> anyhow::Result<()> {
         let operator = Caller::Key(&self.operator);
         let app = json!({"slug": APP, "name": "Demo", "origins": [ORIGIN], "subject": "mailto:push@example.com",
-            "allow_other_gateways": true});
+            "allow_other_gateways": true, "topics": [crowd::TOPIC]});
         self.api.post(operator, "/v1/apps", &app).await?;
-        let key = json!({"name": "the shop's server", "scopes": ["send", "read", "manage"]});
+        let key = json!({"name": "the shop's server", "scopes": Scope::OF_APPS});
         let key = self.api.post(operator, &format!("/v1/apps/{APP}/api-keys"), &key).await?;
         self.key = text(&key, "secret")?.to_owned();
         // What a page asks for before it subscribes.

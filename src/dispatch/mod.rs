@@ -310,8 +310,8 @@ impl Dispatcher {
 
     /// Hands a page that was just closed to the settler.
     fn close_page(&self, page: &Arc<OpenPage>) {
+        self.settler.page(page.clone());
         self.pages.lock().remove(&page.id);
         self.metrics.pages_open.dec();
-        self.settler.page(page.clone());
     }
 }

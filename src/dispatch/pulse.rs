@@ -13,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::policy::breaker::State;
 use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;
+use crate::store::claims::LEASE;
 use crate::store::workers::LaneState;
 
 /// How often stops and lane states are read.
@@ -21,6 +22,8 @@ const READ_EVERY: Duration = Duration::from_millis(200);
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// How often pages are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
+/// How far back lane states and flows are read beyond the last reading: longer than whoever wrote them took to commit.
+const LOOK_BACK: Duration = Duration::from_secs(5);
 /// A host whose clock is so far from the database's is worth a warning.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
@@ -28,19 +31,25 @@ const OFFSET_MAX: Duration = Duration::from_secs(2);
 pub async fn pulse(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(READ_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut beat_at, mut read_up_to) = (Instant::now(), None);
+    let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
     loop {
         ticks.tick().await;
         let began = Instant::now();
         let now = dispatcher.clock.now();
-        match store::stops::recent(&dispatcher.pool, now).await {
-            Ok(stops) => dispatcher.stops.refresh(stops, began),
+        match store::stops::read(&dispatcher.pool, horizon).await {
+            Ok(reading) => {
+                dispatcher.stops.refresh(reading.stops, began);
+                horizon = Some(reading.horizon);
+            }
             // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
             Err(error) => warn!(%error, "reading stops failed"),
         }
         match dispatcher.read_states(read_up_to).await {
-            Ok(()) => read_up_to = Some(now - store::stops::LOOK_BACK),
+            Ok(()) => read_up_to = Some(now - LOOK_BACK),
             Err(error) => warn!(%error, "reading lane states and flows failed"),
+        }
+        if let Err(error) = dispatcher.renew_leases(now).await {
+            warn!(%error, "the leases of pages that wait to be settled could not be renewed");
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !dispatcher.is_stopping() {
@@ -75,6 +84,20 @@ impl Dispatcher {
         for flow in store::flows::changed(&self.pool, since).await? {
             self.fair.adopt_flow(flow, self.clock.now());
         }
+        Ok(())
+    }
+
+    /// Renews the leases of pages that wait to be settled, and have waited for half of what they last.
+    async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
+        let (half, until) = (now + LEASE / 2, now + LEASE);
+        let pages: Vec<_> = self.settler.waiting_pages();
+        let old: Vec<_> = pages.into_iter().filter(|page| page.lease_until() < half).collect();
+        if old.is_empty() {
+            return Ok(());
+        }
+        let leases: Vec<_> = old.iter().map(|page| (page.id, page.lease)).collect();
+        store::claims::renew_pages(&self.pool, &leases, until).await?;
+        old.iter().for_each(|page| page.renewed(until));
         Ok(())
     }
 

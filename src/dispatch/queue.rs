@@ -44,6 +44,8 @@ pub struct Queue {
     heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
     pub ready: [VecDeque<Slot>; TIERS],
+    /// Jobs by tier, with a permit or without.
+    waiting: [usize; TIERS],
     credit: [u32; TIERS],
 }
 
@@ -96,6 +98,7 @@ impl Queue {
             apps: HashMap::new(),
             heard: HashMap::new(),
             ready: Default::default(),
+            waiting: [0; TIERS],
             credit: WEIGHTS,
         }
     }
@@ -154,6 +157,7 @@ impl Queue {
             group.waiting[tier] += 1;
         }
         queue.jobs[tier].push_back(job);
+        self.waiting[tier] += 1;
         self.make_ready(slot);
         Ok(())
     }
@@ -192,8 +196,14 @@ impl Queue {
         self.ready.iter().any(|ready| !ready.is_empty())
     }
 
+    /// How many deliveries of a tier wait, in all lanes.
+    pub fn waiting(&self, tier: Tier) -> usize {
+        self.waiting[index(tier)]
+    }
+
     pub fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
         let queue = &mut self.slots[slot];
+        (0..TIERS).for_each(|tier| self.waiting[tier] -= queue.jobs[tier].len());
         if let Some(group) = self.groups.get_mut(&queue.id) {
             (0..TIERS).for_each(|tier| group.waiting[tier] -= queue.jobs[tier].len());
         }
@@ -251,6 +261,7 @@ impl Queue {
         queue.moved_at = Instant::now();
         let payload_max = queue.lane.payload_max(now);
         self.credit[tier] -= 1;
+        self.waiting[tier] -= 1;
         if let Some(group) = self.groups.get_mut(&id) {
             group.waiting[tier] -= 1;
         }

@@ -20,6 +20,15 @@ fn secret(text: &str) -> Key {
     Key::Hs256(Zeroizing::new(text.as_bytes().to_vec()))
 }
 
+fn for_hmacs(text: &str) -> Key {
+    Key::Hmac(Zeroizing::new(text.as_bytes().to_vec()))
+}
+
+/// What a backend makes of a user id in the plain form.
+fn plain_hmac(user: &str, secret: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), user.as_bytes())
+}
+
 fn claims() -> Value {
     json!({"sub": "ann", "exp": NOW_S + 3600})
 }
@@ -44,19 +53,66 @@ fn proven(token: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
 }
 
 #[test]
-fn either_algorithm_proves_a_user_with_any_of_the_keys() {
+fn a_jwt_under_either_algorithm_proves_a_user_with_any_of_the_keys() {
     let pair = SigningKey::generate();
     let keys = [(id(1), secret("old")), (id(2), secret("new")), (id(3), Key::Es256(*pair.public()))];
     for token in [hs256(&claims(), b"old"), hs256(&claims(), b"new"), es256(&claims(), &pair)] {
         assert_eq!(proven(&token, &keys), Ok(()));
     }
-    let simple = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"new"), b"ann");
+}
+
+#[test]
+fn the_hmac_of_the_user_id_proves_a_user_with_any_of_the_keys_for_it() {
+    let keys = [(id(1), for_hmacs("old")), (id(2), secret("new")), (id(3), for_hmacs("new"))];
+    let simple = plain_hmac("ann", b"new");
     let hex: String = simple.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
     for form in [hex.to_uppercase(), hex, URL_SAFE_NO_PAD.encode(simple)] {
         assert_eq!(proven(&form, &keys), Ok(()), "{form}");
         assert_eq!(prove(&form, "bob", APP, &keys, now()), Err(Unproven::Signature));
         assert_eq!(proven(&form, &keys[..1]), Err(Unproven::Signature));
-        assert_eq!(proven(&form, &keys[2..]), Err(Unproven::UnknownKey));
+        assert_eq!(proven(&form, &[]), Err(Unproven::UnknownKey));
+    }
+}
+
+#[test]
+fn a_key_of_one_form_proves_nothing_in_the_other() {
+    let simple = URL_SAFE_NO_PAD.encode(plain_hmac("ann", b"s"));
+    let pair = SigningKey::generate();
+    for key in [secret("s"), Key::Es256(*pair.public())] {
+        assert_eq!(proven(&simple, &[(id(1), key)]), Err(Unproven::HmacOfJwtKey));
+    }
+    let token = hs256(&claims(), b"s");
+    let keys = [(id(1), for_hmacs("s")), (id(2), secret("t"))];
+    assert_eq!(proven(&token, &keys[..1]), Err(Unproven::JwtOfHmacKey));
+    assert_eq!(proven(&token, &keys), Err(Unproven::Signature), "there is a key that could have signed it");
+    let header = Header { kid: Some(id(1).to_string()), ..Header::new(Algorithm::HS256) };
+    let named = jsonwebtoken::encode(&header, &claims(), &EncodingKey::from_secret(b"s")).unwrap();
+    assert_eq!(proven(&named, &keys), Err(Unproven::JwtOfHmacKey));
+    assert_eq!(proven(&es256(&claims(), &pair), &keys), Err(Unproven::UnknownKey));
+    for told in [Unproven::HmacOfJwtKey, Unproven::JwtOfHmacKey] {
+        assert!(told.code() == "user_token_form" && told.to_string().contains("identity-key create"), "{told}");
+    }
+}
+
+#[test]
+fn a_backend_that_computes_hmacs_of_user_ids_signs_no_jwt() {
+    let signing_input = |header: &str, claims: &Value| {
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()))
+    };
+    let chosen = signing_input(r#"{"alg":"HS256"}"#, &claims());
+    let tag = URL_SAFE_NO_PAD.encode(plain_hmac(&chosen, b"s"));
+    let forged = format!("{chosen}.{tag}");
+    assert_eq!(proven(&forged, &[(id(1), for_hmacs("s"))]), Err(Unproven::JwtOfHmacKey));
+    assert_eq!(proven(&forged, &[(id(1), secret("s"))]), Ok(()), "under a key for JWTs it would be one");
+    let padded = format!("{}.x", base64::engine::general_purpose::STANDARD.encode(r#"{"alg":"HS256"}"#));
+    for user in [chosen, signing_input(" {} ", &claims()), "e30.".into(), "e30.a.b".into(), padded] {
+        let tag = URL_SAFE_NO_PAD.encode(plain_hmac(&user, b"s"));
+        let refused = prove(&tag, &user, APP, &[(id(1), for_hmacs("s"))], now());
+        assert_eq!(refused, Err(Unproven::Mistakable), "{user}");
+    }
+    for user in ["ann", "ezra.smith", "ann@example.com", "4711", "a.b.c", ".", "bnVsbA.x", "e30"] {
+        let tag = URL_SAFE_NO_PAD.encode(plain_hmac(user, b"s"));
+        assert_eq!(prove(&tag, user, APP, &[(id(1), for_hmacs("s"))], now()), Ok(()), "{user}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Alerts: what somebody has to look at.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::{Timestamp, uuid_of};
@@ -111,7 +111,7 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<A
 
 /// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays
 /// as it is.
-pub async fn resolve(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
+pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
         "UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
@@ -119,7 +119,7 @@ pub async fn resolve(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Op
         id,
         now
     )
-    .fetch_optional(pool)
+    .fetch_optional(executor)
     .await
 }
 

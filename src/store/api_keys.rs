@@ -4,11 +4,14 @@ use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::apps::App;
+use super::audit::{Action, Actor, Entry, Who};
 use crate::clock::{Clock, Timestamp};
+use crate::id::ApiKeyId;
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.
@@ -18,32 +21,62 @@ pub const PREFIX: &str = "bw_";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Send messages; pause, resume and cancel them.
+    /// Send messages.
     Send,
-    /// Read everything of the app except private keys.
+    /// Read everything of the app except private keys and what dead letters hold.
     Read,
-    /// Change the app's subscriptions, topics, keys and settings, and export private keys.
-    Manage,
-    /// Run the server: make apps, see all of them.
+    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
+    Subscribers,
+    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
+    Messages,
+    /// Set delivery policies, the calendar, SLAs and flow control.
+    Policies,
+    /// Change the app itself: its name, its origins.
+    Settings,
+    /// Make and revoke API keys, identity keys and VAPID keys.
+    Keys,
+    /// Take out private keys, dead letters and their content.
+    Export,
+    /// Run the server: make apps, see all of them, steer gateways.
     Operator,
+    /// Collect the server's figures, and nothing else.
+    Metrics,
 }
 
 impl Scope {
-    const ALL: [Scope; 4] = [Scope::Send, Scope::Read, Scope::Manage, Scope::Operator];
+    /// Those of an app's keys.
+    pub const OF_APPS: [Self; 8] = [
+        Self::Send,
+        Self::Read,
+        Self::Subscribers,
+        Self::Messages,
+        Self::Policies,
+        Self::Settings,
+        Self::Keys,
+        Self::Export,
+    ];
+    /// Those of the server's own keys, which belong to no app and have exactly one.
+    pub const OF_SERVER: [Self; 2] = [Self::Operator, Self::Metrics];
 
     /// The name used in the database and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Send => "send",
-            Scope::Read => "read",
-            Scope::Manage => "manage",
-            Scope::Operator => "operator",
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Subscribers => "subscribers",
+            Self::Messages => "messages",
+            Self::Policies => "policies",
+            Self::Settings => "settings",
+            Self::Keys => "keys",
+            Self::Export => "export",
+            Self::Operator => "operator",
+            Self::Metrics => "metrics",
         }
     }
 
     /// The scope of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name)
+        Self::OF_APPS.into_iter().chain(Self::OF_SERVER).find(|scope| scope.name() == name)
     }
 }
 
@@ -52,7 +85,7 @@ impl Scope {
 pub struct ApiKey {
     /// Its id.
     pub id: Uuid,
-    /// The app it acts for; none for an operator's.
+    /// The app it acts for; none for the server's own.
     pub app: Option<Uuid>,
     /// The first characters of the secret.
     pub hint: String,
@@ -66,6 +99,10 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// The key that made it.
+    pub made_by: Option<Uuid>,
+    /// Whether it was made at the command line. Neither: it was made before this was recorded.
+    pub made_locally: bool,
 }
 
 impl ApiKey {
@@ -75,8 +112,21 @@ impl ApiKey {
     }
 }
 
-/// Makes a key and answers its row and its secret, which is shown now and never again. `app` is none exactly when
-/// `scopes` holds [`Scope::Operator`]; the database refuses anything else.
+/// A key to make.
+#[derive(Debug, Clone, Copy)]
+pub struct NewKey<'a> {
+    /// The app it acts for; none for the server's own.
+    pub app: Option<Uuid>,
+    /// Its name for people.
+    pub name: &'a str,
+    /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
+    /// else.
+    pub scopes: &'a [Scope],
+    /// From when on it is not valid any more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Makes a key at the command line, whose right nobody can revoke meanwhile.
 pub async fn create(
     pool: &PgPool,
     vault: &Vault,
@@ -86,23 +136,43 @@ pub async fn create(
     expires_at: Option<Timestamp>,
     clock: &Clock,
 ) -> Result<(ApiKey, String), sqlx::Error> {
+    let new = NewKey { app, name, scopes, expires_at };
+    make(pool, vault, new, Actor::LOCAL, clock).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
+/// meanwhile, or expired.
+pub async fn make(
+    pool: &PgPool,
+    vault: &Vault,
+    new: NewKey<'_>,
+    maker: Actor,
+    clock: &Clock,
+) -> Result<Option<(ApiKey, String)>, sqlx::Error> {
     let mut octets = [0; 32];
     rand::fill(&mut octets).expect("the system's randomness");
     let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
     let key = ApiKey {
         id: clock.uuid(),
-        app,
+        app: new.app,
         hint: secret[..PREFIX.len() + 4].to_owned(),
-        name: name.to_owned(),
-        scopes: scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+        name: new.name.to_owned(),
+        scopes: new.scopes.iter().map(|scope| scope.name().to_owned()).collect(),
         created_at: clock.now(),
-        expires_at,
+        expires_at: new.expires_at,
         revoked_at: None,
+        made_by: maker.who.key(),
+        made_locally: maker.who == Who::Local,
     };
     let secret_mac = mac(vault, &secret);
-    sqlx::query!(
-        "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
+    let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, ApiKeyId(key.id)).with(detail);
+    let mut tx = pool.begin().await?;
+    take_turns(&mut tx).await?;
+    let done = sqlx::query!(
+        "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE $10 OR EXISTS (
+           SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))",
         key.id,
         key.app,
         secret_mac.as_slice(),
@@ -110,11 +180,24 @@ pub async fn create(
         key.name,
         &key.scopes,
         key.created_at,
-        key.expires_at
+        key.expires_at,
+        key.made_by,
+        key.made_locally
     )
-    .execute(pool)
+    .execute(&mut *tx)
     .await?;
-    Ok((key, secret))
+    if done.rows_affected() == 0 {
+        return Ok(None);
+    }
+    entry.record(&mut tx, 1, key.created_at).await?;
+    tx.commit().await?;
+    Ok(Some((key, secret)))
+}
+
+/// Keys are made and revoked one after another: whoever revokes a key sees everything that it made, and a key that was
+/// revoked makes nothing any more. Requests that only show a key do not wait.
+async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
 }
 
 fn mac(vault: &Vault, secret: &str) -> [u8; 32] {
@@ -133,8 +216,10 @@ pub async fn authenticate(
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
     let secret_mac = mac(vault, secret);
     let found = sqlx::query!(
-        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, a.id AS "app_id?", a.slug AS "slug?",
+        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
+             k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
+             a.browsers_may AS "browsers_may?",
              a.max_retries AS "max_retries?", a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
@@ -153,6 +238,7 @@ pub async fn authenticate(
                 name: row.app_name?,
                 origins: row.origins?,
                 allow_other_gateways: row.allow_other?,
+                browsers_may: row.browsers_may?.into(),
                 max_retries: row.max_retries?,
                 created_at: row.app_created_at?,
             })
@@ -166,16 +252,18 @@ pub async fn authenticate(
             created_at: row.created_at,
             expires_at: row.expires_at,
             revoked_at: None,
+            made_by: row.made_by,
+            made_locally: row.made_locally,
         };
         (key, app)
     }))
 }
 
-/// An app's keys (or, without one, the operators') with ids below `before`, the newest first.
+/// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
 pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
-        "SELECT id, app, hint, name, scopes, created_at, expires_at, revoked_at FROM api_keys
+        "SELECT id, app, hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally FROM api_keys
          WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3",
         app,
         before,
@@ -185,15 +273,41 @@ pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) ->
     .await
 }
 
-/// Revokes a key for good. False: the app has no such key.
-pub async fn revoke(pool: &PgPool, app: Option<Uuid>, id: Uuid, now: Timestamp) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query!(
-        "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE id = $2 AND app IS NOT DISTINCT FROM $1",
-        app,
+/// Revokes a key for good and, unless they are to be kept, the keys that it made, those that these made, and so on. How
+/// many that were; none of them if all were revoked already. None: the app has no such key.
+///
+/// Each app that loses keys finds that in its log.
+pub async fn revoke(
+    pool: &PgPool,
+    app: Option<Uuid>,
+    id: Uuid,
+    keep_descendants: bool,
+    by: Actor,
+    now: Timestamp,
+) -> Result<Option<i64>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    take_turns(&mut tx).await?;
+    let known = sqlx::query!("SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2", id, app);
+    if known.fetch_optional(&mut *tx).await?.is_none() {
+        return Ok(None);
+    }
+    let revoked = sqlx::query!(
+        r#"WITH RECURSIVE line (id) AS (
+             SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id WHERE NOT $2
+           ), revoked AS (
+             UPDATE api_keys SET revoked_at = $3 WHERE id IN (SELECT id FROM line) AND revoked_at IS NULL RETURNING app
+           )
+           SELECT app, count(*) AS "n!" FROM revoked GROUP BY app"#,
         id,
+        keep_descendants,
         now
     )
-    .execute(pool)
+    .fetch_all(&mut *tx)
     .await?;
-    Ok(done.rows_affected() == 1)
+    for of_app in &revoked {
+        let entry = Entry::new(by, of_app.app, Action::ApiKeyRevoked, ApiKeyId(id));
+        entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
+    }
+    tx.commit().await?;
+    Ok(Some(revoked.iter().map(|of_app| of_app.n).sum()))
 }

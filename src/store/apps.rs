@@ -1,9 +1,10 @@
 //! Apps: tenants.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::permission::BrowsersMay;
 
 /// A row of `apps`.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct App {
     pub origins: Vec<String>,
     /// Whether endpoints on unrecognised hosts are let in.
     pub allow_other_gateways: bool,
+    /// What browsers may do beyond joining and leaving open topics.
+    pub browsers_may: BrowsersMay,
     /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
     pub max_retries: i16,
     /// When it was made.
@@ -27,13 +30,14 @@ pub struct App {
 /// Adds an app. False: its slug is taken.
 pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!(
-        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, max_retries, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (slug) DO NOTHING",
+        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (slug) DO NOTHING",
         app.id,
         app.slug,
         app.name,
         &app.origins,
         app.allow_other_gateways,
+        &app.browsers_may.names(),
         app.max_retries,
         app.created_at
     )
@@ -46,7 +50,7 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
 pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps
          WHERE id = $1 OR slug = $2",
         id,
         slug
@@ -59,7 +63,7 @@ pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result
 pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps WHERE is_example"
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps WHERE is_example"
     )
     .fetch_optional(pool)
     .await
@@ -74,7 +78,7 @@ pub async fn mark_example(conn: &mut PgConnection, id: Uuid) -> Result<(), sqlx:
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, max_retries, created_at FROM apps WHERE id < $1
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps WHERE id < $1
          ORDER BY id DESC LIMIT $2",
         before,
         limit
@@ -83,17 +87,18 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
     .await
 }
 
-/// Writes name, origins, the gateways' setting and the maximum of retries.
-pub async fn update(pool: &PgPool, app: &App) -> Result<(), sqlx::Error> {
+/// Writes everything but what never changes.
+pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, max_retries = $5 WHERE id = $1",
+        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6 WHERE id = $1",
         app.id,
         app.name,
         &app.origins,
         app.allow_other_gateways,
+        &app.browsers_may.names(),
         app.max_retries
     )
-    .execute(pool)
+    .execute(executor)
     .await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! When an app's promotional and engagement deliveries may be sent.
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -21,7 +21,7 @@ pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Calendar> {
 }
 
 /// Replaces it.
-pub async fn write(pool: &PgPool, app: Uuid, calendar: &Calendar, now: Timestamp) -> sqlx::Result<()> {
+pub async fn write(executor: impl PgExecutor<'_>, app: Uuid, calendar: &Calendar, now: Timestamp) -> sqlx::Result<()> {
     let json = |value: serde_json::Result<serde_json::Value>| value.expect("words and times of day");
     let quiet_hours = calendar.quiet_hours.map(|hours| json(serde_json::to_value(hours)));
     let off_peak = (!calendar.off_peak.is_empty()).then(|| json(serde_json::to_value(&calendar.off_peak)));
@@ -36,7 +36,7 @@ pub async fn write(pool: &PgPool, app: Uuid, calendar: &Calendar, now: Timestamp
         off_peak,
         now
     )
-    .execute(pool)
+    .execute(executor)
     .await
     .map(drop)
 }

@@ -1,6 +1,7 @@
 //! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
 //! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -40,7 +41,7 @@ pub async fn write<'a>(
         }
         let id = letters.push(settlement, now);
         match &settlement.fate {
-            Fate::Ended(Ending::Gone, _) => gone.push(settlement.subscription.0),
+            Fate::Ended(Ending::Gone, _) => gone.push((settlement.subscription.0, settlement.life)),
             Fate::Ended(Ending::Dead, Some(death)) => {
                 let body = Body::DeadLetterCreated { reason: death.reason.to_owned(), dead_letter: id };
                 told.push(Event { app: settlement.app.0, body, n: 1 });
@@ -49,39 +50,49 @@ pub async fn write<'a>(
         }
     }
     letters.bury(connection).await?;
-    gone.sort_unstable();
-    gone.dedup();
+    gone.sort_unstable_by_key(|(subscription, life)| (*subscription, Reverse(*life)));
+    gone.dedup_by_key(|(subscription, _)| *subscription);
     if !gone.is_empty() {
         told.extend(prune(connection, &gone, now).await?);
     }
     events::record(connection, told, now).await
 }
 
-/// Marks subscriptions gone, ends everything else that waits for them, takes them out of their topics and stops
-/// whatever is in some worker's memory. Ids in ascending order. Answers what is to be told of it.
-async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> sqlx::Result<Vec<Event>> {
+/// Marks subscriptions gone, ends everything else that waits for them and that nobody holds, takes them out of their
+/// topics, which are remembered, and stops whatever is in some worker's memory. Ids in ascending order, each with the life
+/// that the delivery was for: one that came back since is not gone. Returns what is to be told of it.
+async fn prune(connection: &mut PgConnection, gone: &[(Uuid, i32)], now: Timestamp) -> sqlx::Result<Vec<Event>> {
+    let (ids, lives): (Vec<Uuid>, Vec<i32>) = gone.iter().copied().unzip();
     let rows = sqlx::query!(
         r#"
-        WITH g AS (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id FROM unnest($1::uuid[]) AS u (id)),
-        ended AS (
+        WITH ended AS (
             UPDATE subscriptions s SET state = 'gone', ended_at = $2
-            FROM g WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended')
-            RETURNING s.id, s.lane
+            FROM (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id, life
+                  FROM unnest($1::uuid[], $3::integer[]) AS u (id, life)) g
+            WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended') AND s.revived <= g.life
+            RETURNING s.shard, s.id, s.lane, s.life
         ),
-        stopped AS (
-            INSERT INTO stops (id, at, kind, target) SELECT gen_random_uuid(), $2, 'unsubscribe', id FROM ended
+        stopped AS (INSERT INTO stops (at, kind, target, life) SELECT $2, 'gone', id, life FROM ended),
+        left_topics AS (
+            DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id
+            RETURNING t.shard, t.subscription, t.topic, t.joined_at
         ),
-        left_topics AS (DELETE FROM topic_members t USING g WHERE t.shard = g.shard AND t.subscription = g.id),
+        remembered AS (
+            INSERT INTO former_topic_members (shard, subscription, topic, joined_at) SELECT * FROM left_topics
+            ON CONFLICT DO NOTHING
+        ),
         dropped AS (
-            DELETE FROM queue q USING g WHERE q.shard = g.shard AND q.subscription = g.id
+            DELETE FROM queue q USING ended e
+            WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $2)
             RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries
         )
         SELECT NULL::smallint AS shard, id AS "subscription!", NULL::uuid AS message, lane AS "lane!",
                NULL::smallint AS tier, NULL::integer AS retries FROM ended
         UNION ALL SELECT shard, subscription, message, lane, tier, retries FROM dropped
         "#,
-        gone,
+        &ids,
         now,
+        &lives,
     )
     .fetch_all(&mut *connection)
     .await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -80,7 +80,7 @@ pub enum Change {
 
 /// Makes a change, which workers hear of within a second. `id` is a fresh one.
 pub async fn change(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     id: Uuid,
     app: AppId,
     lane: Option<LaneId>,
@@ -122,7 +122,7 @@ pub async fn change(
         limits.is_some(),
         reset,
     )
-    .fetch_one(pool)
+    .fetch_one(executor)
     .await?;
     Ok(row.into())
 }

@@ -68,6 +68,11 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
         counted AS (
             INSERT INTO message_counts AS c (message, lane, dead) SELECT $1, $8, 1 WHERE NOT $9
             ON CONFLICT (message, lane) DO UPDATE SET dead = c.dead + 1
+        ),
+        rolled AS (
+            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
+            SELECT date_trunc('minute', $5::timestamptz), $8, $12, $6, 1 WHERE NOT $9
+            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + 1
         )
         INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
         VALUES ($4, $10, $11, $1, $2, $8, $12, $7, $3, $5)

@@ -1,6 +1,6 @@
 //! Keys that a site's backend signs user tokens with. Secrets are sealed.
 
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -17,6 +17,8 @@ pub struct IdentityKey {
     pub name: String,
     /// `HS256` or `ES256`.
     pub algorithm: String,
+    /// `jwt` or, with HS256 only, `hmac`.
+    pub form: String,
     /// Sealed; HS256 only.
     pub secret: Option<Vec<u8>>,
     /// An uncompressed point; ES256 only.
@@ -26,26 +28,25 @@ pub struct IdentityKey {
 }
 
 /// Adds a key. False: the app has [`KEYS_MAX`] already.
-pub async fn add(pool: &PgPool, app: Uuid, key: &IdentityKey) -> sqlx::Result<bool> {
-    let mut tx = pool.begin().await?;
+pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx::Result<bool> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
-        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *tx).await?;
+        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *conn).await?;
     let done = sqlx::query!(
-        "INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $8",
+        "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
         key.id,
         app,
         key.name,
         key.algorithm,
+        key.form,
         key.secret,
         key.public_key,
         key.created_at,
         KEYS_MAX
     )
-    .execute(&mut *tx)
+    .execute(conn)
     .await?;
-    tx.commit().await?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -53,7 +54,8 @@ pub async fn add(pool: &PgPool, app: Uuid, key: &IdentityKey) -> sqlx::Result<bo
 pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
-        "SELECT id, name, algorithm, secret, public_key, created_at FROM identity_keys WHERE app = $1 ORDER BY id DESC",
+        "SELECT id, name, algorithm, form, secret, public_key, created_at FROM identity_keys WHERE app = $1
+         ORDER BY id DESC",
         app
     )
     .fetch_all(pool)
@@ -61,7 +63,7 @@ pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
 }
 
 /// Forgets a key: what it signed proves nothing from now on. False: the app has no such key.
-pub async fn remove(pool: &PgPool, app: Uuid, id: Uuid) -> sqlx::Result<bool> {
-    let done = sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app, id).execute(pool).await?;
+pub async fn remove(executor: impl PgExecutor<'_>, app: Uuid, id: Uuid) -> sqlx::Result<bool> {
+    let done = sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app, id).execute(executor).await?;
     Ok(done.rows_affected() == 1)
 }

@@ -6,6 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::alerts::{self, Alert, Kind};
+use super::audit::Entry;
 use super::workers::{ALL_ORIGINS, LaneState, StateRow};
 use crate::clock::Timestamp;
 use crate::id::{AppId, LaneId, VapidKeyId};
@@ -153,6 +154,8 @@ pub enum Order {
 /// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Answers what workers have to hear; none:
 /// there is no such lane.
 ///
+/// Gives `entry` to the audit log, as done to the lane's app.
+///
 /// Orders for one lane follow each other, and each is later than anything that was known of what it concerns: it wins,
 /// in the row and in every worker.
 pub async fn order(
@@ -160,14 +163,12 @@ pub async fn order(
     lane: LaneId,
     origin: &str,
     order: &Order,
+    entry: Entry,
     now: Timestamp,
 ) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
     let mut tx = pool.begin().await?;
-    let known =
-        sqlx::query!("SELECT id FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0).fetch_optional(&mut *tx).await?;
-    if known.is_none() {
-        return Ok(None);
-    }
+    let app = sqlx::query_scalar!("SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0);
+    let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
     let rows = sqlx::query_as!(
         StateRow,
         "SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
@@ -186,6 +187,7 @@ pub async fn order(
         obey(state, order, now);
         write(&mut tx, state, order, now).await?;
     }
+    Entry { app: Some(app), ..entry }.record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Some(states))
 }

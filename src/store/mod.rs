@@ -5,6 +5,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audit;
 pub mod calendars;
 pub mod claims;
 pub mod copy;
@@ -20,6 +21,7 @@ pub mod hygiene;
 pub mod idempotency;
 pub mod identity_keys;
 pub mod lanes;
+pub mod membership;
 pub mod messages;
 pub mod opening;
 pub mod partitions;
@@ -34,6 +36,7 @@ pub mod slas;
 pub mod steering;
 pub mod stops;
 pub mod subscriptions;
+pub mod succession;
 pub mod sweeps;
 pub mod throttles;
 pub mod topics;
@@ -128,6 +131,9 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
         ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
     ]);
+    // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
+    // quarter of a core, and parallel workers would cost more than they gain.
+    let options = options.options([("jit", "off"), ("max_parallel_workers_per_gather", "0")]);
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -142,6 +148,13 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         })
         .connect_with(options)
         .await
+}
+
+/// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
+/// is in a hurry. What cannot be opened now is opened then.
+pub async fn open_all(pool: &PgPool) {
+    let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
+    drop(futures_util::future::join_all(connections).await);
 }
 
 /// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of

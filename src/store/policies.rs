@@ -1,7 +1,7 @@
 //! Delivery policies of an app's tiers, topics and subscriptions, kept as they were written.
 
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -24,7 +24,7 @@ pub async fn tier(pool: &PgPool, app: Uuid, tier: Tier) -> Result<Option<Value>,
 
 /// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
 pub async fn set_tier(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     app: Uuid,
     tier: Tier,
     policy: Option<&Value>,
@@ -38,7 +38,7 @@ pub async fn set_tier(
         policy,
         now
     )
-    .execute(pool)
+    .execute(executor)
     .await?;
     Ok(())
 }
@@ -98,7 +98,7 @@ pub async fn subscription(pool: &PgPool, app: Uuid, id: SubscriptionId) -> Resul
 
 /// Sets a subscription's policy, or takes it away. False: the app has no such subscription.
 pub async fn set_subscription(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     app: Uuid,
     id: SubscriptionId,
     policy: Option<&Value>,
@@ -110,7 +110,7 @@ pub async fn set_subscription(
         app,
         policy
     )
-    .execute(pool)
+    .execute(executor)
     .await?;
     Ok(done.rows_affected() == 1)
 }

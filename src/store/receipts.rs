@@ -45,7 +45,8 @@ const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bit
 
 /// Writes a batch in one transaction: what is new is stored, counted, and acknowledges its delivery; what is known
 /// already changes nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's
-/// answer was lost) ends it as accepted; a worker that holds it finds its row gone and writes nothing.
+/// answer was lost) ends it as accepted; a worker that holds it finds its row gone and writes nothing. The first receipt of
+/// a subscription proves its keys.
 ///
 /// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
 pub async fn write(
@@ -68,6 +69,7 @@ pub async fn write(
         if !batch.is_empty() {
             let arrived = insert(&mut tx, &batch).await?;
             settle_unsent(&mut tx, arrived, Ending::Accepted, "a receipt came", now).await?;
+            prove_keys(&mut tx, &batch, now).await?;
         }
         tx.commit().await
     })
@@ -132,6 +134,29 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec
     )
     .fetch_all(conn)
     .await
+}
+
+/// Remembers whose browsers can decrypt: a receipt's token comes in a push. One of a message that is older than the
+/// subscription's `since` proves nothing, since it may have been sealed with other keys. Subscriptions that somebody is
+/// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
+async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "WITH unproven AS MATERIALIZED (
+           SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)
+           JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.proven_at IS NULL),
+         free AS (
+           SELECT s.shard, s.id FROM unproven u JOIN messages m ON m.id = u.message
+           JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND s.since <= m.accepted_at
+           FOR NO KEY UPDATE OF s SKIP LOCKED)
+         UPDATE subscriptions s SET proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
+        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
 }
 
 /// The receipts of these deliveries, in the order in which they came.

@@ -10,8 +10,8 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::settle::{Fate, Settlement};
-use super::stops::StopKind;
-use super::unsent::{cancel_subscription, stop};
+use super::stops::{StopKind, stop_subscription};
+use super::unsent::cancel_subscription;
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
@@ -120,7 +120,7 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
         .execute(&mut *tx)
         .await?;
         if suspended.rows_affected() == 1 {
-            stop(&mut tx, StopKind::Unsubscribe, suspect.id, now).await?;
+            stop_subscription(&mut tx, StopKind::Unsubscribe, SubscriptionId(suspect.id), now).await?;
             cancel_subscription(&mut tx, suspect.shard, suspect.id, "suspended", now).await?;
         }
         tx.commit().await?;

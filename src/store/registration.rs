@@ -1,17 +1,22 @@
-//! How a subscription comes about: registered, refreshed, brought back, or in the place of another one.
+//! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
+//! one](super::succession). Who may go on with a known one is decided in [`known`].
 
+mod known;
+
+use known::{Case, Verdict};
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, set_topics, write_details};
-use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
-use super::{lanes, topics};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, write_details};
+use super::succession::take_over;
+use super::unsent::cancel_previous_users;
+use super::{lanes, membership};
 use crate::clock::Timestamp;
-use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
+use crate::permission::Refused;
 use crate::policy::token::Queued;
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -46,12 +51,14 @@ pub struct Registration<'a> {
 /// What became of it.
 #[derive(Debug)]
 pub enum Registered {
-    /// A new subscription.
-    New(Box<SubscriptionRow>, Vec<String>),
-    /// The endpoint was known.
-    Known(Box<SubscriptionRow>, Vec<String>),
-    /// The endpoint is known, and whoever asks has no right to it.
+    /// A new subscription, its topics, and what was left out.
+    New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint was known; the same of it.
+    Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint is known with other keys, and whoever asks has no right to it.
     Taken,
+    /// The endpoint is known and belongs to a user, of whom the request says nothing.
+    BelongsToUser,
     /// The endpoint is known under another VAPID key than stated.
     OtherKey,
     /// There is no subscription to replace, or not for whoever asks.
@@ -138,20 +145,21 @@ async fn register_within(
         },
     };
     if let Some(old) = &old {
+        // What was addressed to somebody does not follow to a subscription that is not theirs.
+        if old.user_id.is_some() && old.user_id != row.user_id {
+            cancel_previous_users(conn, old.typed_id().shard(), old.id, now).await?;
+        }
         if new {
             carry_on(conn, vault, old, &row, now).await?;
         }
         take_over(conn, vault, old, &row, now).await?;
-        if old.user_id.is_some() && old.user_id != row.user_id {
-            cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
-        }
     }
-    if !set_topics(conn, request.app, &row, request.wanted.topics.as_deref(), now).await? {
+    let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Ok(Registered::TooManyTopics);
-    }
-    let names = topics::names_of(conn, row.typed_id().shard(), row.id).await?;
+    };
+    let names = membership::names_of(conn, row.typed_id()).await?;
     let row = Box::new(row);
-    Ok(if new { Registered::New(row, names) } else { Registered::Known(row, names) })
+    Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
 
 /// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
@@ -194,16 +202,29 @@ async fn refresh(
     id: SubscriptionId,
     now: Timestamp,
 ) -> Result<Result<SubscriptionRow, Registered>, sqlx::Error> {
-    let Some(mut row) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
+    let Some(before) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
     let given = address(request.keys, request.endpoint);
-    let same_keys = vault.open(ADDRESS, row.id, &row.address).is_ok_and(|there| there.ct_eq(&given).into());
-    if !same_keys && !request.right.covers(vault, &row) {
-        return Ok(Err(Registered::Taken));
+    let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
+    let verdict = known::judge(&Case {
+        covered: request.right.covers(vault, &before),
+        same_keys,
+        proven: before.proven_at.is_some(),
+        active: before.state == "active",
+        user: before.user_id.as_deref(),
+        wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
+    });
+    match verdict {
+        Verdict::Taken => return Ok(Err(Registered::Taken)),
+        Verdict::BelongsToUser => return Ok(Err(Registered::BelongsToUser)),
+        Verdict::GoesOn | Verdict::BeginsAnew => {}
     }
-    if request.vapid_key_stated && row.vapid_key != request.vapid_key {
+    if request.vapid_key_stated && before.vapid_key != request.vapid_key {
         return Ok(Err(Registered::OtherKey));
     }
-    let before = row.clone();
+    let mut row = before.clone();
+    if verdict == Verdict::BeginsAnew {
+        begin_anew(conn, &mut row, now).await?;
+    }
     if !request.wanted.apply(&mut row) {
         return Ok(Err(Registered::TooLarge));
     }
@@ -215,19 +236,39 @@ async fn refresh(
         row.state = "active".into();
         row.since = now;
         row.ended_at = None;
+        revive(conn, &row).await?;
     }
-    let unchanged = same_keys
-        && before.state == row.state
-        && (&before.user_id, &before.tags, &before.attributes) == (&row.user_id, &row.tags, &row.attributes)
-        && (&before.locale, &before.timezone, before.expires_at) == (&row.locale, &row.timezone, row.expires_at);
-    if !unchanged || now - row.last_seen >= chrono::TimeDelta::days(1) {
+    if row != before || now - row.last_seen >= chrono::TimeDelta::days(1) {
         row.last_seen = now;
-        write_details(conn, &row).await?;
-    }
-    if before.user_id.is_some() && before.user_id != row.user_id {
-        cancel_previous_users(conn, row.typed_id().shard(), row.id, now).await?;
+        write_details(conn, &before, &mut row, now).await?;
     }
     Ok(Ok(row))
+}
+
+/// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
+/// worker's hands, is not sent to it.
+async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    sqlx::query!(
+        "UPDATE subscriptions SET life = life + 1, revived = life + 1, replaced_by = NULL, replaced_by_life = NULL
+         WHERE shard = $1 AND id = $2",
+        shard,
+        row.id
+    )
+    .execute(&mut *conn)
+    .await?;
+    membership::return_to(conn, row.typed_id(), row.lane).await
+}
+
+/// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
+async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    (row.user_id, row.locale, row.timezone) = (None, None, None);
+    row.tags.clear();
+    row.attributes = serde_json::json!({});
+    row.since = now;
+    membership::leave_all(conn, row.typed_id()).await?;
+    cancel_previous_users(conn, shard, row.id, now).await
 }
 
 /// Adds a new subscription. Inner none: its endpoint is known after all.
@@ -241,6 +282,8 @@ async fn insert(
     now: Timestamp,
 ) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
     let id = SubscriptionId::new(request.id, shard);
+    // A browser proves whose a subscription is each time: a token to replace one by does not.
+    let by_server = matches!(request.replaces, Some((_, Right::Server)));
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
     let mut row = SubscriptionRow {
         id: id.0,
@@ -251,13 +294,14 @@ async fn insert(
         since: now,
         endpoint_mac: mac.to_vec(),
         address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
-        user_id: old.and_then(|old| old.user_id.clone()),
+        user_id: old.filter(|_| by_server).and_then(|old| old.user_id.clone()),
         tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
         attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
         locale: old.and_then(|old| old.locale.clone()),
         timezone: old.and_then(|old| old.timezone.clone()),
         expires_at: request.expires_at,
         token_version: 1,
+        proven_at: None,
         last_seen: now,
         created_at: now,
         ended_at: None,
@@ -312,7 +356,8 @@ async fn carry_on(
            WHERE shard = $5 AND id = $6)
          SELECT a.message FROM ahead a JOIN messages m ON m.id = a.message
          WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
-           SELECT 1 FROM topic_members t
+           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
+                          UNION ALL TABLE former_topic_members) t
            WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
         old.lane,
         old.id,
@@ -352,73 +397,4 @@ async fn carry_on(
 /// A delivery that waits for its first attempt.
 fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timestamp) -> Queued {
     Queued { message, subscription, retries: 0, scheduled_at }
-}
-
-/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
-/// for it. What a worker is just sending to the
-/// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
-async fn take_over(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let (old_shard, shard) = (old.typed_id().shard(), new.typed_id().shard());
-    sqlx::query!(
-        "WITH old AS (
-           UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2
-           RETURNING policy)
-         UPDATE subscriptions AS new SET policy = old.policy FROM old
-         WHERE new.shard = $4 AND new.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL",
-        old_shard,
-        old.id,
-        now,
-        shard,
-        new.id
-    )
-    .execute(&mut *conn)
-    .await?;
-    topics::inherit(conn, (old_shard, old.id), (shard, new.id, new.lane)).await?;
-    let waiting = sqlx::query!(
-        "SELECT message, retries, scheduled_at, token FROM queue WHERE shard = $1 AND subscription = $2 FOR UPDATE",
-        old_shard,
-        old.id
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    // Signed for the new subscription, unless somebody has changed the row by hand: then no token fits, as before.
-    let (messages, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = waiting
-        .iter()
-        .map(|row| {
-            let retries = u32::try_from(row.retries).unwrap_or(0);
-            let (message, scheduled_at) = (MessageId(row.message), row.scheduled_at);
-            let old = Queued { message, subscription: old.typed_id(), retries, scheduled_at };
-            let new = Queued { subscription: new.typed_id(), ..old };
-            (row.message, if old.fits(&row.token, vault) { new.sign(vault).to_vec() } else { Vec::new() })
-        })
-        .unzip();
-    let doubled = sqlx::query_as!(
-        Waiting,
-        r#"WITH taken AS (DELETE FROM queue WHERE shard = $1 AND subscription = $2 RETURNING *),
-           moved AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases, token, failed_at)
-             SELECT $3, $4, q.message, $5, tier, retries, CASE WHEN lease IS NULL THEN due_at ELSE $6 END, scheduled_at, leases,
-                    coalesce(t.token, ''), failed_at
-             FROM taken q LEFT JOIN unnest($7::uuid[], $8::bytea[]) AS t (message, token) ON t.message = q.message
-             ON CONFLICT DO NOTHING RETURNING message)
-         SELECT shard, subscription, message, lane, tier, retries FROM taken
-         WHERE message NOT IN (SELECT message FROM moved)"#,
-        old_shard,
-        old.id,
-        shard,
-        new.id,
-        new.lane,
-        now,
-        &messages,
-        &tokens
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    settle_unsent(conn, doubled, Ending::Cancelled, "replaced", now).await
 }

@@ -113,6 +113,8 @@ pub struct Settlement {
     pub lane: LaneId,
     /// Its tier.
     pub tier: Tier,
+    /// The life of its subscription that it is for.
+    pub life: i32,
     /// Whether its subscription is known to be proven: see [`refusals`].
     pub proven: bool,
     /// If it was accepted later than its app wants: within how many seconds that should have been.
@@ -280,12 +282,14 @@ async fn queue_rest(
     sqlx::query!(
         r#"
         INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases, token,
-                           failed_at, has_turn)
-        SELECT r.shard, r.subscription, $1, $2, $3, r.retries, CASE WHEN r.parked THEN 'infinity' ELSE r.due END,
-               r.scheduled, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END, r.token, r.failed_at, r.has_turn
+                           failed_at, has_turn, life)
+        SELECT r.shard, r.subscription, $1, $2, $3, r.retries,
+               -- Whoever settles may have slept through the resume.
+               CASE WHEN r.parked AND (SELECT state FROM messages WHERE id = $1) = 'paused' THEN 'infinity' ELSE r.due END,
+               r.scheduled, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END, r.token, r.failed_at, r.has_turn, r.life
         FROM unnest($4::smallint[], $5::uuid[], $6::integer[], $7::timestamptz[], $8::boolean[], $9::timestamptz[],
-                    $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[])
-            AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn)
+                    $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[], $14::integer[])
+            AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn, life)
         "#,
         page.message.0,
         page.lane.0,
@@ -300,6 +304,7 @@ async fn queue_rest(
         &rest.tokens,
         &rest.failed_at as &[Option<Timestamp>],
         &rest.has_turn,
+        &rest.lives,
     )
     .execute(connection)
     .await
@@ -319,6 +324,7 @@ struct Rest {
     tokens: Vec<Vec<u8>>,
     failed_at: Vec<Option<Timestamp>>,
     has_turn: Vec<bool>,
+    lives: Vec<i32>,
 }
 
 impl Rest {
@@ -339,5 +345,6 @@ impl Rest {
         self.tokens.push(settlement.queued(retries, scheduled).sign(vault).to_vec());
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());
+        self.lives.push(settlement.life);
     }
 }

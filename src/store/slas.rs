@@ -1,6 +1,6 @@
 //! How soon an app wants the deliveries of each tier accepted.
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -18,7 +18,12 @@ pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<(Tier, u32)>> {
 }
 
 /// Sets them, or takes them away. What else is set for the tiers stays.
-pub async fn write(pool: &PgPool, app: Uuid, wanted: &[(Tier, Option<u32>)], now: Timestamp) -> sqlx::Result<()> {
+pub async fn write(
+    executor: impl PgExecutor<'_>,
+    app: Uuid,
+    wanted: &[(Tier, Option<u32>)],
+    now: Timestamp,
+) -> sqlx::Result<()> {
     let tiers: Vec<i16> = wanted.iter().map(|(tier, _)| tier.code()).collect();
     let seconds: Vec<Option<i32>> =
         wanted.iter().map(|(_, seconds)| seconds.and_then(|seconds| i32::try_from(seconds).ok())).collect();
@@ -31,7 +36,7 @@ pub async fn write(pool: &PgPool, app: Uuid, wanted: &[(Tier, Option<u32>)], now
         &tiers,
         &seconds as &[Option<i32>]
     )
-    .execute(pool)
+    .execute(executor)
     .await
     .map(drop)
 }

@@ -5,9 +5,10 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::audit::Entry;
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
-use super::unsent::{Waiting, settle_unsent, stop};
+use super::stops::{Stop, StopKind, stop_message};
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::MessageId;
@@ -46,18 +47,20 @@ pub enum Steered {
     },
 }
 
-/// Turns a message.
+/// Turns a message. `entry` goes into the audit log if that changes anything.
 pub async fn steer(
     pool: &PgPool,
     app: Uuid,
     id: MessageId,
     turn: Turn,
+    entry: &Entry,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         let steered = steer_within(&mut tx, app, id, turn, now).await?;
         if matches!(steered, Steered::Now { .. }) {
+            entry.record(&mut tx, 1, now).await?;
             tx.commit().await?;
         }
         Ok(steered)
@@ -103,7 +106,7 @@ async fn steer_within(
             sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
         }
     }
-    let stop = stop(conn, kind, id.0, now).await?;
+    let stop = stop_message(conn, kind, id, now).await?;
     let more = chunk(conn, id, turn, now).await?;
     Ok(Steered::Now { stop, more })
 }

@@ -5,19 +5,21 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
+use super::audit::Entry;
+use super::membership::{leave_all, names_of, set_topics};
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
-use super::topics;
-use super::unsent::{cancel_previous_users, cancel_subscription, stop};
+use super::stops::{Stop, StopKind, stop_subscription};
+use super::unsent::{cancel_previous_users, cancel_subscription};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
+use crate::permission::{BrowserRight, Refused, Speaker};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
 pub const ATTRIBUTES_MAX: usize = 2048;
 
 /// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SubscriptionRow {
     /// Its id.
     pub id: Uuid,
@@ -48,7 +50,9 @@ pub struct SubscriptionRow {
     /// The browser's `expirationTime`.
     pub expires_at: Option<Timestamp>,
     /// Which of its tokens is valid.
-    pub token_version: i16,
+    pub token_version: i32,
+    /// When a receipt first showed that its keys are its browser's.
+    pub proven_at: Option<Timestamp>,
     /// When its browser was last heard of, by day.
     pub last_seen: Timestamp,
     /// When it was first registered.
@@ -70,14 +74,14 @@ impl SubscriptionRow {
 }
 
 /// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
-pub fn token(vault: &Vault, id: Uuid, version: i16) -> [u8; 32] {
+pub fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
     vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
 }
 
 /// By what right somebody acts on a subscription.
 #[derive(Debug, Clone, Copy)]
 pub enum Right<'a> {
-    /// A server key with the `manage` scope.
+    /// A server key with the scope `subscribers`.
     Server,
     /// A browser, with the token that it shows, if any.
     Browser(Option<&'a [u8; 32]>),
@@ -96,8 +100,10 @@ impl Right<'_> {
 }
 
 /// What is wanted of a subscription's details. None leaves a thing as it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Wanted {
+    /// By whom: what it may not say is left out.
+    pub by: Speaker,
     /// Whose it is; inner none: nobody's.
     pub user_id: Option<Option<String>>,
     /// All tags.
@@ -122,7 +128,8 @@ pub enum Merge {
 }
 
 impl Wanted {
-    /// Changes a row's details in memory. False: its attributes would grow beyond [`ATTRIBUTES_MAX`].
+    /// Changes a row's details in memory, as far as whoever wants it may. False: its attributes would grow beyond
+    /// [`ATTRIBUTES_MAX`].
     pub(super) fn apply(&self, row: &mut SubscriptionRow) -> bool {
         fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
             if let Some(value) = wanted {
@@ -130,12 +137,23 @@ impl Wanted {
             }
         }
         set(&mut row.user_id, &self.user_id);
-        set(&mut row.tags, &self.tags);
         set(&mut row.locale, &self.locale);
         set(&mut row.timezone, &self.timezone);
-        let Some((named, merge)) = &self.attributes else { return true };
-        let mut attributes = match row.attributes.take() {
-            Value::Object(there) if *merge == Merge::Patch => there,
+        if self.by.may(BrowserRight::SetTags) {
+            set(&mut row.tags, &self.tags);
+        }
+        if self.attributes.is_none() || !self.by.may(BrowserRight::SetAttributes) {
+            return true;
+        }
+        row.attributes = self.attributes_from(&row.attributes);
+        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+    }
+
+    /// The attributes that are wanted where these are now.
+    fn attributes_from(&self, there: &Value) -> Value {
+        let Some((named, merge)) = &self.attributes else { return there.clone() };
+        let mut attributes = match there {
+            Value::Object(there) if *merge == Merge::Patch => there.clone(),
             _ => Map::new(),
         };
         for (name, value) in named {
@@ -144,8 +162,14 @@ impl Wanted {
                 value => attributes.insert(name.clone(), value.clone()),
             };
         }
-        row.attributes = Value::Object(attributes);
-        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+        Value::Object(attributes)
+    }
+
+    /// What [`apply`](Self::apply) left out of a row. What holds without it, say because a server set the same, was not.
+    pub(super) fn left_out(&self, row: &SubscriptionRow) -> Vec<Refused> {
+        let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(Refused::Tags);
+        let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(Refused::Attributes);
+        tags.into_iter().chain(attributes).collect()
     }
 }
 
@@ -158,7 +182,7 @@ pub(super) async fn lock(
     sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s",
         id.shard(),
@@ -206,7 +230,7 @@ pub async fn list(
     let rows = sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
            AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
@@ -240,8 +264,8 @@ pub async fn list(
 /// What became of a change.
 #[derive(Debug)]
 pub enum Changed {
-    /// It is made.
-    Done(Box<SubscriptionRow>, Vec<String>),
+    /// It is made: the row, its topics, and what was left out.
+    Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// There is no such subscription, or not for whoever asks.
     Unknown,
     /// It has ended.
@@ -264,36 +288,49 @@ pub async fn change(
 ) -> Result<Changed, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let Some(mut row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
+        let Some(before) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(Changed::Unknown);
         };
-        if !row.lives() {
+        if !before.lives() {
             return Ok(Changed::Ended);
         }
-        let user_before = row.user_id.clone();
+        let mut row = before.clone();
         if !wanted.apply(&mut row) {
             return Ok(Changed::TooLarge);
         }
-        write_details(&mut tx, &row).await?;
-        if user_before.is_some() && user_before != row.user_id {
-            cancel_previous_users(&mut tx, id.shard(), id.0, now).await?;
-        }
-        if !set_topics(&mut tx, app, &row, wanted.topics.as_deref(), now).await? {
+        write_details(&mut tx, &before, &mut row, now).await?;
+        let Some(refused) = set_topics(&mut tx, app, &row, wanted, now).await? else {
             return Ok(Changed::TooManyTopics);
-        }
-        let names = topics::names_of(&mut tx, id.shard(), id.0).await?;
+        };
+        let names = names_of(&mut tx, id).await?;
         tx.commit().await?;
-        Ok(Changed::Done(Box::new(row), names))
+        Ok(Changed::Done(Box::new(row), names, refused))
     })
     .await
 }
 
-/// Writes everything of a locked row that may change while it lives, or as it comes back to life.
-pub(super) async fn write_details(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+/// Writes everything of a locked row that may change while it lives, or as it comes back to life. With another user or
+/// other keys its token becomes another one too: whoever has the one before had the browser before. With other keys it is
+/// open again whether they are right. What was addressed to a user who leaves is not sent any more.
+pub(super) async fn write_details(
+    conn: &mut PgConnection,
+    before: &SubscriptionRow,
+    row: &mut SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let (other_user, other_keys) = (before.user_id != row.user_id, before.address != row.address);
+    if other_user || other_keys {
+        row.token_version = before.token_version + 1;
+    }
+    if other_keys {
+        row.proven_at = None;
+    }
+    let shard = row.typed_id().shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
-           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13 WHERE shard = $1 AND id = $2",
-        row.typed_id().shard(),
+           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
+           proven_at = $15 WHERE shard = $1 AND id = $2",
+        shard,
         row.id,
         row.state,
         row.since,
@@ -305,69 +342,16 @@ pub(super) async fn write_details(conn: &mut PgConnection, row: &SubscriptionRow
         row.timezone,
         row.expires_at,
         row.last_seen,
-        row.ended_at
+        row.ended_at,
+        row.token_version,
+        row.proven_at
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if other_user && before.user_id.is_some() {
+        cancel_previous_users(conn, shard, row.id, now).await?;
+    }
     Ok(())
-}
-
-/// Makes these the topics of a locked subscription; none leaves them. False: the app would have too many.
-pub(super) async fn set_topics(
-    conn: &mut PgConnection,
-    app: Uuid,
-    row: &SubscriptionRow,
-    names: Option<&[String]>,
-    now: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    let Some(names) = names else { return Ok(true) };
-    let Some(ids) = topics::ensure(conn, app, names, now).await? else { return Ok(false) };
-    let shard = row.typed_id().shard();
-    topics::leave_all_but(conn, shard, row.id, &ids).await?;
-    topics::join(conn, shard, row.id, row.lane, &ids, now).await?;
-    Ok(true)
-}
-
-/// What became of a wish to join or leave a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Membership {
-    /// It is so.
-    Done,
-    /// There is no such subscription.
-    Unknown,
-    /// It has ended.
-    Ended,
-    /// The app would have too many topics.
-    TooManyTopics,
-}
-
-/// Puts a subscription into a topic, or takes it out.
-pub async fn set_membership(
-    pool: &PgPool,
-    app: Uuid,
-    id: SubscriptionId,
-    topic: &str,
-    member: bool,
-    now: Timestamp,
-) -> Result<Membership, sqlx::Error> {
-    retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
-        if member && !row.lives() {
-            return Ok(Membership::Ended);
-        }
-        if member {
-            let Some(topics) = topics::ensure(&mut tx, app, &[topic.to_owned()], now).await? else {
-                return Ok(Membership::TooManyTopics);
-            };
-            topics::join(&mut tx, id.shard(), id.0, row.lane, &topics, now).await?;
-        } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
-            topics::leave(&mut tx, id.shard(), id.0, topic).await?;
-        }
-        tx.commit().await?;
-        Ok(Membership::Done)
-    })
-    .await
 }
 
 /// Ends a subscription: nothing waits for it any more, and all workers are told. None: there is no such subscription,
@@ -404,17 +388,18 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     .execute(&mut *conn)
     .await?;
     cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
-    topics::leave_all_but(conn, shard, row.id, &[]).await?;
-    stop(conn, StopKind::Unsubscribe, row.id, now).await
+    leave_all(conn, row.typed_id()).await?;
+    stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await
 }
 
 /// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and
-/// endpoint go; the bare ids stay, since accounts of past messages refer to them.
+/// endpoint go; the bare ids stay, since accounts of past messages refer to them. `entry` goes into the audit log.
 pub async fn erase_user(
     pool: &PgPool,
     vault: &Vault,
     app: Uuid,
     user_id: &str,
+    entry: &Entry,
     now: Timestamp,
 ) -> Result<Vec<Stop>, sqlx::Error> {
     retrying(|| async move {
@@ -422,7 +407,7 @@ pub async fn erase_user(
         let rows = sqlx::query_as!(
             SubscriptionRow,
             "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-               s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.last_seen, s.created_at, s.ended_at
+               s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
              FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.app = $1 AND s.user_id = $2
              ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s",
             app,
@@ -435,6 +420,7 @@ pub async fn erase_user(
             stops.push(end(&mut tx, row, now).await?);
             forget(&mut tx, vault, row).await?;
         }
+        entry.record(&mut tx, stops.len() as i64, now).await?;
         tx.commit().await?;
         Ok(stops)
     })

@@ -1,13 +1,15 @@
 //! How a delivery that waits in `queue` ends without another POST: its row goes, and attempts, account and figures say so.
-//! And the stops that tell workers.
+//! What a worker holds under a lease that lasts is left to that worker, who is told by a stop: what it has sent already
+//! ends by its answer, the rest is not sent.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::endings::bury_unsent;
-use super::stops::{Stop, StopKind};
+use super::stops::{StopKind, stop_subscription};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::id::SubscriptionId;
 
 /// A row taken out of `queue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,8 +91,7 @@ pub async fn settle_unsent(
     }
 }
 
-/// Ends everything that waits for a subscription, leased or not: whoever holds a lease finds its row gone and writes
-/// nothing.
+/// Ends everything that waits for a subscription and that nobody holds.
 pub async fn cancel_subscription(
     conn: &mut PgConnection,
     shard: i16,
@@ -100,46 +101,37 @@ pub async fn cancel_subscription(
 ) -> Result<(), sqlx::Error> {
     let rows = sqlx::query_as!(
         Waiting,
-        "DELETE FROM queue WHERE shard = $1 AND subscription = $2
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
          RETURNING shard, subscription, message, lane, tier, retries",
         shard,
-        subscription
+        subscription,
+        now
     )
     .fetch_all(&mut *conn)
     .await?;
     settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
 }
 
-/// Ends what waits for a subscription and was meant for its user until now, who has left this browser. Messages to a topic
-/// or to everybody stay. A push that is just being made is not held back any more.
+/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
+/// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
 pub async fn cancel_previous_users(
     conn: &mut PgConnection,
     shard: i16,
     subscription: Uuid,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    stop_subscription(&mut *conn, StopKind::User, SubscriptionId(subscription), now).await?;
     let rows = sqlx::query_as!(
         Waiting,
-        "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
-           AND m.audience ?| ARRAY['users', 'subscriptions']
+        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2)
+         DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+           AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries",
         shard,
-        subscription
+        subscription,
+        now
     )
     .fetch_all(&mut *conn)
     .await?;
     settle_unsent(conn, rows, Ending::Cancelled, "another user", now).await
-}
-
-/// Tells all workers, with the transaction that makes it so.
-pub async fn stop(conn: &mut PgConnection, kind: StopKind, target: Uuid, now: Timestamp) -> Result<Stop, sqlx::Error> {
-    let id = sqlx::query_scalar!(
-        "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, $2, $3) RETURNING id",
-        now,
-        kind.name(),
-        target
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(Stop { id, kind, target })
 }

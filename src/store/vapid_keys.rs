@@ -1,6 +1,6 @@
 //! VAPID key pairs. A retired key keeps signing for the subscriptions that were made with it, so none is ever deleted.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
@@ -119,16 +119,21 @@ pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<
 }
 
 /// The sealed private key, for export to another server.
-pub async fn private_key(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
+pub async fn private_key(executor: impl PgExecutor<'_>, app: Uuid, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
     sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app, id)
-        .fetch_optional(pool)
+        .fetch_optional(executor)
         .await
 }
 
 /// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
-pub async fn set_subject(pool: &PgPool, app: Uuid, id: Uuid, subject: &str) -> Result<bool, sqlx::Error> {
+pub async fn set_subject(
+    executor: impl PgExecutor<'_>,
+    app: Uuid,
+    id: Uuid,
+    subject: &str,
+) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app, id, subject)
-        .execute(pool)
+        .execute(executor)
         .await?;
     Ok(done.rows_affected() == 1)
 }

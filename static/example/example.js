@@ -53,6 +53,7 @@ function show(now) {
 
 function explain(result) {
   const note = at("note");
+  for (const { detail } of result.refused ?? []) log(detail, "error");
   // What the status says anyway need not be said twice.
   note.hidden = result.ok || STATUS[result.status.state]?.[2] === "bad";
   if (result.ok) return;

@@ -12,15 +12,30 @@ use crate::api::{TestApi, content, fcm, push_subscription, registration, roomy};
 const EXPIRED: i64 = -3600;
 
 /// A token as a site's backend would make it, expiring so many seconds from now.
-fn jwt(api: &TestApi, user: &str, secret: &str, expires_in_s: i64) -> String {
+pub fn jwt(api: &TestApi, user: &str, secret: &str, expires_in_s: i64) -> String {
     let claims = json!({"sub": user, "exp": api.clock.now().timestamp() + expires_in_s, "aud": "shop"});
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
 }
 
-async fn secret_key(api: &TestApi) -> (String, String) {
-    let made = api.post("/identity-keys", json!({"name": "backend"})).await.ok(201);
-    assert_eq!(made["algorithm"], "HS256");
+/// The id and the secret of a new identity key for JWTs.
+pub async fn secret_key(api: &TestApi) -> (String, String) {
+    key_of_form(api, "jwt", json!({"name": "backend"})).await
+}
+
+async fn key_of_form(api: &TestApi, form: &str, body: Value) -> (String, String) {
+    let made = api.post("/identity-keys", body).await.ok(201);
+    assert_eq!((&made["algorithm"], &made["form"]), (&json!("HS256"), &json!(form)));
     (made["id"].as_str().unwrap().to_owned(), made["secret"].as_str().unwrap().to_owned())
+}
+
+fn hmac_key(secret: &str) -> aws_lc_rs::hmac::Key {
+    aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes())
+}
+
+/// A user token in the plain form.
+fn plain_hmac(user: &str, secret: &str) -> String {
+    let tag = aws_lc_rs::hmac::sign(&hmac_key(secret), user.as_bytes());
+    tag.as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 async fn register(api: &TestApi, push: &Value, more: Value) -> crate::api::Reply {
@@ -58,7 +73,9 @@ async fn a_browser_is_believed_with_a_token_of_the_sites_backend_only() {
     let token = jwt(&api, "ann", &secret, 60);
     let made = register(&api, &push, json!({"user_id": "ann", "user_token": token})).await.ok(201);
     assert_eq!(made["user_id"], "ann");
-    assert_eq!(register(&api, &push, json!({})).await.ok(200)["user_id"], "ann", "nothing said, nothing changed");
+    let (path, body) = ("/subscriptions", json!({"subscription": push}));
+    let again = api.browse(Method::POST, path, made["token"].as_str(), Some(body)).await.ok(200);
+    assert_eq!((&again["user_id"], &again["token"]), (&json!("ann"), &made["token"]), "nothing said, nothing changed");
 }
 
 #[tokio::test]
@@ -67,18 +84,17 @@ async fn a_public_key_or_a_plain_hmac_do_as_well() {
     let pair = SigningKey::generate();
     let half = |from: usize| URL_SAFE_NO_PAD.encode(&pair.public()[from..from + 32]);
     let jwk = json!({"kty": "EC", "crv": "P-256", "x": half(1), "y": half(33)});
-    let made = api.post("/identity-keys", json!({"name": "b", "algorithm": "ES256", "public_key": jwk})).await.ok(201);
-    assert_eq!((&made["algorithm"], made.get("secret")), (&json!("ES256"), None));
+    let made = api.post("/identity-keys", json!({"name": "b", "algorithm": "ES256", "public_key": &jwk})).await.ok(201);
+    assert_eq!((&made["algorithm"], &made["form"], made.get("secret")), (&json!("ES256"), &json!("jwt"), None));
     let header = Header { kid: Some(made["id"].as_str().unwrap().to_owned()), ..Header::new(Algorithm::ES256) };
     let claims = json!({"sub": "ann", "exp": api.clock.now().timestamp() + 60});
     let signed = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_ec_der(&pair.expose_pkcs8())).unwrap();
     let ann = register(&api, &push_subscription(&fcm("a")), json!({"user_id": "ann", "user_token": signed})).await;
     assert_eq!(ann.ok(201)["user_id"], "ann");
 
-    let (_, secret) = secret_key(&api).await;
-    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes());
-    let hex: String = aws_lc_rs::hmac::sign(&key, b"bob").as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
-    let bob = register(&api, &push_subscription(&fcm("b")), json!({"user_id": "bob", "user_token": hex})).await;
+    let (_, secret) = key_of_form(&api, "hmac", json!({"name": "b", "form": "hmac"})).await;
+    let signed = plain_hmac("bob", &secret);
+    let bob = register(&api, &push_subscription(&fcm("b")), json!({"user_id": "bob", "user_token": signed})).await;
     assert_eq!(bob.ok(201)["user_id"], "bob");
 
     for (body, pointer) in [
@@ -86,10 +102,39 @@ async fn a_public_key_or_a_plain_hmac_do_as_well() {
         (json!({"name": "n", "algorithm": "ES256", "public_key": "-----BEGIN NOTHING-----"}), "/public_key"),
         (json!({"name": "n", "public_key": "x"}), "/public_key"),
         (json!({"name": "n", "algorithm": "none"}), "/algorithm"),
+        (json!({"name": "n", "form": "both"}), "/form"),
+        (json!({"name": "n", "form": "hmac", "algorithm": "ES256", "public_key": jwk}), "/form"),
         (json!({"name": ""}), "/name"),
     ] {
         assert_eq!(api.post("/identity-keys", body.clone()).await.refusal(), (422, "invalid", vec![pointer]), "{body}");
     }
+}
+
+/// Whoever may choose a user id has the site's backend compute its HMAC: that must never be a JWT's signature.
+#[tokio::test]
+async fn a_backend_that_signs_any_user_id_cannot_be_made_to_sign_a_jwt() {
+    let api = TestApi::with(roomy(), None).await;
+    let (_, secret) = key_of_form(&api, "hmac", json!({"name": "backend", "form": "hmac"})).await;
+    let wanted = jwt(&api, "victim", "whatever", 60);
+    let (chosen, _) = wanted.rsplit_once('.').unwrap();
+    let tag = aws_lc_rs::hmac::sign(&hmac_key(&secret), chosen.as_bytes());
+    let forged = format!("{chosen}.{}", URL_SAFE_NO_PAD.encode(tag));
+    let push = push_subscription(&fcm("a"));
+    let refused = register(&api, &push, json!({"user_id": "victim", "user_token": forged})).await;
+    assert_eq!(refused.refusal(), (403, "user_token_form", vec!["/user_token"]));
+    let as_chosen = json!({"user_id": chosen, "user_token": plain_hmac(chosen, &secret)});
+    let refused = register(&api, &push, as_chosen).await;
+    assert_eq!(refused.refusal(), (403, "user_token_user_mistakable", vec!["/user_token"]));
+}
+
+#[tokio::test]
+async fn an_hmac_under_a_key_for_jwts_is_told_what_to_do() {
+    let api = TestApi::with(roomy(), None).await;
+    let (_, secret) = secret_key(&api).await;
+    let wish = json!({"user_id": "ann", "user_token": plain_hmac("ann", &secret)});
+    let refused = register(&api, &push_subscription(&fcm("a")), wish).await;
+    assert_eq!(refused.refusal(), (403, "user_token_form", vec!["/user_token"]));
+    assert!(refused.json["detail"].as_str().unwrap().contains("--form hmac"), "{}", refused.json);
 }
 
 #[tokio::test]
@@ -163,14 +208,15 @@ async fn an_endpoint_moves_to_whoever_logs_in_and_takes_nothing_of_the_other_alo
 
     let to_bob = send(json!({"users": ["bob"]})).await;
     let path = format!("/subscriptions/{}", made["id"].as_str().unwrap());
-    let logout = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(json!({"user_id": null}))).await;
-    assert_eq!(logout.ok(200)["user_id"], Value::Null);
+    let logout =
+        api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(json!({"user_id": null}))).await.ok(200);
+    assert_eq!(logout["user_id"], Value::Null);
     assert_eq!(api.counts(&to_bob).await["cancelled"], 1);
     let claim = json!({"user_id": "carl", "user_token": jwt(&api, "carl", &secret, 60)});
-    let carl = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(claim)).await;
-    assert_eq!(carl.ok(200)["user_id"], "carl");
+    let carl = api.browse(Method::PATCH, &path, logout["token"].as_str(), Some(claim)).await.ok(200);
+    assert_eq!(carl["user_id"], "carl");
     let forged = json!({"user_id": "dora", "user_token": jwt(&api, "dora", "guess", 60)});
-    let refused = api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(forged)).await;
+    let refused = api.browse(Method::PATCH, &path, carl["token"].as_str(), Some(forged)).await;
     assert_eq!(refused.refusal(), (403, "user_token_signature", vec!["/user_token"]));
 }
 

@@ -18,13 +18,13 @@ use crate::crash::{held, until};
 use crate::support::TestApp;
 
 /// Reports are written as they come: nothing is waited for.
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     let receipts = receipts::Settings { linger: Duration::ZERO, ..receipts::Settings::default() };
     Settings { receipts, ..roomy() }
 }
 
 /// The token that the push of a message to a subscription carries.
-fn token(vault: &Vault, message: &str, subscription: &str) -> String {
+pub fn token(vault: &Vault, message: &str, subscription: &str) -> String {
     let (message, subscription): (MessageId, SubscriptionId) =
         (message.parse().unwrap(), subscription.parse().unwrap());
     String::from_utf8(receipt_token(vault, message, subscription).to_vec()).unwrap()
@@ -56,7 +56,8 @@ async fn send(api: &TestApi, to: &[String], more: Value) -> String {
     api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
 }
 
-async fn report(api: &TestApi, body: Value) -> Reply {
+/// As a service worker would.
+pub async fn report(api: &TestApi, body: Value) -> Reply {
     api.browse(Method::POST, "/receipts", None, Some(body)).await
 }
 

@@ -5,10 +5,13 @@ use std::time::Duration;
 use bellwire::dispatch::Settings;
 use bellwire::simulator::{Action, Rule};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::crash::{held, hold_after, release, until, without_engine};
 use crate::delivery::counts;
-use crate::support::app::scalar;
+use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Server, Setup, TestApp, seed};
 
 const LEASED: &str = "SELECT (SELECT count(*) FROM pages) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
@@ -70,5 +73,63 @@ async fn a_server_told_to_stop_in_the_middle_of_a_campaign_ends_well_and_the_nex
     assert_eq!(app.message(&message).await["state"], "done");
     let report = app.simulator.report();
     assert_eq!((report.deliveries, report.requests, report.repeats), (u64::from(N), u64::from(N), 0));
+    app.finish().await;
+}
+
+/// Reads a connection to its end.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut text)).await.expect("it is closed").expect("it is closed in order");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_had_begun_is_answered_after_a_stop_and_what_it_created_is_not_lost() {
+    let app = without_engine().await;
+    let to = app.subscribe("wns", 0..1).await;
+    let mut server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
+    let connect = async || TcpStream::connect(server.address).await.expect("it listens");
+    let (mut unused, mut idle, mut half_head, mut half_body) =
+        (connect().await, connect().await, connect().await, connect().await);
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 16];
+    idle.read_exact(&mut answer).await.unwrap();
+    let body =
+        json!({"to": {"subscriptions": [to[0].id]}, "content": {"title": "Late"}, "tier": "transactional"}).to_string();
+    let head = format!(
+        "POST /v1/apps/shop/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        app.key,
+        body.len()
+    );
+    half_body.write_all(head.as_bytes()).await.unwrap();
+    let mut go_on = [0; 25];
+    half_body.read_exact(&mut go_on).await.unwrap(); // the body is being read
+    half_body.write_all(&body.as_bytes()[..10]).await.unwrap();
+    half_head.write_all(&head.as_bytes()[..40]).await.unwrap();
+    // A later connection is answered: what was sent before has arrived.
+    let mut probe = connect().await;
+    probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut probe).await.starts_with("HTTP/1.1 200"));
+
+    server.terminate();
+    server.until_said("stopping").await;
+    assert!(rest(&mut idle).await.ends_with("}"), "what sits in keep-alive is closed at once");
+    assert_eq!(rest(&mut unused).await, "");
+    assert!(TcpStream::connect(server.address).await.is_err(), "nobody new is let in");
+
+    half_body.write_all(&body.as_bytes()[10..]).await.unwrap();
+    let answered = rest(&mut half_body).await;
+    assert!(answered.starts_with("HTTP/1.1 202"), "{answered}");
+    let message =
+        answered.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its id").to_owned();
+    until(&app, |report| report.accepted == 1).await;
+    let rest_of_head = head[40..].replace("Expect: 100-continue\r\n", "") + &body;
+    half_head.write_all(rest_of_head.as_bytes()).await.unwrap();
+    assert!(rest(&mut half_head).await.starts_with("HTTP/1.1 202"));
+    assert!(server.end(PATIENCE).await.success());
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 1);
+    assert_eq!(app.simulator.report().deliveries, 2);
     app.finish().await;
 }

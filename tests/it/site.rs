@@ -1,9 +1,13 @@
 //! What browsers load from the server itself, and the example page's app.
 
+use std::net::SocketAddr;
+
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
-use bellwire::api::Settings;
-use bellwire::api::example::Example;
+use bellwire::api::example::{Audience, Example};
+use bellwire::api::{ApiState, Engine, Settings, router};
+use bellwire::gateway::Gateways;
 use bellwire::id::SubscriptionId;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -12,8 +16,16 @@ use crate::api::{Reply, TestApi, fcm, registration, roomy};
 
 const HERE: &str = "http://localhost:8787";
 
+const LOCAL: &str = "127.0.0.1:1";
+const STRANGER: &str = "203.0.113.1:1";
+
 async fn load(api: &TestApi, path: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, String) {
-    let mut request = Request::get(path);
+    load_from(api, LOCAL, path, headers).await
+}
+
+async fn load_from(api: &TestApi, peer: &str, path: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, String) {
+    let peer: SocketAddr = peer.parse().unwrap();
+    let mut request = Request::get(path).extension(ConnectInfo(peer));
     for (name, value) in
         [("host", "localhost:8787")].iter().filter(|_| headers.iter().all(|h| h.0 != "host")).chain(headers)
     {
@@ -114,7 +126,8 @@ async fn a_page_that_is_not_on_this_machine_needs_a_public_url() {
     assert!(status == 409 && told.contains("example_unavailable") && told.contains("BELLWIRE_PUBLIC_URL"), "{told}");
 
     let public_url = Some("https://push.bellwire.dev/".parse().unwrap());
-    let api = TestApi::with(Settings { example: Some(Example { public_url }), ..roomy() }, None).await;
+    let api =
+        TestApi::with(Settings { example: Some(Example { public_url, ..Example::default() }), ..roomy() }, None).await;
     assert_eq!(load(&api, "/example/", &[]).await.0, 200);
     assert_eq!(apps(&api).await[0]["origins"], json!(["https://push.bellwire.dev"]));
 }
@@ -167,4 +180,49 @@ async fn a_visitor_sends_to_itself_and_to_nobody_else() {
     assert_eq!(wish(&api, HERE, Some(&ann_token), &ann).await.status, 202);
     let seventh = wish(&api, HERE, Some(&ann_token), &ann).await;
     assert_eq!(seventh.refusal(), (429, "rate_limited", vec![]), "refused wishes count as well");
+}
+
+#[tokio::test]
+async fn strangers_see_no_example_unless_told_so_and_write_nothing_in_any_case() {
+    let public = Audience::Everybody;
+    for (settings, peer, headers, expected) in [
+        (roomy(), LOCAL, vec![], 200),
+        (roomy(), "[::ffff:127.0.0.1]:1", vec![], 200),
+        (roomy(), STRANGER, vec![], 404),
+        (roomy(), LOCAL, vec![("x-forwarded-for", "127.0.0.1")], 404),
+        (Settings { trusted_proxies: 1, ..roomy() }, LOCAL, vec![], 404),
+        (Settings { example: Some(Example { audience: public, public_url: None }), ..roomy() }, STRANGER, vec![], 200),
+    ] {
+        let api = TestApi::with(settings, None).await;
+        let (status, ..) = load_from(&api, peer, "/example/", &headers).await;
+        assert_eq!(status, expected, "{peer} {headers:?}");
+        let written = apps(&api).await.len() - 1;
+        assert_eq!(written, usize::from(expected == 200 && peer != STRANGER), "{peer} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_example_gets_a_few_origins_a_minute_and_no_more_than_an_app_may_have() {
+    let mut api = TestApi::with(roomy(), None).await;
+    let mut limited = 0;
+    for n in 1..=300 {
+        limited += usize::from(load(&api, "/example/", &[("host", &format!("localhost:{n}"))]).await.0 == 429);
+    }
+    assert!(limited > 280, "{limited} of 300 were limited");
+    let origins: Vec<_> = (1..=50).map(|n| format!("https://{n}.example")).collect();
+    let body = json!({"origins": origins});
+    api.call(Method::PATCH, "/v1/apps/example", Some(&api.operator), Some(body)).await.ok(200);
+
+    let fresh = ApiState::new(
+        api.pool.clone(),
+        api.vault.clone(),
+        api.clock.clone(),
+        Gateways::new(Default::default()).unwrap(),
+        Engine::none(),
+        roomy(),
+    );
+    api.router = router(fresh);
+    let (status, _, told) = load(&api, "/example/config.json", &[]).await;
+    assert!(status == 409 && told.contains("example_unavailable"), "{status} {told}");
+    assert_eq!(apps(&api).await[0]["origins"], json!(origins));
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{Filtered, LetterView};
 use crate::api::ApiState;
-use crate::api::auth::{MayRead, Server};
+use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
 use crate::clock::Clock;
 use crate::store::dead_letters::handling::{self, Action, Operation};
@@ -149,14 +149,14 @@ pub struct ExportQuery {
 /// before it leaves.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
-    security(("api_key" = ["read"])), responses((status = 200, content(
+    security(("api_key" = ["export"])), responses((status = 200, content(
         (LetterView = "application/x-ndjson"), (String = "text/csv")))))]
 pub async fn export(
-    server: Server<MayRead>,
+    server: Server<MayExport>,
     State(state): State<ApiState>,
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
 ) -> Result<Response, Problem> {
-    let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.name());
+    let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let operation = Operation { id: clock.uuid(), app, action: Action::Export, actor, filter, began: clock.now() };
     let pages = Pages { pool: state.pool, clock, operation, format, part: 0, before: Some(Uuid::max()) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
@@ -187,8 +187,9 @@ impl Pages {
         let n = rows.len() as i64;
         self.before = rows.last().map(|row| row.id).filter(|_| n == PAGE);
         if n > 0 || self.part == 0 {
-            let mut connection = self.pool.acquire().await?;
-            handling::record(&mut connection, &self.operation, self.part, n, self.clock.now()).await?;
+            let mut tx = self.pool.begin().await?;
+            handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;
+            tx.commit().await?;
         }
         let letters: Vec<LetterView> = rows.into_iter().map(LetterView::from).collect();
         let page = self.format.write(&letters, self.part == 0)?;

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{Opened, Standing, find, open};
-use crate::api::auth::{Caller, MayManage, MayRead, Server};
+use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
 use crate::api::extract::{At, Json, Query};
 use crate::api::paging::{Page, Paging};
@@ -77,6 +77,9 @@ pub struct Handled {
     matched: i64,
     /// Of these, those whose subscription is not active any more: they cannot be replayed, and stay open.
     unreachable: i64,
+    /// Of the others, those of messages to a user, or to subscriptions by id, whose user has left that browser since. A
+    /// replay would show them to somebody else: they cannot be replayed, and stay open.
+    user_left: i64,
     /// Letters that were replayed or discarded.
     handled: i64,
     /// Letters that are left to repeat the request for: those beyond the cap.
@@ -106,18 +109,19 @@ fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
 }
 
 fn operation(state: &ApiState, app: Uuid, caller: &Caller, action: Action, filter: Filter) -> Operation {
-    Operation { id: state.clock.uuid(), app, action, actor: caller.name(), filter, began: state.clock.now() }
+    Operation { id: state.clock.uuid(), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
 /// Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every
-/// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat.
+/// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was
+/// addressed to somebody goes to nobody who has their browser now.
 ///
 /// It is safe to repeat: no letter is replayed twice, also when a request breaks off half way.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
 pub async fn replay(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<ReplayBody>,
 ) -> Result<axum::Json<Handled>, Problem> {
@@ -131,21 +135,24 @@ pub async fn replay(
     let operation = operation(&state, server.app.id, &server.caller, Action::Replay, body.filter);
     let found = handling::count(&state.pool, &operation).await?;
     if body.dry_run {
-        return counted(&state, operation, found, found.unreachable).await;
+        return counted(&state, operation, found, found.unreachable + found.user_left).await;
     }
     let sent = || (state.engine.tell)(Work::Due);
     let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, cap, sent).await?;
     let mut messages = done.messages;
     messages.truncate(MESSAGES_SHOWN);
-    Ok(axum::Json(Handled { messages, ..handled(&operation, found, found.unreachable, done.letters) }))
+    Ok(axum::Json(Handled {
+        messages,
+        ..handled(&operation, found, found.unreachable + found.user_left, done.letters)
+    }))
 }
 
 /// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = DiscardBody,
-    security(("api_key" = ["manage"])), responses((status = 200, body = Handled)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
 pub async fn discard(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<DiscardBody>,
 ) -> Result<axum::Json<Handled>, Problem> {
@@ -167,6 +174,7 @@ fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Hand
         id: Some(ActionId(operation.id)),
         matched: found.matched,
         unreachable: found.unreachable,
+        user_left: found.user_left,
         handled: n,
         remaining: (found.matched - left_alone - n).max(0),
         messages: Vec::new(),
@@ -191,9 +199,9 @@ async fn counted(
 /// Replays one dead letter.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
-    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
 pub async fn replay_one(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
     Query(ReplayOne { ttl }): Query<ReplayOne>,
@@ -206,7 +214,7 @@ pub async fn replay_one(
     let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, 1, sent).await?;
     if done.letters == 0 {
         must_be_open(&state, app, id).await?;
-        return Err(Problem::conflict("unreachable", "The subscription of this letter is not active any more."));
+        return Err(not_replayable(handling::count(&state.pool, &operation).await?));
     }
     open(&state, app, caller, id).await.map(axum::Json)
 }
@@ -214,9 +222,9 @@ pub async fn replay_one(
 /// Discards one dead letter.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
-    security(("api_key" = ["manage"])), responses((status = 200, body = Opened)))]
+    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
 pub async fn discard_one(
-    server: Server<MayManage>,
+    server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
 ) -> Result<axum::Json<Opened>, Problem> {
@@ -227,6 +235,16 @@ pub async fn discard_one(
         must_be_open(&state, app, id).await?;
     }
     open(&state, app, caller, id).await.map(axum::Json)
+}
+
+/// 409: why a letter stays open.
+fn not_replayable(found: Found) -> Problem {
+    if found.user_left > 0 {
+        let detail =
+            "This letter was addressed to somebody who has left that browser: a replay would show it to another.";
+        return Problem::conflict("user_left", detail);
+    }
+    Problem::conflict("unreachable", "The subscription of this letter is not active any more.")
 }
 
 async fn must_be_open(state: &ApiState, app: Uuid, id: DeadLetterId) -> Result<(), Problem> {

@@ -4,7 +4,7 @@
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
 //! and whatever it left is open still: repeating it goes on from there, and no letter is replayed twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
@@ -13,8 +13,9 @@ use uuid::Uuid;
 use super::{Filter, push_filter};
 use crate::clock::{Clock, Timestamp, first_uuid_of};
 use crate::delivery::{Tier, Urgency};
-use crate::id::{MessageId, SubscriptionId};
+use crate::id::{ActionId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audit::{self, Actor, Entry};
 use crate::store::retrying::retrying;
 use crate::store::sending::{self, Audience, NewMessage};
 use crate::vault::{CONTENT, Vault};
@@ -44,6 +45,14 @@ impl Action {
             Action::Export => "export",
         }
     }
+
+    fn audited(self) -> audit::Action {
+        match self {
+            Action::Replay => audit::Action::DeadLettersReplayed,
+            Action::Discard => audit::Action::DeadLettersDiscarded,
+            Action::Export => audit::Action::DeadLettersExported,
+        }
+    }
 }
 
 /// One thing done to all letters that fit.
@@ -55,8 +64,8 @@ pub struct Operation {
     pub app: Uuid,
     /// What is done.
     pub action: Action,
-    /// By whom: an API key's id, or `local`.
-    pub actor: String,
+    /// By whom.
+    pub actor: Actor,
     /// To which letters.
     pub filter: Filter,
     /// When it began: letters that came later are left alone.
@@ -79,18 +88,33 @@ pub struct Found {
     pub matched: i64,
     /// Of these, those whose subscription is not active any more.
     pub unreachable: i64,
+    /// Of the others, those that were addressed to a user or a subscription, whose user has left it since.
+    pub user_left: i64,
 }
 
 /// What makes a letter worth replaying.
 const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ";
 
+/// What forbids it: whoever has the browser now is not whom the message was for. A replay of what went to a topic or to
+/// everybody is for everybody, too, though it names subscriptions.
+const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
+                         AND coalesce(o.audience, m.audience) ?| ARRAY['users', 'subscriptions'], false)";
+
+/// The letter's message, and the one that was sent first if it replays another.
+const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
+
 /// Counts what an operation would find.
 pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
-    let mut query = QueryBuilder::new("SELECT count(*) AS matched, count(*) FILTER (WHERE NOT coalesce(");
-    query.push(REACHABLE).push_bind(operation.began).push(")), false)) AS unreachable");
+    let mut query = QueryBuilder::new(
+        "SELECT count(*) AS matched, count(*) FILTER (WHERE NOT reachable) AS unreachable, \
+           count(*) FILTER (WHERE reachable AND user_left) AS user_left FROM (SELECT coalesce(",
+    );
+    query.push(REACHABLE).push_bind(operation.began).push(")), false) AS reachable, ");
+    query.push(USER_LEFT).push(" AS user_left");
     query.push(" FROM dead_letters l JOIN lanes g ON g.id = l.lane");
-    query.push(" LEFT JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription");
+    query.push(" LEFT JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription").push(MESSAGES);
     operation.push_meant(&mut query);
+    query.push(") AS letter");
     query.build_query_as().persistent(false).fetch_one(pool).await
 }
 
@@ -104,7 +128,7 @@ pub struct Replayed {
 }
 
 /// Replays up to `cap` of the letters that are meant, those of the oldest messages first, with their messages' time to
-/// live or with `ttl_s`. Letters that cannot be sent to any more stay open. `sent` is called after each transaction.
+/// live or with `ttl_s`. Letters that cannot be sent any more, or not to whoever has the browser now, stay open. `sent` is called after each transaction.
 pub async fn replay(
     pool: &PgPool,
     vault: &Vault,
@@ -167,8 +191,7 @@ async fn replay_chunk(
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
         let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
-        let to = group.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
-        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(to), None).await?;
+        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(recipients(group)), None).await?;
         made.messages.push(message.id.0);
         made.roots.push(original.root);
         made.letters.extend(group.iter().map(|letter| letter.id));
@@ -184,8 +207,9 @@ async fn replay_chunk(
     Ok(Chunk { letters: n, messages: made.messages.into_iter().map(MessageId).collect(), last })
 }
 
-/// Locks the next letters whose subscriptions can be reached, message by message: along an index that has this order,
-/// since sorting all that are open would cost every chunk as much as the whole.
+/// Locks the next letters that may be replayed, message by message: along an index that has this order, since sorting all
+/// that are open would cost every chunk as much as the whole. Their subscriptions keep their users until the transaction
+/// ends; where one is just being changed the letter stays open.
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -201,12 +225,14 @@ async fn lock(
         "SELECT l.id, l.message, l.subscription FROM dead_letters l JOIN lanes g ON g.id = l.lane \
          JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription",
     );
+    query.push(MESSAGES);
     operation.push_meant(&mut query);
+    query.push(" AND NOT ").push(USER_LEFT);
     query.push(" AND ").push(REACHABLE).push_bind(now).push(")) AND (l.message, l.id) > (").push_bind(after.0);
     // What this operation sent may have died again already, within the same millisecond.
     query.push(", ").push_bind(after.1).push(") AND l.message <> ALL (").push_bind(made_before);
     query.push(") ORDER BY l.message, l.id LIMIT ").push_bind(limit);
-    query.push(" FOR UPDATE OF l SKIP LOCKED");
+    query.push(" FOR UPDATE OF l SKIP LOCKED FOR SHARE OF s SKIP LOCKED");
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
 
@@ -247,6 +273,11 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
+/// Whom these letters are for. One delivery can have left several, and is replayed once.
+fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
+    letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The message that replays these letters of an original. None: its content does not open.
 fn compose(
     vault: &Vault,
@@ -264,12 +295,11 @@ fn compose(
             return None;
         }
     };
-    let to: Vec<_> = letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
     Some(NewMessage {
         id: MessageId(id),
         app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
-        audience: json!({"subscriptions": to}),
+        audience: json!({"subscriptions": recipients(letters)}),
         content: vault.seal(CONTENT, id, &content),
         ttl_s: ttl_s.unwrap_or(original.ttl_s),
         urgency: Urgency::from_code(original.urgency).expect("checked by the table"),
@@ -370,7 +400,7 @@ async fn discard_chunk(
     Ok(n)
 }
 
-/// Adds a part of `n` letters to the trail.
+/// Adds a part of `n` letters to the trail, and to the audit log; to be called within the transaction that does it.
 pub async fn record(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -385,14 +415,15 @@ pub async fn record(
         operation.id,
         part,
         operation.action.name(),
-        operation.actor,
+        audit::name_of(operation.actor.who.key()),
         serde_json::to_value(&operation.filter).unwrap_or(Value::Null),
         n,
         now
     )
-    .execute(conn)
-    .await
-    .map(drop)
+    .execute(&mut *conn)
+    .await?;
+    let target = ActionId(operation.id);
+    Entry::new(operation.actor, Some(operation.app), operation.action.audited(), target).record(conn, n, now).await
 }
 
 /// An operation, as the trail tells it.

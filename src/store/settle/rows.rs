@@ -58,7 +58,9 @@ async fn write_rows(
             UPDATE queue q
             SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries), token = coalesce(g.token, q.token),
                 failed_at = coalesce(g.failed_at, q.failed_at), has_turn = g.has_turn,
-                due_at = CASE WHEN g.parked THEN 'infinity' ELSE g.due END,
+                -- Whoever settles may have slept through the resume.
+                due_at = CASE WHEN g.parked AND (SELECT state FROM messages WHERE id = g.message) = 'paused' THEN 'infinity'
+                              ELSE g.due END,
                 scheduled_at = CASE WHEN g.retries IS NULL THEN q.scheduled_at ELSE g.due END
             FROM given g
             WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease

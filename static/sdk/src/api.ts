@@ -1,4 +1,4 @@
-import type { Details, Failure, Message, Obstacle } from "./types.js";
+import type { Details, Failure, Message, Obstacle, Refused } from "./types.js";
 
 export type * from "./types.js";
 
@@ -38,7 +38,8 @@ export type Status =
   | { state: "denied" }
   | { state: Obstacle };
 
-export type Result = { ok: true; status: Status } | ({ ok: false; status: Status } & Failure);
+/** `refused`: what the server left out of what was told just now. It is not said again by itself. */
+export type Result = { ok: true; status: Status; refused?: Refused[] } | ({ ok: false; status: Status } & Failure);
 
 export interface Events {
   change: Status;
@@ -74,8 +75,8 @@ export interface Client {
   /** Holds in this browser at once, and at the server as soon as it can be reached. */
   unsubscribe(): Promise<Result>;
   /**
-   * Somebody now uses this browser for `userId`. From nobody, the subscription is handed to them; from another user, it
-   * ends and a new one begins, so that neither what is queued for the other nor their topics and tags come along.
+   * Somebody now uses this browser for `userId`. A new subscription begins, of which nobody who used the browser before
+   * can have kept anything. From nobody, topics and tags come along; from another user, neither they nor what is queued.
    */
   login(userId: string, userToken: string): Promise<Result>;
   /**

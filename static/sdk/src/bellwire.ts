@@ -1,4 +1,4 @@
-import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Result, Status } from "./api.js";
+import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Refused, Result, Status } from "./api.js";
 import { MESSAGES, obstacle } from "./page/environment";
 import { ask } from "./page/prompt";
 import { workerPlace } from "./page/worker";
@@ -26,7 +26,6 @@ export function init(options: Options): Client {
   let lastStatus = "";
   let retryMs = RETRY_MIN_MS;
   let callOff = () => {};
-
   function emit<E extends keyof Events>(event: E, detail: Events[E]): void {
     listeners[event]?.forEach((listener) => {
       try {
@@ -63,9 +62,11 @@ export function init(options: Options): Client {
     return now;
   }
 
-  async function answer(failure?: Failure): Promise<Result> {
+  async function answer(failure?: Failure, refused?: Refused[]): Promise<Result> {
     const now = await announce();
-    return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now };
+    // Nothing else would tell whoever builds the site why a topic stays empty.
+    refused?.forEach(({ detail }) => console.warn(detail));
+    return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now, refused };
   }
 
   const fail = (reason: keyof typeof MESSAGES) => answer({ reason, message: MESSAGES[reason], retrying: false });
@@ -93,7 +94,8 @@ export function init(options: Options): Client {
         await save(saved); // before the worker is waited for: a wish survives a closed tab
         if (wish.explicit) await announce();
         const registration = await place.registration(saved.wanted);
-        const failure = await reconcile(saved, registration, { userId, userToken, page, ...wish });
+        wish = { userId, userToken, page, ...wish };
+        const failure = await reconcile(saved, registration, wish);
         if (failure?.reason === "refused" && saved.unsaid === said) {
           saved.unsaid = unsaid; // what is refused would be refused again and again
           await save(saved);
@@ -109,7 +111,7 @@ export function init(options: Options): Client {
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
     if (failure) emit("error", failure);
     plan(failure);
-    return answer(failure);
+    return answer(failure, wish.refused);
   }
 
   /** Tries again later, in growing intervals, as long as that may help. */

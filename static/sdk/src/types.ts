@@ -7,6 +7,25 @@ export interface Details {
   attributes?: Record<string, string | number | boolean>;
 }
 
+/** Something of `Details` that the server left out, while the rest holds: pages may not say it in this app. */
+export interface Refused {
+  /** Where it stood: `/topics/1`, `/tags`, `/attributes`. */
+  pointer: string;
+  code:
+    /** There is no such topic, and pages make none. */
+    | "topic_unknown"
+    /** Only your servers put subscriptions into that topic. */
+    | "topic_closed"
+    /** Pages have made as many topics as they may. */
+    | "topics_of_browsers"
+    /** Only your servers set tags. */
+    | "tags_of_browsers"
+    /** Only your servers set attributes. */
+    | "attributes_of_browsers";
+  /** For developers, in English: what would allow it. */
+  detail: string;
+}
+
 /** Why this browser cannot be subscribed whatever is done on the page. */
 export type Obstacle =
   /** The page is neither on HTTPS nor on localhost. */

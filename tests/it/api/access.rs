@@ -11,33 +11,36 @@ use super::{ORIGIN, TestApi, content, fcm, registration};
 #[tokio::test]
 async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
     let api = TestApi::start().await;
-    let make = async |scope| {
+    let mut keys = Vec::new();
+    for scope in Scope::OF_APPS {
         let app = Some(api.app_uuid());
-        api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, &api.clock).await.unwrap().1
-    };
-    let (send, read, manage) = (make(Scope::Send).await, make(Scope::Read).await, make(Scope::Manage).await);
+        let made = api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, &api.clock).await.unwrap();
+        keys.push((scope, made.1));
+    }
     let (_, stranger) = api.make_app("other").await;
+    api.post("/topics", json!({"name": "news"})).await.ok(201);
     let message = json!({"to": {"all": true}, "content": content()});
     let cases = [
-        (Method::POST, "/v1/apps/shop/messages", Some(message), [202, 403, 403]),
-        (Method::GET, "/v1/apps/shop/messages", None, [403, 200, 403]),
-        (Method::GET, "/v1/apps/shop", None, [403, 200, 403]),
-        (Method::PATCH, "/v1/apps/shop", Some(json!({})), [403, 403, 200]),
-        (Method::GET, "/v1/apps/shop/subscriptions", None, [403, 200, 403]),
-        (Method::POST, "/v1/apps/shop/vapid-keys", Some(json!({})), [403, 403, 201]),
-        (Method::DELETE, "/v1/apps/shop/users/u", None, [403, 403, 200]),
-        (Method::GET, "/v1/apps/shop/policies", None, [403, 200, 403]),
-        (Method::GET, "/v1/apps/shop/policies/presets", None, [403, 200, 403]),
-        (Method::POST, "/v1/apps/shop/policies/preview", Some(json!({})), [403, 200, 403]),
-        (Method::PUT, "/v1/apps/shop/policies/tiers/1", Some(json!({})), [403, 403, 200]),
-        (Method::DELETE, "/v1/apps/shop/policies/tiers/1", None, [403, 403, 204]),
-        (Method::GET, "/v1/apps", None, [403, 403, 403]),
-        (Method::GET, "/v1/gateways", None, [403, 403, 403]),
+        (Method::POST, "/v1/apps/shop/messages", Some(message), Some(Scope::Send)),
+        (Method::GET, "/v1/apps/shop/messages", None, Some(Scope::Read)),
+        (Method::GET, "/v1/apps/shop", None, Some(Scope::Read)),
+        (Method::PATCH, "/v1/apps/shop", Some(json!({})), Some(Scope::Settings)),
+        (Method::GET, "/v1/apps/shop/subscriptions", None, Some(Scope::Read)),
+        (Method::POST, "/v1/apps/shop/vapid-keys", Some(json!({})), Some(Scope::Keys)),
+        (Method::DELETE, "/v1/apps/shop/users/u", None, Some(Scope::Subscribers)),
+        (Method::PATCH, "/v1/apps/shop/topics/news", Some(json!({})), Some(Scope::Subscribers)),
+        (Method::POST, "/v1/apps/shop/dead-letters/discard", Some(json!({"filter": {}})), Some(Scope::Messages)),
+        (Method::GET, "/v1/apps/shop/dead-letters/export?format=ndjson", None, Some(Scope::Export)),
+        (Method::PUT, "/v1/apps/shop/policies/tiers/1", Some(json!({})), Some(Scope::Policies)),
+        (Method::GET, "/v1/apps", None, None),
+        (Method::GET, "/v1/gateways", None, None),
     ];
-    for (method, path, body, expected) in cases {
-        for (key, status) in [&send, &read, &manage].into_iter().zip(expected) {
+    for (method, path, body, needed) in cases {
+        for (scope, key) in &keys {
             let reply = api.call(method.clone(), path, Some(key), body.clone()).await;
-            assert_eq!(reply.status, status, "{method} {path}: {}", reply.json);
+            let allowed = needed == Some(*scope);
+            assert_eq!(reply.status < 300, allowed, "{method} {path} with {scope:?}: {}", reply.json);
+            assert!(allowed || reply.status == 403, "{method} {path} with {scope:?}: {}", reply.json);
         }
         let nobody = api.call(method.clone(), path, None, body.clone()).await;
         assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, "Bearer realm=\"bellwire\""), "{path}");
@@ -74,9 +77,9 @@ async fn revoked_expired_and_made_up_keys_are_refused_at_once() {
     let secret = made["secret"].as_str().unwrap();
     assert_eq!(ask(secret).await, 200);
     let path = format!("/v1/apps/shop/api-keys/{}", made["id"].as_str().unwrap());
-    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.status, 204);
+    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200), json!({"revoked": 1}));
     assert_eq!(ask(secret).await, 401, "revoked");
-    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.status, 204, "again");
+    assert_eq!(api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200), json!({"revoked": 0}), "again");
 }
 
 #[tokio::test]
@@ -129,12 +132,31 @@ async fn the_public_is_limited_and_servers_are_not() {
     assert_eq!(reply.refusal(), (429, "rate_limited", vec![]));
     assert!((50..=61).contains(&reply.header("retry-after").parse::<u32>().unwrap()));
     assert_eq!(reply.header("ratelimit-policy"), "\"client\";q=3;w=180");
-    assert_eq!(api.get("/subscriptions").await.status, 200);
+    let servers = api.get("/subscriptions").await;
+    assert_eq!((servers.status, servers.header("ratelimit")), (200, "\"key\";r=39999;t=1"));
     let per_app = Rate { burst: 2, per_minute: 1 };
     let api = TestApi::with(Settings { per_app, ..Settings::default() }, None).await;
     for expected in [200, 200, 429] {
         assert_eq!(api.browse(Method::GET, "/config", None, None).await.status, expected);
     }
+}
+
+#[tokio::test]
+async fn each_key_has_a_rate_of_its_own() {
+    let per_key = Rate { burst: 2, per_minute: 1 };
+    let api = TestApi::with(Settings { per_key, ..Settings::default() }, None).await;
+    for left in [1, 0] {
+        let reply = api.get("").await;
+        assert_eq!(reply.header("ratelimit"), format!("\"key\";r={left};t=61"), "{}", reply.json);
+        assert_eq!(reply.header("ratelimit-policy"), "\"key\";q=2;w=120");
+    }
+    let reply = api.get("").await;
+    assert_eq!(
+        (reply.refusal(), reply.header("ratelimit-policy")),
+        ((429, "rate_limited", vec![]), "\"key\";q=2;w=120")
+    );
+    assert!((50..=61).contains(&reply.header("retry-after").parse::<u32>().unwrap()));
+    assert_eq!(api.call(Method::GET, "/v1/apps/shop", Some(&api.operator), None).await.status, 200, "another key");
 }
 
 #[tokio::test]
@@ -150,6 +172,8 @@ async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
     assert!(reply.header("content-security-policy").contains("default-src 'none'"));
     assert_eq!(api.call(Method::GET, "/readyz", None, None).await.ok(200), json!({"status": "ok"}));
     api.pool.close().await;
+    assert_eq!(api.call(Method::GET, "/readyz", None, None).await.status, 200, "the database is asked once a second");
+    api.clock.advance(std::time::Duration::from_secs(1));
     let down = api.call(Method::GET, "/readyz", None, None).await;
     assert_eq!(down.refusal(), (503, "database_unavailable", vec![]));
     assert_eq!(api.call(Method::GET, "/healthz", None, None).await.status, 200);

@@ -96,9 +96,23 @@ async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
     assert_eq!(seen, ["three", "two", "one", "shop"], "the newest first, each once");
     let by_id = format!("/v1/apps/{}", api.app["id"].as_str().unwrap());
     assert_eq!(api.call(Method::GET, &by_id, Some(&api.key), None).await.ok(200)["slug"], "shop");
-    let change = Some(json!({"name": "Shop", "allow_other_gateways": true}));
+    let change = Some(json!({"name": "Shop"}));
     let changed = api.call(Method::PATCH, &by_id, Some(&api.key), change).await.ok(200);
     assert_eq!((&changed["name"], &changed["origins"]), (&json!("Shop"), &api.app["origins"]));
+}
+
+#[tokio::test]
+async fn only_an_operator_lets_an_app_in_other_gateways() {
+    let api = TestApi::start().await;
+    let set = async |key: &str, allow: bool| {
+        let change = Some(json!({"name": "Shop", "allow_other_gateways": allow}));
+        api.call(Method::PATCH, "/v1/apps/shop", Some(key), change).await
+    };
+    assert_eq!(set(&api.key, true).await.refusal(), (403, "forbidden", vec!["/allow_other_gateways"]));
+    assert_eq!(api.get("").await.ok(200)["name"], "shop", "nothing of a refused change is kept");
+    assert_eq!(set(&api.key, false).await.ok(200)["allow_other_gateways"], false);
+    assert_eq!(set(&api.operator, true).await.ok(200)["allow_other_gateways"], true);
+    assert_eq!(set(&api.key, true).await.ok(200)["name"], "Shop", "it is on already");
     // A public address needs no DNS; one of documentation's would not be public.
     let other = json!({"subscription": push_subscription("https://93.184.215.14/up/x")});
     assert_eq!(api.post("/subscriptions", other).await.ok(201)["gateway"], "other");

@@ -1,17 +1,24 @@
 //! The REST API through its router, on a real Postgres.
 
 mod access;
+mod audit;
+mod door;
 mod keys;
+mod lineage;
 mod messages;
+mod permissions;
 mod policies;
 mod steering;
 mod subscriptions;
 mod validation;
+mod walk;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -31,6 +38,9 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::support::TestDatabase;
+
+/// The peer of a connection from this machine, as the HTTP server notes it.
+pub const HERE: ConnectInfo<SocketAddr> = ConnectInfo(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1));
 
 /// The origin that the test app lets in.
 pub const ORIGIN: &str = "https://shop.example";
@@ -118,13 +128,13 @@ impl TestApi {
         api
     }
 
-    /// Makes an app, and a key for it with all scopes.
+    /// Makes an app whose browsers may do everything, and a key for it with all scopes.
     pub async fn make_app(&self, slug: &str) -> (Value, String) {
-        let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev"});
+        let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev",
+            "browsers_may": ["create_topics", "set_tags", "set_attributes"]});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
-        let scopes = [Scope::Send, Scope::Read, Scope::Manage];
-        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &scopes, None, &self.clock).await;
+        let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 
@@ -154,7 +164,7 @@ impl TestApi {
         body: Option<Value>,
         headers: &[(&str, &str)],
     ) -> Reply {
-        let mut request = Request::builder().method(method).uri(path);
+        let mut request = Request::builder().method(method).uri(path).extension(HERE);
         if let Some(bearer) = bearer {
             request = request.header("authorization", format!("Bearer {bearer}"));
         }
@@ -229,7 +239,8 @@ pub fn fcm(name: &str) -> String {
 
 /// Room for many requests.
 pub fn roomy() -> Settings {
-    Settings { per_client: Rate { burst: 10_000, per_minute: 60_000 }, ..Settings::default() }
+    let roomy = Rate { burst: 10_000, per_minute: 60_000 };
+    Settings { per_client: roomy, guesses_per_client: roomy, ..Settings::default() }
 }
 
 /// A content that is fine.

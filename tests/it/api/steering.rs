@@ -3,8 +3,8 @@
 use axum::http::Method;
 use bellwire::api::Work;
 use bellwire::id::{MessageId, SubscriptionId};
-use bellwire::store::steering;
 use bellwire::store::stops::StopKind;
+use bellwire::store::{audit, steering};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ async fn a_paused_message_waits_and_a_resumed_one_goes_on() {
     assert_eq!(kinds(&api.told()), [StopKind::Resume]);
     assert_eq!(due(&api, "cursors").await, [true]);
     assert_eq!(due(&api, "queue").await, [true; 3]);
-    let stops = sqlx::query_scalar::<_, String>("SELECT kind FROM stops ORDER BY at, id").fetch_all(&api.pool).await;
+    let stops = sqlx::query_scalar::<_, String>("SELECT kind FROM stops ORDER BY seq").fetch_all(&api.pool).await;
     assert_eq!(stops.unwrap(), ["pause", "resume"]);
 }
 
@@ -130,14 +130,15 @@ async fn a_long_queue_is_turned_in_chunks() {
     let raise = "UPDATE message_counts SET targeted = 25000";
     sqlx::query(raise).execute(&api.pool).await.unwrap();
     let (app, id, now) = (api.app_uuid(), message.parse().unwrap(), api.clock.now());
-    let first = steering::steer(&api.pool, app, id, steering::Turn::Pause, now).await.unwrap();
+    let entry = audit::Entry::new(audit::Actor::LOCAL, Some(app), audit::Action::MessagePaused, id);
+    let first = steering::steer(&api.pool, app, id, steering::Turn::Pause, &entry, now).await.unwrap();
     assert!(matches!(first, steering::Steered::Now { more: true, .. }), "{first:?}");
     assert_eq!(due(&api, "queue").await.iter().filter(|due| !**due).count(), 10_000);
     assert!(steering::go_on(&api.pool, id, now).await.unwrap());
     assert!(!steering::go_on(&api.pool, id, now).await.unwrap());
     assert!(due(&api, "queue").await.iter().all(|due| !due));
     // A cancel comes while everything is parked: it takes the chunks from there.
-    let cancel = steering::steer(&api.pool, app, id, steering::Turn::Cancel, now).await.unwrap();
+    let cancel = steering::steer(&api.pool, app, id, steering::Turn::Cancel, &entry, now).await.unwrap();
     assert!(matches!(cancel, steering::Steered::Now { more: true, .. }), "{cancel:?}");
     assert_eq!(api.counts(&message).await["cancelled"], 10_000);
     while steering::go_on(&api.pool, id, now).await.unwrap() {}

@@ -57,6 +57,8 @@ async fn what_is_wrong_with_a_key_is_pointed_to() {
         ("scopes", json!({"name": "n", "scopes": []}), &["/scopes"]),
         ("scope", json!({"name": "n", "scopes": ["read", "write"]}), &["/scopes/1"]),
         ("operator", json!({"name": "n", "scopes": ["read", "operator"]}), &["/scopes/1"]),
+        ("the server's", json!({"name": "n", "scopes": ["metrics", "read", "operator"]}), &["/scopes/0", "/scopes/2"]),
+        ("manage", json!({"name": "n", "scopes": ["manage"]}), &["/scopes/0"]),
         ("past", json!({"name": "n", "scopes": ["read"], "expires_at": "2020-01-01T00:00:00Z"}), &["/expires_at"]),
         ("time", json!({"name": "n", "scopes": ["read"], "expires_at": "tomorrow"}), &["/expires_at"]),
     ];

@@ -39,7 +39,7 @@ impl Site {
         let host = format!("localhost:{}", addr.port());
         let visit = Request::get("/example/").header("host", host).body(Body::empty()).unwrap();
         assert_eq!(site.app.router.clone().oneshot(visit).await.unwrap().status(), 200);
-        let key = json!({"name": "browser", "scopes": ["send", "read", "manage"]});
+        let key = json!({"name": "browser", "scopes": bellwire::store::api_keys::Scope::OF_APPS});
         let made = site.app.operate(Method::POST, "/v1/apps/example/api-keys", key).await.ok(201);
         site.key = made["secret"].as_str().unwrap().to_owned();
         site

@@ -103,13 +103,38 @@ async fn secrets_and_ids_stand_alone_on_standard_output() {
     let keys = shell.json(&["key", "list", "--app", "shop"]).await;
     assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("server"), &json!(null)));
     let id = keys["data"][0]["id"].as_str().expect("an id");
-    shell.ok(&["key", "revoke", "--app", "shop", id]).await;
+    let revoked = shell.json(&["key", "revoke", "--app", "shop", id, "--keep-descendants"]).await;
+    assert_eq!(revoked, json!({"id": id, "revoked": 1}));
     let keys = shell.json(&["key", "list", "--app", "shop"]).await;
     assert!(keys["data"][0]["revoked_at"].is_string(), "{keys}");
     let operators = shell.json(&["key", "list", "--operator"]).await;
     assert_eq!(operators["data"][0]["scopes"], json!(["operator"]));
+    shell.ok(&["key", "create", "--operator", "--scope", "metrics", "--name", "prometheus"]).await;
+    let operators = shell.json(&["key", "list", "--operator"]).await;
+    assert_eq!(
+        (&operators["data"][0]["scopes"], &operators["data"][0]["created_by"]),
+        (&json!(["metrics"]), &json!("local"))
+    );
+    let refused = shell.refused(&["key", "create", "--operator", "--scope", "send", "--name", "n"]).await;
+    assert!(refused.starts_with("bellwire: --scope: must be `operator` or `metrics`"), "{refused}");
     let table = String::from_utf8(shell.ok(&["key", "list", "--operator"]).await.stdout).expect("UTF-8");
     assert!(table.starts_with("ID ") && !table.contains(&operator), "{table}");
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_what_was_done_at_the_shell() {
+    let shell = Shell::with_app().await;
+    let key = shell.json(&["key", "create", "--app", "shop", "--scope", "send", "--name", "server"]).await;
+    let log = shell.json(&["audit", "list", "--app", "shop", "--actor", "local"]).await;
+    let actions: Vec<_> = log["data"].as_array().expect("entries").iter().map(|entry| &entry["action"]).collect();
+    assert_eq!(actions, [&json!("api_key.created"), &json!("app.created")]);
+    assert_eq!(log["data"][0]["target"], key["id"]);
+    let none = shell.json(&["audit", "list", "--action", "app.created", "--until", "2020-01-31"]).await;
+    assert_eq!(none["data"], json!([]));
+    let refused = shell.refused(&["audit", "list", "--actor", "me"]).await;
+    assert!(refused.starts_with("bellwire: --actor: must be the id of an API key"), "{refused}");
+    let table = String::from_utf8(shell.ok(&["audit", "list", "--limit", "1"]).await.stdout).expect("UTF-8");
+    assert!(table.starts_with("AT ") && table.contains("ACTION"), "{table}");
 }
 
 #[tokio::test]
@@ -129,6 +154,65 @@ async fn an_app_is_made_listed_shown_and_changed() {
 }
 
 #[tokio::test]
+async fn a_site_begins_with_one_command_which_says_what_to_paste() {
+    let shell = Shell::new().await;
+    let init = ["init", "shop", "--origin", "http://localhost:3000"];
+    let told = shell.ok(&[&init[..], &["--public-url", "https://push.example.com/"]].concat()).await;
+    let text = String::from_utf8(told.stdout.clone()).expect("UTF-8");
+    for part in [
+        "\nBELLWIRE_KEY=bw_",
+        "importScripts(\"https://push.example.com/sdk/service-worker.js\");",
+        "import { init } from \"https://push.example.com/sdk/bellwire.js\";",
+        "init({ app: \"shop\" })",
+        "subscribe({ topics: [\"news\"] })",
+        " send --app shop --topic news --title ",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(error_text(&told).contains("vapid subject --app shop"), "{told:?}");
+    let app = shell.json(&["app", "show", "shop"]).await;
+    assert_eq!((&app["origins"], &app["browsers_may"]), (&json!(["http://localhost:3000"]), &json!([])));
+    let topics = shell.json(&["topic", "list", "--app", "shop"]).await;
+    assert_eq!((&topics["data"][0]["name"], &topics["data"][1]), (&json!("news"), &json!(null)));
+    let keys = shell.json(&["key", "list", "--app", "shop"]).await;
+    assert_eq!(keys["data"][0]["scopes"], json!(["send", "read", "subscribers"]));
+
+    let again = shell.refused(&init).await;
+    assert!(again.contains("there is an app shop already, and nothing was changed"), "{again}");
+    assert!(again.contains("key create --app shop"), "{again}");
+    assert_eq!(shell.json(&["key", "list", "--app", "shop"]).await["data"].as_array().map(Vec::len), Some(1));
+    let public = shell.json(&["init", "b", "--origin", "https://shop.example.com"]).await;
+    assert_eq!(public["app"]["vapid_key"]["subject"], "https://shop.example.com");
+    let refused = shell.refused(&["init", "c", "--origin", "http://shop.example.com"]).await;
+    assert!(refused.starts_with("bellwire: --origin \"http://shop.example.com\": "), "{refused}");
+}
+
+#[tokio::test]
+async fn topics_are_made_listed_changed_and_deleted() {
+    let shell = Shell::new().await;
+    let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--topic", "a", "--topic", "b"];
+    let made = shell.json(&[&create[..], &["--browsers-may", "set_tags,create_topics"]].concat()).await;
+    assert_eq!(made["browsers_may"], json!(["create_topics", "set_tags"]));
+    let topic = |verb: &'static str, name: &'static str| ["topic", verb, name, "--app", "shop"];
+    shell.ok(&[&topic("create", "staff")[..], &["--join", "server"]].concat()).await;
+    let list = String::from_utf8(shell.ok(&["topic", "list", "--app", "shop"]).await.stdout).expect("UTF-8");
+    assert_eq!(list.lines().count(), 4, "{list}");
+    assert!(list.lines().any(|line| line.starts_with("staff  server  server   0 ")), "{list}");
+    let changed = shell.json(&[&topic("change", "staff")[..], &["--join", "anyone"]].concat()).await;
+    assert_eq!(changed["join"], "anyone");
+    shell.ok(&topic("delete", "staff")).await;
+    let gone = shell.refused(&topic("delete", "staff")).await;
+    assert_eq!(gone, "bellwire: There is no such topic. `bellwire topic list` shows those that there are.\n");
+    assert!(shell.refused(&topic("create", "a/b")).await.starts_with("bellwire: TOPIC: must be 1 to 128"));
+    for (rights, expected) in [("set_attributes", json!(["set_attributes"])), ("nothing", json!([]))] {
+        let changed = shell.json(&["app", "change", "shop", "--browsers-may", rights]).await;
+        assert_eq!(changed["browsers_may"], expected);
+    }
+    let wrong = shell.refused(&["app", "change", "shop", "--browsers-may", "all"]).await;
+    assert!(wrong.starts_with("bellwire: --browsers-may \"all\": unknown variant"), "{wrong}");
+}
+
+#[tokio::test]
 async fn identity_keys_are_made_listed_and_deleted() {
     let shell = Shell::with_app().await;
     let made = shell.ok(&["app", "identity-key", "create", "shop", "--name", "backend"]).await;
@@ -136,9 +220,12 @@ async fn identity_keys_are_made_listed_and_deleted() {
     let keys = shell.json(&["app", "identity-key", "list", "shop"]).await;
     assert_eq!((&keys["data"][0]["name"], &keys["data"][1]), (&json!("backend"), &json!(null)));
     assert!(!keys.to_string().contains(&line(&made)), "{keys}");
+    assert_eq!(keys["data"][0]["form"], "jwt");
     let id = keys["data"][0]["id"].as_str().expect("an id");
     shell.ok(&["app", "identity-key", "delete", "shop", id]).await;
     assert_eq!(shell.json(&["app", "identity-key", "list", "shop"]).await["data"], json!([]));
+    let made = shell.json(&["app", "identity-key", "create", "shop", "--name", "n", "--form", "hmac"]).await;
+    assert_eq!((&made["form"], &made["algorithm"]), (&json!("hmac"), &json!("HS256")));
     let create = ["app", "identity-key", "create", "shop", "--name", "n", "--public-key", "-"];
     let refused = shell.fed(&create, "no key").await;
     assert!(error_text(&refused).contains("--public-key"), "{refused:?}");
@@ -158,6 +245,7 @@ async fn a_refusal_names_the_argument_and_what_to_do() {
         ("app show ..", "There is no such app."),
         ("key create --app nowhere --scope send --name x", "There is no such app."),
         ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
+        ("key create --app shop --scope operator --name x", "--scope \"operator\": is not for an app's keys"),
         ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),
         ("vapid subject --app shop push@example.com", "bellwire: the contact: must begin with mailto: or https://"),
         ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
@@ -181,7 +269,7 @@ async fn a_refusal_names_the_argument_and_what_to_do() {
         "key create --name x --scope send",
         "key create --app shop --operator --name x",
         "key create --app shop --name x",
-        "key create --app shop --scope operator --name x",
+        "key create --app shop --scope manage --name x",
         "send --app shop --title x",
         "send --app shop --all --user 1 --title x",
         "send --app shop --all --title x --tier urgent",

@@ -125,7 +125,7 @@ impl Whole {
         let ask = json!({"host": "push.bellwire.test", "count": 1, "vapid": config["application_server_key"]});
         let minted = call(Method::POST, &self.simulator, "/mint", "", ask).await;
         let keys = json!({"p256dh": minted[0]["p256dh"], "auth": minted[0]["auth"]});
-        let body = json!({"subscription": {"endpoint": minted[0]["endpoint"], "keys": keys}});
+        let body = json!({"subscription": {"endpoint": minted[0]["endpoint"], "keys": keys}, "topics": ["news"]});
         call(Method::POST, &self.server, "/v1/apps/shop/subscriptions", key, body).await
     }
 }
@@ -139,13 +139,10 @@ async fn the_first_message_is_sent_and_steered_from_the_shell() {
     let from_outside = async |path, key| ask(Method::GET, &whole.server, path, key, Value::Null).await.0;
     assert_eq!(from_outside("/v1/apps", "").await, 401);
     assert_eq!(from_outside("/v1/api-keys", &operator).await, 404, "operators' keys are for the command line");
-    let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--json"];
-    assert!(run(&mut whole.command(&create)).await.status.success());
-    let scopes = ["--scope", "send", "--scope", "manage", "--scope", "read"];
-    let key = whole.line(&[&["key", "create", "--app", "shop", "--name", "server"], &scopes[..]].concat()).await;
-    whole.subscribe(&key).await;
+    let made = run(&mut whole.command(&["init", "shop", "--origin", "http://localhost:3000", "--json"])).await;
+    whole.subscribe(output_json(&made)["key"]["secret"].as_str().expect("a secret")).await;
 
-    let output = run(&mut whole.command(&["send", "--app", "shop", "--all", "--title", "Hello"])).await;
+    let output = run(&mut whole.command(&["send", "--app", "shop", "--topic", "news", "--title", "Hello"])).await;
     assert!(!String::from_utf8_lossy(&output.stderr).contains("No server"), "{output:?}");
     let sent = whole.until(&line(&output), |message| message["state"] == "done").await;
     assert_eq!((&sent["counts"]["targeted"], &sent["counts"]["accepted"]), (&json!(1), &json!(1)));

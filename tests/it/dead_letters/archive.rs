@@ -12,7 +12,7 @@ use crate::support::seed::seed;
 use crate::support::{START, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only_to_who_may_manage() {
+async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only_to_who_may_export() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("mozilla", 0..1).await.remove(0);
     app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
@@ -53,7 +53,9 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
         let reply = app.call_as(Method::POST, &format!("{}{path}", path_of(&letter)), &reader, Value::Null).await;
         assert_eq!(reply.status, 403, "{path} of one");
     }
-    let sender = key(&app, &[Scope::Send, Scope::Manage]).await;
+    let reply = app.call_as(Method::GET, &format!("{LETTERS}/export?format=csv"), &reader, Value::Null).await;
+    assert_eq!(reply.status, 403, "whoever may read may not take everything along");
+    let sender = key(&app, &[Scope::Send, Scope::Messages]).await;
     for path in ["", "/groups?by=reason", "/export?format=csv", "/audit"] {
         let reply = app.call_as(Method::GET, &format!("{LETTERS}{path}"), &sender, Value::Null).await;
         assert_eq!(reply.status, 403, "{path}");

@@ -81,7 +81,7 @@ async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_
     let (_, message) = letters_of(&app, 1).await;
     bury(&app, 10_050).await; // of the last 10,050 seconds
     export(&app, "?format=csv").await;
-    let retention = Retention { history: DAY * 35, archive: DAY * 30 };
+    let retention = Retention { history: DAY * 35, archive: DAY * 30, audit_log: None };
     let keep = async || maintenance::keep_house(&app.pool, app.clock.now(), retention).await.unwrap();
     app.clock.advance(DAY * 30 - Duration::from_secs(10_000));
     keep().await;

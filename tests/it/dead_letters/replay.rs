@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{LETTERS, bury, letter_of, letters_of, list, open_letters, post, refusing, to};
 use crate::delivery::counts;
 use crate::support::TestApp;
-use crate::support::app::scalar;
+use crate::support::app::{Subscriber, scalar};
 use crate::support::seed::seed;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,6 +111,12 @@ async fn all_that_fit_are_replayed_a_thousand_to_a_message_and_no_more_than_the_
         (&json!("replay"), &json!(1_051), &json!(100))
     );
     assert_eq!((&trail[0]["id"], &trail[1]["id"]), (&rest["id"], &some["id"]));
+    let log = app.get("/v1/apps/shop/audit-log?action=dead_letters.replayed").await["data"].clone();
+    let logged = |operation: &Value| {
+        let parts = log.as_array().unwrap().iter().filter(|entry| &entry["target"] == operation);
+        parts.map(|entry| entry["n"].as_i64().unwrap()).sum::<i64>()
+    };
+    assert_eq!((logged(&rest["id"]), logged(&some["id"])), (1_051, 100), "the audit log counts the same");
     app.finish().await;
 }
 
@@ -184,6 +190,28 @@ async fn one_letter_is_replayed_or_discarded_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_delivery_that_left_two_letters_is_replayed_once() {
+    let app = TestApp::start().await;
+    let (subscribers, _) = letters_of(&app, 2).await;
+    // As when a row that had ended was put back by hand.
+    let again = "INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
+                 SELECT shard, $1, app, message, subscription, lane, tier, 'replayed', retries, at
+                 FROM dead_letters LIMIT 1";
+    sqlx::query(again).bind(bellwire::clock::uuid_of(app.clock.now())).execute(&app.pool).await.unwrap();
+    let replayed = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!((&replayed["handled"], &replayed["remaining"]), (&json!(3), &json!(0)));
+    let replay = app.message(replayed["messages"][0].as_str().unwrap()).await;
+    assert_eq!((&replay["counts"]["targeted"], &replay["to"]), (&json!(2), &sorted(&subscribers)));
+    app.run_until_idle().await;
+    app.finish().await;
+}
+
+fn sorted(subscribers: &[crate::support::app::Subscriber]) -> Value {
+    let ids: BTreeSet<_> = subscribers.iter().map(|subscriber| &subscriber.id).collect();
+    json!({"subscriptions": ids})
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_that_fit_are_discarded_up_to_the_cap_and_only_those_that_were_there() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 3).await;
@@ -199,5 +227,74 @@ async fn all_that_fit_are_discarded_up_to_the_cap_and_only_those_that_were_there
     assert_eq!((&rest["handled"], &rest["remaining"]), (&json!(503), &json!(0)));
     let nothing = post(&app, "/discard", json!({"filter": {}})).await.ok(200);
     assert_eq!((&nothing["matched"], &nothing["handled"]), (&json!(0), &json!(0)));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_addressed_to_somebody_is_not_replayed_to_whoever_has_the_browser_now() {
+    let app = TestApp::start().await;
+    let anns = app.subscribe_with("fcm", 0..3, json!({"user_id": "ann", "topics": ["news"]})).await;
+    let rule = app.simulator.add_rule(refusing(0..3)).unwrap();
+    let to_ann = app.send(json!({"users": ["ann"]}), json!({})).await;
+    app.send(to(&anns), json!({})).await;
+    app.send(json!({"topic": "news"}), json!({})).await;
+    app.run_until_idle().await;
+    app.advance(Duration::from_secs(1)).await;
+    let path = |subscriber: &Subscriber| format!("/v1/apps/shop/subscriptions/{}", subscriber.id);
+    let login = async |subscriber: &Subscriber| {
+        app.call(Method::PATCH, &path(subscriber), json!({"user_id": "bob"})).await.ok(200);
+    };
+    login(&anns[0]).await;
+    app.subscribe_with("fcm", 9..10, json!({"user_id": "bob", "replaces": {"id": anns[1].id}})).await;
+
+    let told = |reply: &Value| {
+        ["matched", "unreachable", "user_left", "handled", "remaining"].map(|name| reply[name].as_i64().unwrap())
+    };
+    let counted = post(&app, "/replay", json!({"filter": {}, "dry_run": true})).await.ok(200);
+    assert_eq!(
+        told(&counted),
+        [9, 3, 2, 0, 4],
+        "the replaced one's follow nobody; of bob's only the topic's is for him"
+    );
+    let hers = list(&app, &format!("?message={to_ann}&subscription={}", anns[0].id)).await;
+    let alone = format!("{LETTERS}/{}/replay", hers[0]["id"].as_str().unwrap());
+    let refused = app.call(Method::POST, &alone, Value::Null).await;
+    assert_eq!((refused.status, &refused.json["code"]), (409, &json!("user_left")));
+    let done = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!(told(&done), [9, 3, 2, 4, 0]);
+    app.run_until_idle().await;
+
+    // They died again. A replay names subscriptions, but is for whom the message was that was sent first.
+    app.advance(Duration::from_secs(1)).await;
+    login(&anns[2]).await;
+    app.advance(Duration::from_secs(1)).await;
+    app.send(json!({"users": ["bob"]}), json!({})).await;
+    app.run_until_idle().await;
+    app.simulator.remove_rule(rule);
+    app.advance(Duration::from_secs(1)).await;
+    let last = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!(told(&last), [11, 3, 4, 4, 0], "the topic's to both, and bob's own");
+    app.run_until_idle().await;
+    let discarded = post(&app, "/discard", json!({"filter": {}})).await.ok(200);
+    assert_eq!(told(&discarded), [7, 3, 4, 7, 0]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_leaves_alone_whose_browser_is_just_changing_hands() {
+    let app = TestApp::start().await;
+    let (subscribers, _) = letters_of(&app, 2).await;
+    let mut changing = app.pool.begin().await.unwrap();
+    let id = subscribers[0].id.parse::<bellwire::id::SubscriptionId>().unwrap();
+    let lock = "SELECT 1 FROM subscriptions WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(id.0).execute(&mut *changing).await.unwrap();
+    let beside = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!((&beside["handled"], &beside["remaining"]), (&json!(1), &json!(1)));
+    let left = "UPDATE subscriptions SET user_left_at = $2 WHERE id = $1";
+    sqlx::query(left).bind(id.0).bind(app.clock.now()).execute(&mut *changing).await.unwrap();
+    changing.commit().await.unwrap();
+    let next = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!((&next["handled"], &next["user_left"], &next["remaining"]), (&json!(0), &json!(1), &json!(0)));
+    app.run_until_idle().await;
     app.finish().await;
 }

@@ -167,7 +167,7 @@ impl TestApp {
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
         self.application_server_key = bellwire::subscription::decode_base64(public).unwrap();
-        let key = json!({"name": "server", "scopes": ["send", "read", "manage"]});
+        let key = json!({"name": "server", "scopes": Scope::OF_APPS});
         let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
         self.key = key["secret"].as_str().expect("a secret").to_owned();
     }
@@ -242,6 +242,16 @@ impl TestApp {
             subscribers.push(Subscriber { id: made["id"].as_str().unwrap().to_owned(), endpoint: minted.endpoint });
         }
         subscribers
+    }
+
+    /// Registers a simulated browser that the server knows already, as its next visit does. Answers its id.
+    pub async fn come_back(&self, gateway: &str, index: u32) -> String {
+        let host = format!("{gateway}.bellwire.test");
+        let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+        let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
+        let body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+        let known = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(200);
+        known["id"].as_str().unwrap().to_owned()
     }
 
     /// Sends a message and answers its id.

@@ -43,7 +43,7 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
             .timestamp(now)
             .bytes(&endpoint_mac(&app.vault, owner, &minted.endpoint))
             .bytes(&app.vault.seal(vault::ADDRESS, id.0, &address))
-            .smallint(1)
+            .integer(1)
             .timestamp(now)
             .timestamp(now);
     }

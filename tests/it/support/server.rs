@@ -1,10 +1,12 @@
 //! The real program as a process of its own, on a test's database and simulator.
 
+use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
@@ -19,12 +21,30 @@ const LANE_CONCURRENCY_MAX: &str = "64";
 pub struct Server {
     process: Child,
     said: Lines<BufReader<ChildStderr>>,
+    /// Where it listens.
+    pub address: SocketAddr,
     _dir: TempDir,
 }
 
 impl Server {
     /// Starts `bellwire serve` and waits until it says that it runs. The API stays with the test.
     pub async fn start(app: &TestApp) -> Self {
+        Self::with(app, &["--roles", "worker,maintenance"]).await
+    }
+
+    /// Starts `bellwire serve` with these arguments, and waits until it says that it runs.
+    pub async fn with(app: &TestApp, args: &[&str]) -> Self {
+        Self::run(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire"))).await
+    }
+
+    /// The same, with no more descriptors than that.
+    pub async fn with_descriptors(app: &TestApp, args: &[&str], descriptors: u32) -> Self {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_bellwire")]);
+        Self::run(app, args, command).await
+    }
+
+    async fn run(app: &TestApp, args: &[&str], mut command: Command) -> Self {
         let dir = TempDir::new();
         let ca = dir.path().join("ca.pem");
         std::fs::write(&ca, app.simulator.ca_pem()).expect("a file");
@@ -34,8 +54,9 @@ impl Server {
             .iter()
             .map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr))
             .collect();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_bellwire"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--roles", "worker,maintenance", "--log-format", "json"])
+        let mut process = command
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(args)
             .env_clear()
             .env("DATABASE_URL", app.database.url())
             .env("BELLWIRE_DATA_DIR", dir.path())
@@ -50,25 +71,38 @@ impl Server {
             .spawn()
             .expect("it runs");
         let said = BufReader::new(process.stderr.take().expect("piped")).lines();
-        let mut server = Self { process, said, _dir: dir };
-        server.until_said("\"started\"").await;
+        let mut server = Self { process, said, address: ([0, 0, 0, 0], 0).into(), _dir: dir };
+        let started = server.until_said("\"started\"").await;
+        let started: Value = serde_json::from_str(&started).expect("a line of JSON");
+        server.address = started["address"].as_str().expect("its address").parse().expect("an address");
         server
     }
 
-    /// Reads its log up to a line that contains this.
-    pub async fn until_said(&mut self, what: &str) {
+    /// Reads its log up to a line that contains this, and returns that line.
+    pub async fn until_said(&mut self, what: &str) -> String {
         let mut log = String::new();
         let found = timeout(PATIENCE, async {
             while let Ok(Some(line)) = self.said.next_line().await {
                 if line.contains(what) {
-                    return true;
+                    return Some(line);
                 }
                 log += &line;
                 log.push('\n');
             }
-            false
+            None
         });
-        assert_eq!(found.await, Ok(true), "it never said {what}, but\n{log}");
+        found.await.ok().flatten().unwrap_or_else(|| panic!("it never said {what}, but\n{log}"))
+    }
+
+    /// Octets of its memory that are in RAM.
+    pub fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1_024
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.process.id().and_then(|id| i32::try_from(id).ok()).expect("it lives"))
     }
 
     /// Ends it as a power cut would.
@@ -78,8 +112,7 @@ impl Server {
 
     /// Asks it to stop.
     pub fn terminate(&self) {
-        let pid = self.process.id().and_then(|id| i32::try_from(id).ok()).expect("it lives");
-        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it lives");
+        kill(self.pid(), Signal::SIGTERM).expect("it lives");
     }
 
     /// Waits for its end, no longer than that.

@@ -1,4 +1,4 @@
-import type { Failure } from "../types";
+import type { Failure, Refused } from "../types";
 import { clock } from "./clock";
 import { base, end, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
@@ -15,6 +15,8 @@ export interface Wish {
   explicit?: boolean;
   /** Trust an agreement that is younger than this. Milliseconds. */
   freshForMs?: number;
+  /** Set by `reconcile`: what the server left out of what it was told. */
+  refused?: Refused[];
 }
 
 interface View {
@@ -24,11 +26,6 @@ interface View {
   topics: string[];
   tags: string[];
   attributes: Said["attributes"];
-}
-
-/** Thrown inside this module only. */
-class Trouble {
-  constructor(readonly failure: Failure) {}
 }
 
 /**
@@ -52,8 +49,8 @@ export async function reconcile(
     if (saved.wanted && registration && allowed()) await agree(saved, registration, wish);
     return untold;
   } catch (trouble) {
-    if (trouble instanceof Trouble) return trouble.failure;
-    throw trouble;
+    if ((trouble as Partial<Failure>).reason) return trouble as Failure;
+    throw trouble; // storage
   }
 }
 
@@ -78,8 +75,8 @@ function say(saved: Saved, page: Said = {}): void {
 
 /** What the browser's push service is asked. Chromium can wait for it without end, which would hold up every tab. */
 function push<T>(asked: Promise<T>): Promise<T> {
-  const trouble = (reason: "denied" | "push-service", message: string) =>
-    new Trouble({ reason, message, retrying: reason === "push-service" });
+  const trouble = (reason: "denied" | "push-service", message: string): Failure =>
+    ({ reason, message, retrying: reason === "push-service" });
   return new Promise<T>((resolve, reject) => {
     const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "It does not answer.")));
     asked.then(resolve, (error: DOMException) => {
@@ -93,10 +90,12 @@ const current = (registration: ServiceWorkerRegistration) => push(registration.p
 const subscribe = (registration: ServiceWorkerRegistration, applicationServerKey: string) =>
   push(registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey }));
 
+const leave = (subscription: PushSubscription) => push(subscription.unsubscribe());
+
 async function dropStale(saved: Saved, registration?: ServiceWorkerRegistration): Promise<void> {
   if (!saved.renew) return;
   const subscription = registration && (await current(registration));
-  if (subscription) await push(subscription.unsubscribe());
+  if (subscription) await leave(subscription);
   saved.renew = false;
   await save(saved);
 }
@@ -120,42 +119,55 @@ async function tellEnds(saved: Saved): Promise<Failure | undefined> {
 
 async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish: Wish): Promise<void> {
   let subscription = await current(registration);
-  const handOver = !!wish.userId && wish.userId !== saved.userId;
-  const unchanged = () => subscription?.endpoint === saved.endpoint && settled(saved) && !handOver;
+  const known = () => subscription?.endpoint === saved.endpoint;
+  const handOver = () => !!wish.userId && (wish.userId !== saved.userId || !saved.token);
+  const unchanged = () => known() && settled(saved) && !handOver();
   if (unchanged() && clock.now() - saved.checked < (wish.freshForMs ?? 0)) return;
 
   const config = await call("GET", `${base(saved)}/config`);
-  if (config.status !== 200) throw new Trouble(refusal(config));
-  const { application_server_key: key, vapid_key_id } = config.body;
+  if (config.status !== 200) throw refusal(config);
+  const { application_server_key: key } = config.body;
   const view = await lookUp(saved);
   if (view?.state === "unsubscribed" && !wish.explicit) {
     // Ended elsewhere, say on a page of preferences: that is the person's word too.
-    end(saved);
-    await save(saved);
-    return dropStale(saved, registration);
+    return letGo(saved, registration);
   }
-  if (subscription && (keyOf(subscription, saved) !== key || (view?.state === "gone" && unchanged()))) {
-    await push(subscription.unsubscribe());
+  const tell = () => register(saved, registration, subscription!, config.body, view, wish);
+  if (subscription && (keyOf(subscription, saved) !== key || (known() && view?.state === "gone"))) {
+    await leave(subscription);
     subscription = null;
+  } else if (subscription && known() && handOver()) {
+    // Whoever used this browser before may have kept endpoint and keys: who logs in begins with others. But first the
+    // server agrees, so that a refusal leaves all as it was; and where the browser cannot let go, it stays at that.
+    await tell();
+    await save(saved);
+    await leave(subscription).then(() => (subscription = null), () => {});
   }
   subscription ??= await subscribe(registration, key);
-  if (view?.state !== "active" || !unchanged() || saved.key !== key) {
-    await register(saved, registration, subscription, { key, vapid_key_id }, view, wish);
-  }
+  if (view?.state !== "active" || !unchanged() || saved.key !== key) await tell();
   saved.checked = clock.now();
   await save(saved);
 }
 
-/** The subscription as the server has it. One that it does not know, or not by our token, is forgotten here too. */
+async function letGo(saved: Saved, registration: ServiceWorkerRegistration): Promise<void> {
+  end(saved);
+  await save(saved);
+  return dropStale(saved, registration);
+}
+
+/**
+ * The subscription as the server has it. It may not know it any more, or not by our token: that ends with every change of
+ * user, whoever makes it, and when somebody else registers the endpoint.
+ */
 async function lookUp(saved: Saved): Promise<View | undefined> {
-  if (!saved.id) return;
+  if (!saved.token) return;
   const answer = await call("GET", `${base(saved)}/subscriptions/${saved.id}`, undefined, saved.token);
   if (answer.status === 200) {
     adopt(saved, answer.body);
     return answer.body;
   }
-  if (![401, 403, 404].includes(answer.status)) throw new Trouble(refusal(answer));
-  delete saved.id, delete saved.token;
+  if (transient(answer.status)) throw refusal(answer);
+  delete saved.token;
 }
 
 function adopt(saved: Saved, view: View): void {
@@ -168,38 +180,52 @@ async function register(
   saved: Saved,
   registration: ServiceWorkerRegistration,
   subscription: PushSubscription,
-  config: { key: string; vapid_key_id: string },
+  { application_server_key: key, vapid_key_id }: { application_server_key: string; vapid_key_id: string },
   view: View | undefined,
   wish: Wish,
 ): Promise<void> {
   const said = { ...(view ? {} : saved.said), ...saved.unsaid };
-  const user = wish.userId && !(view && wish.userId === saved.userId) ? { user_id: wish.userId, user_token: wish.userToken } : {};
-  const { vapid_key_id } = config;
-  const post = (past: object, token?: string) =>
-    call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, ...user, ...past }, token);
-
   const { id, token, endpoint } = saved;
-  let answer = await (endpoint === subscription.endpoint ? post({}, token) : post(id ? { replaces: { id, token } } : {}));
-  if (["endpoint_taken", "vapid_key_differs"].includes(answer.body?.code)) {
-    // Known with other keys, or under another VAPID key: this endpoint is of no use to us.
-    await push(subscription.unsubscribe());
-    subscription = await subscribe(registration, config.key);
-    answer = await post(id ? { replaces: { id, token } } : {});
+  const known = () => endpoint === subscription.endpoint;
+  const { userId: user_id, userToken: user_token } = wish;
+  const post = (past?: object, token?: string) => {
+    // What replaces a subscription is nobody's unless we say whose it is.
+    const user = user_id && !(view && known() && user_id === saved.userId) && { user_id, user_token };
+    return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, ...user, ...past }, token);
+  };
+  const agreed = () => {
+    Object.assign(saved.said, saved.unsaid);
+    saved.unsaid = {}; // with what was left out, which would be left out again and again
+  };
+  const anew = () => post(token ? { replaces: { id, token } } : undefined);
+
+  let answer = await (known() ? post(undefined, token) : anew());
+  const code = answer.body?.code;
+  if (code === "belongs_to_user" && known()) {
+    // The server has said whose it is, and our token ended with that.
+    if (user_id === null) return letGo(saved, registration);
+    const { topics, tags, attributes } = saved.unsaid;
+    if (topics || tags || attributes) throw refusal(answer);
+    return agreed();
   }
-  if (answer.status === 401 || isAbout(answer, "/replaces")) answer = await post({});
-  if (answer.status !== 200 && answer.status !== 201) throw new Trouble(refusal(answer));
+  if (["endpoint_taken", "vapid_key_differs", "belongs_to_user"].includes(code)) {
+    // Known with other keys, under another VAPID key, or as somebody's: this endpoint is of no use to us.
+    await leave(subscription);
+    subscription = await subscribe(registration, key);
+    answer = await anew();
+  }
+  const mayNotReplace = answer.body?.errors?.some(({ pointer }: { pointer?: string }) => pointer?.startsWith("/replaces"));
+  if (answer.status === 401 || mayNotReplace) answer = await post();
+  if (answer.status !== 200 && answer.status !== 201) throw refusal(answer);
 
   saved.id = answer.body.id;
   saved.token = answer.body.token;
   saved.endpoint = subscription.endpoint;
-  saved.key = config.key;
-  saved.said = { locale: said.locale ?? saved.said.locale, timezone: said.timezone ?? saved.said.timezone };
-  saved.unsaid = {};
+  saved.key = key;
+  agreed();
   adopt(saved, answer.body);
+  wish.refused ??= answer.body.refused;
 }
-
-const isAbout = (answer: Answer, pointer: string) =>
-  answer.status === 422 && !!answer.body?.errors?.some((error: { pointer?: string }) => error.pointer?.startsWith(pointer));
 
 /** The key that a subscription was made with; browsers that do not tell it are believed to hold what they were given. */
 function keyOf(subscription: PushSubscription, saved: Saved): string | undefined {
@@ -210,9 +236,8 @@ function keyOf(subscription: PushSubscription, saved: Saved): string | undefined
 }
 
 function refusal({ status, body }: Answer): Failure {
-  if (transient(status)) {
-    const message = status ? `HTTP ${status}` : "No answer: no network, server down, or this origin is not one of the app's.";
-    return { reason: "offline", message, retrying: true };
-  }
-  return { reason: "refused", message: body?.detail ?? `HTTP ${status}`, code: body?.code, retrying: false };
+  const retrying = transient(status);
+  const silence = "No answer: no network, server down, or this origin is not one of the app's.";
+  const message = body?.detail ?? (status ? `HTTP ${status}` : silence);
+  return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

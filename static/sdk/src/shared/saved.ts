@@ -20,6 +20,7 @@ export interface Saved {
   renew: boolean;
   /** As registered. */
   id?: string;
+  /** None: the server has said whose the subscription is, and will not have it changed by whoever merely has this browser. */
   token?: string;
   endpoint?: string;
   key?: string;

@@ -1,5 +1,6 @@
 // @vitest-environment happy-dom
 // @vitest-environment-options {"url": "https://shop.example/page"}
+import { IDBFactory } from "fake-indexeddb";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Client } from "../../src/bellwire";
 import { newsChannel } from "../../src/shared/news";
@@ -31,11 +32,74 @@ describe("who is logged in", () => {
     expect(await client.login("ann", "signed ann")).toMatchObject({ ok: true, status: { userId: "ann" } });
   });
 
-  it("takes over an anonymous subscription with its topics", async () => {
-    browser = new Browser();
-    client = await browser.visit();
-    await client.subscribe({ topics: ["news"] });
-    expect(await client.login("ann", "signed ann")).toMatchObject({ status: { id: "sub_1", topics: ["news"], userId: "ann" } });
+  describe("after nobody was", () => {
+    let endpoint: string;
+    beforeEach(async () => {
+      browser = new Browser();
+      client = await browser.visit();
+      await client.subscribe({ topics: ["news"] });
+      endpoint = browser.push.subscription!.endpoint;
+    });
+    const login = () => client.login("ann", "signed ann");
+    const active = () => browser.server.active().map(({ endpoint, user_id, topics }) => ({ endpoint, user_id, topics }));
+
+    it("begins with another endpoint, since the one before may have been kept, and takes the topics along", async () => {
+      expect(await login()).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["news"], userId: "ann" } });
+      expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
+      expect(active()).toEqual([{ endpoint: browser.push.subscription!.endpoint, user_id: "ann", topics: ["news"] }]);
+      const { endpoint: theirs } = browser.push.subscription!;
+      await browser.visit({ userId: "ann", userToken: "signed ann" });
+      expect(browser.push.subscription!.endpoint).toBe(theirs);
+    });
+
+    it("changes nothing here if the server does not believe it", async () => {
+      expect(await client.login("ann", "forged")).toMatchObject({ ok: false, reason: "refused" });
+      expect(browser.push.subscription!.endpoint).toBe(endpoint);
+      expect(active()).toEqual([{ endpoint, user_id: null, topics: ["news"] }]);
+    });
+
+    it("keeps the endpoint where the browser cannot let go of it, but not the token", async () => {
+      const { token } = browser.server.row("sub_1");
+      browser.push.subscription!.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
+      expect(await login()).toMatchObject({ ok: true, status: { id: "sub_1", userId: "ann" } });
+      expect(active()).toEqual([{ endpoint, user_id: "ann", topics: ["news"] }]);
+      expect((await client.credentials())!.token).not.toBe(token);
+    });
+
+    it("is made good by the next visit where the browser gives no new endpoint at first", async () => {
+      browser.push.failure = new DOMException("no", "AbortError");
+      expect(await login()).toMatchObject({ ok: false, reason: "push-service", retrying: true });
+      expect(browser.push.subscription).toBeNull();
+      browser.push.failure = undefined;
+      client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+      expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"], userId: "ann" });
+      expect(active()).toHaveLength(1);
+    });
+
+    it("is made good by the next visit where the server was lost in between", async () => {
+      let posts = 0;
+      browser.server.instead = ({ method }) => (method === "POST" && ++posts > 1 ? new Response(null, { status: 503 }) : undefined);
+      expect(await login()).toMatchObject({ ok: false, reason: "offline" });
+      browser.server.instead = () => undefined;
+      client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+      expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"], userId: "ann" });
+      expect(active()).toEqual([{ endpoint: browser.push.subscription!.endpoint, user_id: "ann", topics: ["news"] }]);
+    });
+  });
+
+  it("is said again with a subscription that replaces theirs", async () => {
+    browser.server.keyNumber = 1;
+    client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+    expect(browser.server.row("sub_1").state).toBe("replaced");
+    expect(await client.status()).toMatchObject({ id: "sub_2", topics: ["news"], userId: "ann" });
+  });
+
+  it("begins with another endpoint when somebody else has used its own", async () => {
+    const { endpoint } = browser.push.subscription!;
+    browser.server.assign("sub_1", null); // by keys that were kept
+    client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+    expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
+    expect(await client.status()).toMatchObject({ id: "sub_2", topics: ["news"], userId: "ann" });
   });
 
   it("changes with a clean slate: no endpoint, waiting message, topic or tag of the other comes along", async () => {
@@ -62,6 +126,45 @@ describe("who is logged in", () => {
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
     expect(browser.push.subscription).toBeNull();
     expect(browser.server.row("sub_1").state).toBe("unsubscribed");
+  });
+});
+
+describe("whom the server has linked", () => {
+  beforeEach(async () => {
+    browser = new Browser();
+    client = await browser.visit();
+    await client.subscribe({ topics: ["news"] });
+    browser.server.assign("sub_1", "ann");
+  });
+
+  it("stays linked on pages that do not know, which may change nothing", async () => {
+    client = await browser.visit({ locale: "fr" });
+    expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1" });
+    expect(await client.credentials()).toBeNull();
+    expect(await client.setTopics(["mine"])).toMatchObject({ ok: false, reason: "refused", code: "belongs_to_user" });
+    await browser.visit({ locale: "fr" });
+    expect(browser.server.active()).toMatchObject([{ id: "sub_1", user_id: "ann", topics: ["news"] }]);
+  });
+
+  it("is cut off by a page that knows nobody is", async () => {
+    await browser.visit();
+    client = await browser.visit({ userId: null });
+    expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
+    expect(browser.push.subscription).toBeNull();
+  });
+
+  it("goes on as themselves once the page knows them", async () => {
+    await browser.visit();
+    client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+    expect(await client.status()).toMatchObject({ state: "subscribed", userId: "ann", topics: ["news"] });
+    expect(await client.setTopics(["mine"])).toMatchObject({ ok: true });
+  });
+
+  it("leaves nothing to somebody who subscribes after the site's data were cleared", async () => {
+    vi.stubGlobal("indexedDB", new IDBFactory());
+    client = await browser.visit();
+    expect(await client.subscribe({ topics: ["x"] })).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["x"], userId: null } });
+    expect(browser.server.row("sub_2").endpoint).toBe(browser.push.subscription!.endpoint);
   });
 });
 

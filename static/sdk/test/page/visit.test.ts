@@ -121,11 +121,20 @@ describe("a visit", () => {
   });
 
   it("gives up an endpoint that the server will not have from us", async () => {
-    browser.server.row("sub_1").token = "somebody else's";
+    Object.assign(browser.server.row("sub_1"), { token: "somebody else's", proven: true });
     browser.push.subscription!.p256dh = "other";
     const client = await browser.visit();
     expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"] });
     expect(browser.server.row("sub_2").endpoint).toBe(browser.push.subscription!.endpoint);
+  });
+
+  it("takes its endpoint back from a stranger who registered it with made-up keys", async () => {
+    Object.assign(browser.server.row("sub_1"), { token: "a stranger's", p256dh: "made up", topics: [], tags: [] });
+    const { endpoint, p256dh } = browser.push.subscription!;
+    const client = await browser.visit();
+    expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"] });
+    expect(browser.server.row("sub_1")).toMatchObject({ endpoint, p256dh });
+    expect(browser.server.row("sub_1").token).not.toBe("a stranger's");
   });
 
   it("keeps its endpoint when the server refuses something else", async () => {

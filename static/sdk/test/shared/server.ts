@@ -12,6 +12,8 @@ export interface Row {
   tags: string[];
   attributes: object;
   locale?: string;
+  /** A receipt has come: its keys are believed for good. */
+  proven?: boolean;
 }
 
 export interface Asked {
@@ -32,10 +34,20 @@ export class FakeServer {
   receipts: any[] = [];
   keyNumber = 0;
   online = true;
+  /** Topics of the app, and who may join them. Pages make those that they name unless `browsersMay` lacks it. */
+  topics: Record<string, "anyone" | "server"> = {};
+  browsersMay = ["create_topics", "set_tags", "set_attributes"];
   /** Answers instead of the routes, where it gives one. */
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
   row = (id: string) => this.rows.find((row) => row.id === id)!;
+  /** Says whose a subscription is, as the site's backend can. */
+  assign(id: string, user_id: string | null): void {
+    const row = this.row(id);
+    if (row.user_id !== user_id) row.token += "'";
+    row.user_id = user_id;
+  }
+
   active = () => this.rows.filter(({ state }) => state === "active");
   requests = (method: string, path = "") => this.asked.filter((asked) => asked.method === method && asked.path.includes(path));
 
@@ -74,26 +86,62 @@ export class FakeServer {
   private register({ body, token }: Asked): Response {
     const { subscription, replaces, user_id, user_token, vapid_key_id, ...said } = body;
     if (user_id && user_token !== `signed ${user_id}`) return problem(403, "user_token_invalid");
+    const nothing = { user_id: null, topics: [], tags: [], attributes: {} };
     if (said.topics?.includes("bad")) return problem(422, "invalid", [{ pointer: "/topics/0" }]);
     const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
     if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
     let row = this.rows.find(({ endpoint }) => endpoint === subscription.endpoint);
     const status = row ? 200 : 201;
     if (row) {
-      if (row.p256dh !== subscription.keys.p256dh && row.token !== token) return problem(409, "endpoint_taken");
+      const sameKeys = row.p256dh === subscription.keys.p256dh;
+      const isUser = row.user_id && row.user_id === user_id;
+      if (row.token !== token) {
+        if (!sameKeys && row.proven) return problem(409, "endpoint_taken");
+        if (sameKeys && row.user_id && user_id === undefined && row.state === "active") return problem(409, "belongs_to_user");
+        if (!isUser && (!sameKeys || row.user_id)) {
+          this.assign(row.id, null);
+          Object.assign(row, nothing);
+        }
+      }
       if (row.vapid_key_id !== vapid_key_id) return problem(409, "vapid_key_differs");
+      if (!sameKeys) Object.assign(row, { p256dh: subscription.keys.p256dh, proven: false, token: row.token + "+" });
     } else {
       const n = this.rows.length + 1;
       const alive = old && ["active", "suspended", "gone", "expired"].includes(old.state) ? old : undefined;
-      const { user_id = null, topics = [], tags = [], attributes = {} } = alive ?? {};
+      const { topics, tags, attributes } = alive ?? nothing;
       const { endpoint, keys } = subscription;
       const state = "active";
-      row = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id, state, user_id, topics, tags, attributes };
+      const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
+      row = { ...ids, state, user_id: user_id ?? null, topics, tags, attributes };
       this.rows.push(row);
     }
     if (old && old !== row) old.state = "replaced";
-    Object.assign(row, said, user_id ? { user_id } : {}, { state: "active" });
-    return Response.json(row, { status });
+    const refused = this.leaveOut(said, row);
+    if (user_id !== undefined) this.assign(row.id, user_id);
+    Object.assign(row, said, { state: "active" });
+    return Response.json(refused.length ? { ...row, refused } : row, { status });
+  }
+
+  /** Takes out of `said` what pages may not say, and tells of it. */
+  private leaveOut(said: any, row: Row): object[] {
+    const refused: object[] = [];
+    const may = (what: string) => this.browsersMay.includes(what);
+    const leave = (pointer: string, code: string) => refused.push({ pointer, code, detail: `Left out: ${code}` });
+    for (const name of ["tags", "attributes"] as const) {
+      if (said[name] === undefined || may(`set_${name}`)) continue;
+      if (JSON.stringify(said[name]) !== JSON.stringify(row[name])) leave(`/${name}`, `${name}_of_browsers`);
+      delete said[name];
+    }
+    const closed = (name: string) => this.topics[name] === "server";
+    const kept = row.topics.filter(closed);
+    const joins = (name: string, i: number): boolean => {
+      if (!this.topics[name] && may("create_topics")) this.topics[name] = "anyone";
+      if (!this.topics[name]) leave(`/topics/${i}`, "topic_unknown");
+      else if (closed(name) && !kept.includes(name)) leave(`/topics/${i}`, "topic_closed");
+      return this.topics[name] === "anyone";
+    };
+    if (said.topics) said.topics = [...kept, ...said.topics.filter(joins)];
+    return refused;
   }
 }
 

@@ -1,0 +1,123 @@
+//! What each API key may do, and how many may be tried out.
+//!
+//! A key counts against its client until it has proved to be valid, so that guessing is slow and costs the database
+//! little. From then on only its own rate counts: whoever shares an address with a guesser is not held up.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::{Budget, Limiter, PerClient, limiter, take};
+use crate::api::Settings;
+use crate::api::problem::Problem;
+
+/// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
+const PROVEN_MAX: usize = 100_000;
+
+/// The limiters of keys.
+pub struct KeyLimits {
+    guesses: PerClient,
+    keys: Limiter<Uuid>,
+    /// Secrets that were valid when they were last shown, as a keyed hash.
+    proven: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl KeyLimits {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            guesses: PerClient::new("keys", settings.guesses_per_client),
+            keys: limiter(settings.per_key),
+            proven: Mutex::default(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.guesses.clear();
+        self.keys.retain_recent();
+    }
+
+    /// Lets a key be looked up. 429: its client has shown too many that were not valid.
+    pub fn attempt(&self, secret: &str, client: IpAddr) -> Result<Attempt<'_>, Problem> {
+        let secret = self.hasher.hash_one(secret);
+        let is_proven = self.proven.lock().contains(&secret);
+        if !is_proven {
+            self.guesses.take(client)?;
+        }
+        Ok(Attempt { limits: self, secret, is_proven })
+    }
+}
+
+/// A key that is being looked up.
+pub struct Attempt<'a> {
+    limits: &'a KeyLimits,
+    secret: u64,
+    is_proven: bool,
+}
+
+impl Attempt<'_> {
+    /// It is valid: counts the request against the key. Returns the budget left.
+    pub fn succeeded(self, key: Uuid) -> Result<Budget, Problem> {
+        if !self.is_proven {
+            let mut proven = self.limits.proven.lock();
+            if proven.len() >= PROVEN_MAX {
+                proven.clear();
+            }
+            proven.insert(self.secret);
+        }
+        take(&self.limits.keys, "key", &key)
+    }
+
+    /// It is not, or not any more.
+    pub fn failed(self) {
+        if self.is_proven {
+            self.limits.proven.lock().remove(&self.secret);
+        }
+    }
+}
+
+/// Where the limit of a request's key is noted for its response. Clones share one.
+#[derive(Debug, Clone, Default)]
+pub struct Account(Arc<OnceLock<Budget>>);
+
+impl Account {
+    /// Notes it.
+    pub fn note(&self, budget: Budget) {
+        let _ = self.0.set(budget);
+    }
+
+    /// What was noted.
+    pub fn budget(&self) -> Option<Budget> {
+        self.0.get().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::limits::Rate;
+
+    #[test]
+    fn guesses_are_limited_by_client_and_known_keys_are_not_held_up() {
+        let guesses_per_client = Rate { burst: 3, per_minute: 1 };
+        let per_key = Rate { burst: 2, per_minute: 1 };
+        let limits = KeyLimits::new(&Settings { guesses_per_client, per_key, ..Settings::default() });
+        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let key = Uuid::from_u128(1);
+        limits.attempt("valid", here).unwrap().succeeded(key).unwrap();
+        for guess in ["a", "b"] {
+            limits.attempt(guess, here).unwrap().failed();
+        }
+        assert!(limits.attempt("c", here).is_err() && limits.attempt("b", here).is_err());
+        assert!(limits.attempt("c", there).is_ok(), "another client");
+        assert_eq!(limits.attempt("valid", here).unwrap().succeeded(key).unwrap().remaining, 0);
+        assert!(limits.attempt("valid", here).unwrap().succeeded(key).is_err(), "its own limit holds everywhere");
+        limits.attempt("valid", here).unwrap().failed();
+        assert!(limits.attempt("valid", here).is_err(), "once revoked it is a guess like any other");
+    }
+}

@@ -1,0 +1,79 @@
+//! What a browser said of its subscription and may not say: told beside what holds, never as a problem.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::permission::{BrowserRight, Refused};
+use crate::store::apps::App;
+use crate::store::topics::BROWSER_TOPICS_MAX;
+
+/// Something that was left out of a browser's request, while the rest of it holds.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RefusedView {
+    /// Where it stood in the body (RFC 6901).
+    pointer: String,
+    /// `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
+    code: &'static str,
+    /// Why, and what would allow it.
+    detail: String,
+}
+
+/// What to tell of things that were left out of a request to this app, whose body named these topics.
+pub fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<RefusedView> {
+    let at = |name: &str| {
+        let place = topics.iter().position(|topic| topic == name);
+        place.map_or_else(|| "/topics".to_owned(), |place| format!("/topics/{place}"))
+    };
+    refused.into_iter().map(|refused| one(app, at, refused)).collect()
+}
+
+fn one(app: &App, at: impl Fn(&str) -> String, refused: Refused) -> RefusedView {
+    let slug = &app.slug;
+    let letting = |right| {
+        let rights = app.browsers_may.and(right).names().join(",");
+        format!("`bellwire app change {slug} --browsers-may {rights}`")
+    };
+    match refused {
+        Refused::TopicUnknown(name) => RefusedView {
+            pointer: at(&name),
+            code: "topic_unknown",
+            detail: format!(
+                "There is no topic `{name}`. Make it with `bellwire topic create {name} --app {slug}`, or let browsers \
+                 make topics with {}.",
+                letting(BrowserRight::CreateTopics)
+            ),
+        },
+        Refused::TopicClosed(name) => RefusedView {
+            pointer: at(&name),
+            code: "topic_closed",
+            detail: format!(
+                "Only servers put subscriptions into the topic `{name}`. Let browsers join it with `bellwire topic \
+                 change {name} --app {slug} --join anyone`."
+            ),
+        },
+        Refused::TopicLimit(name) => RefusedView {
+            pointer: at(&name),
+            code: "topics_of_browsers",
+            detail: format!(
+                "There is no topic `{name}`, and browsers make at most {BROWSER_TOPICS_MAX} topics of an app. Make it with \
+                 `bellwire topic create {name} --app {slug}`."
+            ),
+        },
+        Refused::Tags => RefusedView {
+            pointer: "/tags".to_owned(),
+            code: "tags_of_browsers",
+            detail: format!(
+                "Only servers set tags in this app. Let browsers set them with {}.",
+                letting(BrowserRight::SetTags)
+            ),
+        },
+        Refused::Attributes => RefusedView {
+            pointer: "/attributes".to_owned(),
+            code: "attributes_of_browsers",
+            detail: format!(
+                "Only servers set attributes in this app. Let browsers set them with {}.",
+                letting(BrowserRight::SetAttributes)
+            ),
+        },
+    }
+}

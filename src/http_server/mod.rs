@@ -1,0 +1,135 @@
+//! Serves a router by HTTP/1.1, so that no client costs more than its share and a stop cuts nothing short.
+//!
+//! | while a client … | it has | then |
+//! |---|---|---|
+//! | asks nothing | [`Limits::idle`] | the connection is closed |
+//! | sends a request's head | [`Limits::head`] from its first octet on, [`Limits::head_max_bytes`] | closed; 431 |
+//! | sends a body | what `api::extract` gives it | 408, 413 |
+//! | does not take its response | [`Limits::stalled`] since the last octet that it took | closed |
+//! | has as many connections as it may, or all have | nothing | 503 |
+
+mod connection;
+mod places;
+mod socket;
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use places::Places;
+
+/// How long nobody is let in after the system refused a connection for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two warnings of the same kind: whoever causes them may do so thousands of times a second.
+const WARNED_EVERY: Duration = Duration::from_secs(60);
+
+/// What clients of one listener may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a connection may stay open without a request.
+    pub idle: Duration,
+    /// How long a request's line and headers may take.
+    pub head: Duration,
+    /// Octets of a request's line and headers, at most; at least [`HEAD_MIN_BYTES`].
+    pub head_max_bytes: usize,
+    /// How long a client may take nothing of what is sent to it.
+    pub stalled: Duration,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Connections of one client, an IPv4 address or an IPv6 /64, at a time. None: as many as there are, since clients
+    /// come through a proxy and all look the same.
+    pub connections_per_client: Option<usize>,
+}
+
+/// What the HTTP library needs for its buffer.
+pub const HEAD_MIN_BYTES: usize = 8_192;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(150),
+            head: Duration::from_secs(15),
+            head_max_bytes: 16 * 1024,
+            stalled: Duration::from_secs(60),
+            connections: 10_000,
+            connections_per_client: Some(512),
+        }
+    }
+}
+
+impl Limits {
+    fn http(&self) -> http1::Builder {
+        let mut http = http1::Builder::new();
+        // A backstop only, since `Socket` tells idleness from a slow head. It also has the library look at the socket
+        // again as soon as a response is out, from where on idleness counts.
+        http.timer(TokioTimer::new()).header_read_timeout(self.idle + self.head);
+        http.max_header_size(self.head_max_bytes).max_buf_size(self.head_max_bytes.max(HEAD_MIN_BYTES));
+        http
+    }
+}
+
+/// Serves until `stop` is true or its sender is gone. Then it closes the listener and every connection that asks
+/// nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
+/// cuts them.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: watch::Receiver<bool>) {
+    let (http, places) = (limits.http(), Places::new(&limits));
+    let mut connections = JoinSet::new();
+    let mut warnings = Warnings::default();
+    let mut told = stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            _ = told.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted.map(|(stream, peer)| (places.take(peer.ip()), stream, peer)) {
+            Ok((Ok(place), stream, peer)) => {
+                let serving = connection::serve(stream, peer, router.clone(), http.clone(), limits, stop.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
+            }
+            Ok((Err(full), stream, peer)) => {
+                warnings.warn(|| warn!(client = %peer.ip(), %full, "connections are refused"));
+                refuse(stream);
+            }
+            // It hung up before it was let in.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                warnings.warn(|| warn!(%error, "connections cannot be accepted"));
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Tells a client that it may not come in, as far as that is possible without waiting for it.
+fn refuse(stream: TcpStream) {
+    const RESPONSE: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+    let _ = stream.try_write(RESPONSE);
+}
+
+#[derive(Default)]
+struct Warnings(Option<Instant>);
+
+impl Warnings {
+    fn warn(&mut self, say: impl FnOnce()) {
+        if self.0.is_none_or(|at| at.elapsed() >= WARNED_EVERY) {
+            self.0 = Some(Instant::now());
+            say();
+        }
+    }
+}

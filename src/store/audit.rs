@@ -1,0 +1,304 @@
+//! The audit log: what people with keys did. An entry is written in the transaction that does what it tells, so that
+//! neither is there without the other, and is never changed: the database refuses it.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::clock::{Timestamp, first_uuid_of, uuid_of};
+use crate::id::ApiKeyId;
+
+/// How the command line is named, which needs no key.
+pub const LOCAL: &str = "local";
+
+macro_rules! actions {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal),+ $(,)?) => {
+        /// What can be done. Names never change; whoever adds a route that changes something adds one.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        pub enum Action {
+            $($(#[doc = $doc])+ #[serde(rename = $name)] $variant),+
+        }
+
+        impl Action {
+            /// Every action.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name used in the database and JSON.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    /// An app was made.
+    AppCreated = "app.created",
+    /// An app's name, origins or the like were changed.
+    AppChanged = "app.changed",
+    /// An API key was made.
+    ApiKeyCreated = "api_key.created",
+    /// An API key was revoked, and what descended from it.
+    ApiKeyRevoked = "api_key.revoked",
+    /// A key for user tokens was made.
+    IdentityKeyCreated = "identity_key.created",
+    /// A key for user tokens was removed.
+    IdentityKeyRemoved = "identity_key.removed",
+    /// A VAPID key was made.
+    VapidKeyCreated = "vapid_key.created",
+    /// A VAPID key was imported.
+    VapidKeyImported = "vapid_key.imported",
+    /// A VAPID key became the one that new subscribers get.
+    VapidKeyActivated = "vapid_key.activated",
+    /// A VAPID key's contact was changed.
+    VapidKeyChanged = "vapid_key.changed",
+    /// A VAPID private key was taken out.
+    VapidKeyExported = "vapid_key.exported",
+    /// Dead letters were sent again.
+    DeadLettersReplayed = "dead_letters.replayed",
+    /// Dead letters were put aside.
+    DeadLettersDiscarded = "dead_letters.discarded",
+    /// Dead letters were taken out.
+    DeadLettersExported = "dead_letters.exported",
+    /// A message was paused.
+    MessagePaused = "message.paused",
+    /// A message was resumed.
+    MessageResumed = "message.resumed",
+    /// A message was cancelled.
+    MessageCancelled = "message.cancelled",
+    /// A topic was made.
+    TopicCreated = "topic.created",
+    /// Who may join a topic was changed.
+    TopicChanged = "topic.changed",
+    /// A topic was removed.
+    TopicRemoved = "topic.removed",
+    /// A delivery policy was set.
+    PolicySet = "policy.set",
+    /// A delivery policy was taken away.
+    PolicyRemoved = "policy.removed",
+    /// An app's calendar was changed.
+    CalendarChanged = "calendar.changed",
+    /// An app's SLAs were changed.
+    SlasChanged = "slas.changed",
+    /// Flow control was set.
+    FlowSet = "flow.set",
+    /// Flow control was taken away.
+    FlowRemoved = "flow.removed",
+    /// An app or a lane was paused.
+    FlowPaused = "flow.paused",
+    /// An app or a lane was resumed.
+    FlowResumed = "flow.resumed",
+    /// The period of a flow began anew.
+    FlowReset = "flow.reset",
+    /// A lane was held.
+    LaneHeld = "lane.held",
+    /// A lane was released.
+    LaneReleased = "lane.released",
+    /// A lane's breaker was opened.
+    LaneOpened = "lane.opened",
+    /// A lane's breaker was closed.
+    LaneClosed = "lane.closed",
+    /// A lane was told to probe.
+    LaneProbed = "lane.probed",
+    /// Whatever was known of a user was erased.
+    UserErased = "user.erased",
+    /// An alert was resolved.
+    AlertResolved = "alert.resolved",
+}
+
+/// By what right somebody acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// With that key of an app.
+    ApiKey(Uuid),
+    /// With that operator's key.
+    Operator(Uuid),
+    /// At the command line, with database and master key at hand.
+    Local,
+}
+
+impl Who {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::ApiKey(_) => "api_key",
+            Self::Operator(_) => "operator",
+            Self::Local => LOCAL,
+        }
+    }
+
+    /// The key; none at the command line.
+    pub fn key(self) -> Option<Uuid> {
+        match self {
+            Self::ApiKey(key) | Self::Operator(key) => Some(key),
+            Self::Local => None,
+        }
+    }
+}
+
+/// The id of that key; `local` without one.
+pub fn name_of(key: Option<Uuid>) -> String {
+    key.map_or_else(|| LOCAL.to_owned(), |key| ApiKeyId(key).to_string())
+}
+
+/// Who does something, and from where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Actor {
+    /// By what right.
+    pub who: Who,
+    /// The client's address, if there is one.
+    pub address: Option<IpAddr>,
+}
+
+impl Actor {
+    /// Somebody at the command line.
+    pub const LOCAL: Self = Self { who: Who::Local, address: None };
+}
+
+/// Something that somebody does.
+#[derive(Debug, Clone)]
+#[must_use = "it has to be recorded"]
+pub struct Entry {
+    /// By whom.
+    pub actor: Actor,
+    /// Whose things it is done to; none: the server's.
+    pub app: Option<Uuid>,
+    /// What.
+    pub action: Action,
+    /// To what: a typed id, or a name. Never a secret, nor a user of the app.
+    pub target: String,
+    /// What else is worth knowing, a small JSON object. Never a secret, nor a user of the app.
+    pub detail: Value,
+}
+
+impl Entry {
+    /// An entry without details.
+    pub fn new(actor: Actor, app: Option<Uuid>, action: Action, target: impl Display) -> Self {
+        Self { actor, app, action, target: target.to_string(), detail: json!({}) }
+    }
+
+    /// With these details.
+    pub fn with(self, detail: Value) -> Self {
+        Self { detail, ..self }
+    }
+
+    /// Writes it, within the transaction that does it to `n` things.
+    pub async fn record(&self, conn: &mut PgConnection, n: i64, now: Timestamp) -> sqlx::Result<()> {
+        sqlx::query!(
+            "INSERT INTO audit_log (id, at, app, actor_kind, actor, address, action, target, n, detail)
+             VALUES ($1, $2, $3, $4, $5, $6::text::inet, $7, $8, $9, $10)",
+            uuid_of(now),
+            now,
+            self.app,
+            self.actor.who.kind(),
+            self.actor.who.key(),
+            self.actor.address.map(|address| address.to_canonical().to_string()),
+            self.action.name(),
+            self.target,
+            n,
+            self.detail
+        )
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+}
+
+/// Which entries are wanted: those that fit all of it.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// Of this app.
+    pub app: Option<Uuid>,
+    /// By this key; inner none: at the command line.
+    pub actor: Option<Option<Uuid>>,
+    /// This action.
+    pub action: Option<Action>,
+    /// At this time or later, to the millisecond.
+    pub since: Option<DateTime<Utc>>,
+    /// Before this time.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// A row of `audit_log`.
+#[derive(Debug, FromRow)]
+pub struct Row {
+    /// Its id, a UUIDv7 of its time.
+    pub id: Uuid,
+    /// When it was done.
+    pub at: Timestamp,
+    /// Whose things it was done to.
+    pub app: Option<Uuid>,
+    /// `api_key`, `operator` or `local`.
+    pub actor_kind: String,
+    /// The key.
+    pub actor: Option<Uuid>,
+    /// The client's address.
+    pub address: Option<String>,
+    /// [`Action::name`].
+    pub action: String,
+    /// To what.
+    pub target: String,
+    /// To how many.
+    pub n: i64,
+    /// What else is worth knowing.
+    pub detail: Value,
+}
+
+/// Entries with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<Row>> {
+    let mut query = QueryBuilder::new(
+        "SELECT id, at, app, actor_kind, actor, host(address) AS address, action, target, n, detail FROM audit_log",
+    );
+    query.push(" WHERE id < ").push_bind(before);
+    if let Some(app) = filter.app {
+        query.push(" AND app = ").push_bind(app);
+    }
+    match filter.actor {
+        Some(Some(key)) => drop(query.push(" AND actor = ").push_bind(key)),
+        Some(None) => drop(query.push(" AND actor IS NULL")),
+        None => {}
+    }
+    if let Some(action) = filter.action {
+        query.push(" AND action = ").push_bind(action.name());
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND id >= ").push_bind(first_uuid_of(since));
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND id < ").push_bind(first_uuid_of(until));
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(limit);
+    query.build_query_as().persistent(false).fetch_all(pool).await
+}
+
+/// Deletes what is older than `cutoff`. Only here does a transaction say that it may.
+pub async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin().await?;
+    sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;
+    let done = sqlx::query!("DELETE FROM audit_log WHERE id < $1", first_uuid_of(cutoff)).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(done.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dotted_and_each_stands_for_one_action() {
+        for (i, action) in Action::ALL.iter().enumerate() {
+            let (what, done) = action.name().split_once('.').unwrap();
+            let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            assert!(plain(what) && plain(done), "{action:?}");
+            assert_eq!(serde_json::to_value(action).unwrap(), action.name());
+            assert!(Action::ALL[..i].iter().all(|other| other.name() != action.name()), "{action:?}");
+        }
+    }
+}

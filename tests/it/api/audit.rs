@@ -1,0 +1,252 @@
+//! The audit log: whatever people with keys do is in it, with who and from where, and stays there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use bellwire::api::Settings;
+use bellwire::maintenance::{self, Retention};
+use bellwire::store::alerts::{self, Alert, Kind};
+use bellwire::store::audit::Action;
+use bellwire::webpush::keys::SigningKey;
+use serde_json::{Value, json};
+
+use super::{TestApi, content, fcm};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A request that changes something, and the actions that it is.
+type Deed = (Method, String, Value, &'static [Action]);
+
+/// A shop in which everything can be done once.
+async fn stage() -> (TestApi, Vec<Deed>) {
+    let api = TestApi::start().await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let more = json!({"user_id": "ada@example.com", "topics": ["news"]});
+    let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
+    let message = json!({"to": {"all": true}, "content": content()});
+    let message = text(&api.post("/messages", message).await.ok(202)["id"]);
+    let api_key = text(&api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201)["id"]);
+    let identity_key = text(&api.post("/identity-keys", json!({"name": "n"})).await.ok(201)["id"]);
+    let vapid_key = text(&api.app["vapid_key"]["id"]);
+    let alert = Alert { app: None, kind: Kind::Figure, subject: "x", detail: "y" };
+    alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
+    let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
+    let alert = text(&alerts["data"][0]["id"]);
+    // So that the log holds nothing but what the test does. It is an ordinary table to whoever owns the database.
+    sqlx::raw_sql(
+        "ALTER TABLE audit_log DISABLE TRIGGER USER; DELETE FROM audit_log; ALTER TABLE audit_log ENABLE TRIGGER USER",
+    )
+    .execute(&api.pool)
+    .await
+    .unwrap();
+
+    let new_app = json!({"slug": "new", "name": "New", "subject": "mailto:a@example.com"});
+    let retired = json!({"private_key": *SigningKey::generate().expose_raw(), "state": "retired"});
+    let window = json!({"timezone": "Europe/Vienna"});
+    let shop = |path: &str| format!("/v1/apps/shop{path}");
+    let (post, put, patch, delete) = (Method::POST, Method::PUT, Method::PATCH, Method::DELETE);
+    let mut deeds: Vec<Deed> = vec![
+        (post.clone(), "/v1/apps".to_owned(), new_app, &[Action::AppCreated]),
+        (patch.clone(), shop(""), json!({"origins": ["https://new.example"]}), &[Action::AppChanged]),
+        (post.clone(), shop("/api-keys"), json!({"name": "n", "scopes": ["send"]}), &[Action::ApiKeyCreated]),
+        (delete.clone(), shop(&format!("/api-keys/{api_key}")), Value::Null, &[Action::ApiKeyRevoked]),
+        (post.clone(), shop("/identity-keys"), json!({"name": "m"}), &[Action::IdentityKeyCreated]),
+        (delete.clone(), shop(&format!("/identity-keys/{identity_key}")), Value::Null, &[Action::IdentityKeyRemoved]),
+        (post.clone(), shop("/vapid-keys"), json!({}), &[Action::VapidKeyCreated, Action::VapidKeyActivated]),
+        (post.clone(), shop("/vapid-keys"), retired, &[Action::VapidKeyImported]),
+        (post.clone(), shop("/topics"), json!({"name": "staff"}), &[Action::TopicCreated]),
+        (patch.clone(), shop("/topics/staff"), json!({"join": "server"}), &[Action::TopicChanged]),
+        (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
+        (
+            patch,
+            shop(&format!("/vapid-keys/{vapid_key}")),
+            json!({"subject": "mailto:b@example.com"}),
+            &[Action::VapidKeyChanged],
+        ),
+        (post.clone(), shop(&format!("/vapid-keys/{vapid_key}/export")), Value::Null, &[Action::VapidKeyExported]),
+        (post.clone(), shop("/dead-letters/replay"), json!({"filter": {}}), &[Action::DeadLettersReplayed]),
+        (post.clone(), shop("/dead-letters/discard"), json!({"filter": {}}), &[Action::DeadLettersDiscarded]),
+        (Method::GET, shop("/dead-letters/export?format=ndjson"), Value::Null, &[Action::DeadLettersExported]),
+        (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
+        (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
+        (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
+    ];
+    for place in ["tiers/1".to_owned(), "topics/news".to_owned(), format!("subscriptions/{subscription}")] {
+        let path = shop(&format!("/policies/{place}"));
+        deeds.push((put.clone(), path.clone(), json!({"retries": 3}), &[Action::PolicySet]));
+        deeds.push((delete.clone(), path, Value::Null, &[Action::PolicyRemoved]));
+    }
+    for flow in [shop("/flow"), "/v1/gateways/1/flow".to_owned()] {
+        deeds.push((put.clone(), flow.clone(), json!({"rate": 5}), &[Action::FlowSet]));
+        deeds.push((post.clone(), format!("{flow}/pause"), Value::Null, &[Action::FlowPaused]));
+        deeds.push((post.clone(), format!("{flow}/resume"), Value::Null, &[Action::FlowResumed]));
+        deeds.push((post.clone(), format!("{flow}/reset"), Value::Null, &[Action::FlowReset]));
+        deeds.push((delete.clone(), flow, Value::Null, &[Action::FlowRemoved]));
+    }
+    let orders: [(&str, &'static [Action]); 5] = [
+        ("hold", &[Action::LaneHeld]),
+        ("release", &[Action::LaneReleased]),
+        ("open", &[Action::LaneOpened]),
+        ("close", &[Action::LaneClosed]),
+        ("probe", &[Action::LaneProbed]),
+    ];
+    deeds.extend(orders.map(|(order, action)| (post.clone(), format!("/v1/gateways/1/{order}"), Value::Null, action)));
+    let turns: [(&str, &'static [Action]); 3] = [
+        ("pause", &[Action::MessagePaused]),
+        ("resume", &[Action::MessageResumed]),
+        ("cancel", &[Action::MessageCancelled]),
+    ];
+    let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
+    deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
+    deeds.push((delete, shop("/users/ada@example.com"), Value::Null, &[Action::UserErased]));
+    (api, deeds)
+}
+
+/// Does it, with the app's key where that may.
+async fn status(api: &TestApi, (method, path, body, _): &Deed) -> u16 {
+    let key = if path.starts_with("/v1/apps/") { &api.key } else { &api.operator };
+    let body = Some(body.clone()).filter(|body| !body.is_null());
+    api.call(method.clone(), path, Some(key), body).await.status
+}
+
+async fn log(api: &TestApi, query: &str) -> Vec<Value> {
+    let path = format!("/v1/audit-log?limit=250{query}");
+    let page = api.call(Method::GET, &path, Some(&api.operator), None).await.ok(200);
+    page["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_cannot_be_logged() {
+    let (api, deeds) = stage().await;
+    let mut never: BTreeSet<&str> = Action::ALL.iter().map(|action| action.name()).collect();
+    for deed in &deeds {
+        let (method, path, _, actions) = deed;
+        // While the log takes nothing, nothing is done: it would be there, or be refused, when it is done again.
+        sqlx::raw_sql("ALTER TABLE audit_log ADD CONSTRAINT full_ CHECK (false) NOT VALID")
+            .execute(&api.pool)
+            .await
+            .unwrap();
+        assert_eq!(status(&api, deed).await, 500, "{method} {path}");
+        sqlx::raw_sql("ALTER TABLE audit_log DROP CONSTRAINT full_").execute(&api.pool).await.unwrap();
+        api.clock.advance(Duration::from_secs(1));
+        let since = api.clock.now().format("&since=%Y-%m-%dT%H:%M:%SZ").to_string();
+        assert!(status(&api, deed).await < 300, "{method} {path}");
+        let entries = log(&api, &since).await;
+        let mut logged: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+        logged.sort_unstable();
+        let mut expected: Vec<_> = actions.iter().map(|action| action.name()).collect();
+        expected.sort_unstable();
+        assert_eq!(logged, expected, "{method} {path}");
+        assert!(entries.iter().all(|entry| !entry["target"].as_str().unwrap().is_empty()), "{entries:?}");
+        never.retain(|action| !expected.contains(action));
+    }
+    assert!(never.is_empty(), "no request of this test is {never:?}: add one to `stage`");
+    let text = Value::from(log(&api, "").await).to_string();
+    for secret in ["ada", "bw_", "bwi_", "PRIVATE", api.key.as_str()] {
+        assert!(!text.contains(secret), "{secret} is in the log");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_says_who_from_where_to_what_and_how_many() {
+    let settings = Settings { trusted_proxies: 1, ..Settings::default() };
+    let api = TestApi::with(settings, None).await;
+    for name in ["a", "b"] {
+        api.subscribe(&fcm(name), json!({"user_id": "ada"})).await;
+    }
+    let erase = async |key: &str, client: &str| {
+        let headers = [("x-forwarded-for", client)];
+        let path = "/v1/apps/shop/users/ada";
+        api.call_with(Method::DELETE, path, Some(key), None, &headers).await.ok(200);
+    };
+    erase(&api.key, "made-up, 192.0.2.7").await;
+    api.clock.advance(Duration::from_secs(1));
+    erase(&api.operator, "::ffff:192.0.2.8").await;
+    let entries = log(&api, "&action=user.erased").await;
+    let keys = api.get("/api-keys").await.ok(200);
+    let [second, first] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((&first["actor"], &first["actor_kind"]), (&keys["data"][0]["id"], &json!("api_key")));
+    assert_eq!((&first["address"], &first["n"], &first["app"]), (&json!("192.0.2.7"), &json!(2), &api.app["id"]));
+    assert_eq!(
+        (&second["actor_kind"], &second["address"], &second["n"]),
+        (&json!("operator"), &json!("192.0.2.8"), &json!(0))
+    );
+    let label = first["target"].as_str().unwrap();
+    assert!(label.starts_with("user:") && label.len() == 21 && first["target"] == second["target"], "{label}");
+    let made = log(&api, "&action=api_key.created&actor=local").await;
+    assert_eq!(
+        (&made[0]["actor"], &made[0]["actor_kind"], &made[0]["address"]),
+        (&json!("local"), &json!("local"), &Value::Null)
+    );
+    // To its app, an operator's whereabouts are nobody's business.
+    let own = api.get("/audit-log?action=user.erased").await.ok(200);
+    let addresses: Vec<_> = own["data"].as_array().unwrap().iter().map(|entry| &entry["address"]).collect();
+    assert_eq!(addresses, [&Value::Null, &json!("192.0.2.7")]);
+    let id = second["actor"].as_str().unwrap();
+    let by_operator =
+        async |more: &str| log(&api, &format!("&action=user.erased&app=shop&actor={id}{more}")).await.len();
+    assert_eq!(by_operator("").await, 1);
+    assert_eq!(by_operator("&until=2027-01-15T08:00:01Z").await, 0);
+    assert_eq!(by_operator("&since=2027-01-15T08:00:01Z").await, 1);
+}
+
+#[tokio::test]
+async fn an_app_reads_its_own_log_only_and_wrong_filters_are_named() {
+    let api = TestApi::start().await;
+    let (other, stranger) = api.make_app("other").await;
+    let theirs = api.call(Method::GET, "/v1/apps/other/audit-log", Some(&stranger), None).await.ok(200);
+    let apps: BTreeSet<_> =
+        theirs["data"].as_array().unwrap().iter().map(|entry| entry["app"].as_str().unwrap()).collect();
+    assert_eq!(apps, BTreeSet::from([other["id"].as_str().unwrap()]));
+    assert_eq!(api.call(Method::GET, "/v1/apps/shop/audit-log", Some(&stranger), None).await.status, 404);
+    let page = api.get("/audit-log?limit=1").await.ok(200);
+    let next = api.get(&format!("/audit-log?limit=1&iterator={}", page["iterator"].as_str().unwrap())).await.ok(200);
+    assert!(next["done"] == true && page["data"][0]["id"] != next["data"][0]["id"], "{page} {next}");
+    for (query, name) in
+        [("actor=me", "actor"), ("action=app.eaten", "action"), ("since=tomorrow", "since"), ("app=shop", "app")]
+    {
+        let refused = api.get(&format!("/audit-log?{query}")).await;
+        assert_eq!(refused.refusal(), (400, "invalid_parameter", vec![name]), "{query}");
+    }
+    let none = api.call(Method::GET, "/v1/audit-log?app=none", Some(&api.operator), None).await;
+    assert_eq!(none.refusal(), (404, "not_found", vec![]));
+}
+
+#[tokio::test]
+async fn nobody_changes_the_log_and_only_retention_takes_the_oldest_away() {
+    let api = TestApi::start().await;
+    for statement in ["UPDATE audit_log SET n = 7", "DELETE FROM audit_log", "TRUNCATE audit_log"] {
+        let refused = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&api.pool).await.unwrap_err();
+        assert!(refused.to_string().contains("append-only"), "{statement}: {refused}");
+    }
+    let before = log(&api, "").await.len();
+    api.clock.advance(DAY * 10);
+    api.post("/vapid-keys", json!({})).await.ok(201);
+    let keep = async |audit_log| {
+        let retention = Retention { history: DAY * 35, archive: DAY * 30, audit_log };
+        maintenance::keep_house(&api.pool, api.clock.now(), retention).await.unwrap();
+        log(&api, "").await.len()
+    };
+    assert_eq!(keep(None).await, before + 2, "for ever");
+    assert_eq!(keep(Some(DAY * 11)).await, before + 2);
+    assert_eq!(keep(Some(DAY * 9)).await, 2, "what was rotated today");
+    let refused = sqlx::query("DELETE FROM audit_log").execute(&api.pool).await.unwrap_err();
+    assert!(refused.to_string().contains("append-only"), "also on a connection that retention used: {refused}");
+}
+
+/// The address of a peer that no proxy stands before.
+#[tokio::test]
+async fn without_a_proxy_the_peer_is_the_client_whatever_it_claims() {
+    let api = TestApi::start().await;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/v1/apps/shop/vapid-keys")
+        .header("authorization", format!("Bearer {}", api.key))
+        .header("content-type", "application/json")
+        .header("x-forwarded-for", "203.0.113.9")
+        .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from(([192, 0, 2, 9], 4711))));
+    api.send(request.body(Body::from("{}")).unwrap()).await.ok(201);
+    assert_eq!(log(&api, "&action=vapid_key.activated").await[0]["address"], "192.0.2.9");
+}

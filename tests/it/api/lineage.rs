@@ -1,0 +1,146 @@
+//! Keys that keys made: they may do no more, last no longer, and do not survive a theft.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::clock::Timestamp;
+use bellwire::store::api_keys::{self, Scope};
+use serde_json::{Value, json};
+
+use super::{Reply, TestApi};
+
+/// A key of the shop made at the command line: its id and its secret.
+async fn made(api: &TestApi, scopes: &[Scope], expires_at: Option<Timestamp>) -> (String, String) {
+    let app = Some(api.app_uuid());
+    let made = api_keys::create(&api.pool, &api.vault, app, "k", scopes, expires_at, &api.clock).await.unwrap();
+    (format!("ak_{}", made.0.id), made.1)
+}
+
+/// Asks with a key for another one.
+async fn make(api: &TestApi, maker: &str, body: Value) -> Reply {
+    api.call(Method::POST, "/v1/apps/shop/api-keys", Some(maker), Some(body)).await
+}
+
+fn id(key: &Value) -> &str {
+    key["id"].as_str().unwrap()
+}
+
+fn secret(key: &Value) -> &str {
+    key["secret"].as_str().unwrap()
+}
+
+async fn revoke(api: &TestApi, id: &str, query: &str) -> Value {
+    let path = format!("/v1/apps/shop/api-keys/{id}{query}");
+    api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200)
+}
+
+async fn lives(api: &TestApi, key: &str) -> bool {
+    api.call(Method::GET, "/v1/apps/shop", Some(key), None).await.status == 200
+}
+
+#[tokio::test]
+async fn a_key_makes_none_that_may_do_more_or_lasts_longer_than_itself() {
+    let api = TestApi::start().await;
+    let hour = api.clock.now() + Duration::from_secs(3_600);
+    let (maker, key) = made(&api, &[Scope::Keys, Scope::Read], Some(hour)).await;
+    let greedy =
+        json!({"name": "n", "scopes": ["read", "send", "export"], "expires_at": hour + Duration::from_secs(1)});
+    let refused = make(&api, &key, greedy).await;
+    assert_eq!(refused.refusal(), (403, "forbidden", vec!["/scopes/1", "/scopes/2", "/expires_at"]));
+    assert!(refused.json.to_string().contains("2027-01-15T09:00:00Z"), "the latest possible end: {}", refused.json);
+
+    let child = make(&api, &key, json!({"name": "n", "scopes": ["read", "keys"]})).await.ok(201);
+    assert_eq!((&child["expires_at"], &child["created_by"]), (&json!("2027-01-15T09:00:00Z"), &json!(maker)));
+    let sooner = hour - Duration::from_secs(60);
+    let sooner = make(&api, &key, json!({"name": "n", "scopes": ["keys"], "expires_at": sooner})).await.ok(201);
+    assert_eq!(sooner["expires_at"], "2027-01-15T08:59:00Z");
+    let grandchild = make(&api, secret(&child), json!({"name": "n", "scopes": ["read"]})).await.ok(201);
+    assert_eq!((&grandchild["expires_at"], &grandchild["created_by"]), (&child["expires_at"], &child["id"]));
+
+    let by_operator = make(&api, &api.operator, json!({"name": "n", "scopes": ["send", "export"]})).await.ok(201);
+    assert_eq!(by_operator["expires_at"], Value::Null, "an operator may make any");
+    let listed = api.get("/api-keys").await.ok(200);
+    assert_eq!(listed["data"].as_array().unwrap().last().unwrap()["created_by"], "local");
+
+    api.clock.advance(Duration::from_secs(3_600));
+    let late = make(&api, &key, json!({"name": "n", "scopes": ["read"]})).await;
+    assert_eq!(late.refusal(), (401, "unauthorized", vec![]), "an expired key makes nothing");
+    assert!(!lives(&api, secret(&grandchild)).await, "nor does what it made outlast it");
+}
+
+#[tokio::test]
+async fn revoking_a_key_takes_along_what_descends_from_it() {
+    let api = TestApi::start().await;
+    let all = json!(["keys", "read"]);
+    let (thief, key) = made(&api, &[Scope::Keys, Scope::Read], None).await;
+    let child = make(&api, &key, json!({"name": "n", "scopes": all})).await.ok(201);
+    let grandchildren = [
+        make(&api, secret(&child), json!({"name": "n", "scopes": all})).await.ok(201),
+        make(&api, secret(&child), json!({"name": "n", "scopes": all})).await.ok(201),
+    ];
+    let (_, neighbour) = made(&api, &[Scope::Read], None).await;
+    revoke(&api, id(&grandchildren[0]), "").await;
+    assert_eq!(revoke(&api, &thief, "").await, json!({"revoked": 3}), "one had been revoked before");
+    for dead in [&key, secret(&child), secret(&grandchildren[0]), secret(&grandchildren[1])] {
+        assert!(!lives(&api, dead).await);
+    }
+    assert!(lives(&api, &neighbour).await && lives(&api, &api.key).await);
+    assert_eq!(revoke(&api, &thief, "").await, json!({"revoked": 0}), "again");
+}
+
+#[tokio::test]
+async fn what_a_key_made_is_kept_where_that_is_asked_for_and_can_be_revoked_later() {
+    let api = TestApi::start().await;
+    let (old, key) = made(&api, &[Scope::Keys, Scope::Read], None).await;
+    let child = make(&api, &key, json!({"name": "n", "scopes": ["read"]})).await.ok(201);
+    assert_eq!(revoke(&api, &old, "?keep_descendants=true").await, json!({"revoked": 1}));
+    assert!(!lives(&api, &key).await && lives(&api, secret(&child)).await);
+    assert_eq!(revoke(&api, &old, "?keep_descendants=false").await, json!({"revoked": 1}));
+    assert!(!lives(&api, secret(&child)).await);
+    let path = format!("/v1/apps/shop/api-keys/{old}?keep=yes");
+    let refused = api.call(Method::DELETE, &path, Some(&api.key), None).await;
+    assert_eq!(refused.refusal().0, 400, "a misspelt wish is not taken for none");
+}
+
+#[tokio::test]
+async fn an_operators_keys_end_with_the_operators_own_in_every_app() {
+    let api = TestApi::start().await;
+    api.make_app("other").await;
+    let child = make(&api, &api.operator, json!({"name": "n", "scopes": ["keys", "read"]})).await.ok(201);
+    let grandchild = make(&api, secret(&child), json!({"name": "n", "scopes": ["read"]})).await.ok(201);
+    let body = Some(json!({"name": "n", "scopes": ["read"]}));
+    let elsewhere = api.call(Method::POST, "/v1/apps/other/api-keys", Some(&api.operator), body).await.ok(201);
+    let operator = sqlx::query_scalar("SELECT id FROM api_keys WHERE app IS NULL").fetch_one(&api.pool).await.unwrap();
+    let local = bellwire::store::audit::Actor::LOCAL;
+    let revoked = api_keys::revoke(&api.pool, None, operator, false, local, api.clock.now()).await.unwrap();
+    assert_eq!(revoked, Some(4));
+    assert!(!lives(&api, secret(&child)).await && !lives(&api, secret(&grandchild)).await);
+    let there = api.call(Method::GET, "/v1/apps/other", Some(secret(&elsewhere)), None).await;
+    assert_eq!(there.status, 401);
+    let log = api.get("/audit-log?action=api_key.revoked").await.ok(200);
+    assert_eq!(log["data"][0]["n"], 2, "the app reads in its own log why its keys are gone: {log}");
+}
+
+/// A thief's key that makes another one at the very moment when it is revoked.
+#[tokio::test]
+async fn a_key_makes_nothing_once_its_revocation_has_begun() {
+    let api = TestApi::start().await;
+    let (_, key) = made(&api, &[Scope::Keys], None).await;
+    let mut revocation = api.pool.begin().await.unwrap();
+    for statement in ["LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE", "UPDATE api_keys SET revoked_at = created_at"]
+    {
+        sqlx::query(statement).execute(&mut *revocation).await.unwrap();
+    }
+    let commit = async {
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'api_keys'::regclass)";
+        while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&api.pool).await.unwrap() {}
+        revocation.commit().await.unwrap();
+    };
+    let (made, ()) = tokio::join!(make(&api, &key, json!({"name": "n", "scopes": ["keys"]})), commit);
+    assert_eq!(made.refusal(), (401, "unauthorized", vec![]));
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM api_keys WHERE revoked_at IS NULL")
+        .fetch_one(&api.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
+}

@@ -1,0 +1,432 @@
+//! Every route with every kind of key. What is to be expected follows from `security` in `/openapi.json` alone, so that
+//! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use bellwire::clock::uuid_of;
+use bellwire::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire::store::alerts::{self, Alert, Kind};
+use bellwire::store::api_keys::{self, Scope};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::{ORIGIN, TestApi, content, fcm, registration, roomy};
+
+/// Operations that anybody may call who shows nothing.
+const PUBLIC: [&str; 5] = [
+    "GET /healthz",
+    "GET /readyz",
+    "GET /v1/apps/{app}/config",
+    "POST /v1/apps/{app}/receipts",
+    "POST /v1/apps/{app}/subscriptions",
+];
+/// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
+/// no route.
+const UNDESCRIBED: [&str; 10] = [
+    "/",
+    "/{*__private__axum_fallback}",
+    "/example",
+    "/example/",
+    "/example/config.json",
+    "/example/index.html",
+    "/example/send",
+    "/example/{*file}",
+    "/openapi.json",
+    "/sdk/{*file}",
+];
+const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
+
+/// The query and the body of a request that is fine. `n` is another number each time.
+fn request(operation: &str, n: u32) -> (&'static str, Value) {
+    let body = match operation {
+        "GET /v1/apps/{app}/dead-letters/groups" => return ("?by=reason", Value::Null),
+        "GET /v1/apps/{app}/dead-letters/export" => return ("?format=ndjson", Value::Null),
+        "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
+        "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
+        "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
+        "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
+        "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
+        "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
+        "POST /v1/apps/{app}/receipts" => json!([]),
+        "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
+        "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
+        "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
+        "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
+        "PATCH /v1/apps/{app}"
+        | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
+        | "PATCH /v1/apps/{app}/topics/{topic}"
+        | "POST /v1/apps/{app}/policies/preview"
+        | "POST /v1/apps/{app}/vapid-keys"
+        | "POST /v1/gateways/{lane}/close"
+        | "POST /v1/gateways/{lane}/hold"
+        | "POST /v1/gateways/{lane}/open"
+        | "POST /v1/gateways/{lane}/probe"
+        | "POST /v1/gateways/{lane}/release"
+        | "PUT /v1/apps/{app}/policies/subscriptions/{subscription}"
+        | "PUT /v1/apps/{app}/policies/tiers/{tier}"
+        | "PUT /v1/apps/{app}/policies/topics/{topic}"
+        | "PUT /v1/apps/{app}/slas" => json!({}),
+        _ => Value::Null,
+    };
+    ("", body)
+}
+
+/// What a request shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    /// No key and no token.
+    Garbage,
+    MadeUpKey,
+    MadeUpToken,
+    /// Keys of the app that had every scope.
+    ExpiredKey,
+    RevokedKey,
+    /// Of another app, with every scope.
+    KeyOfAnotherApp,
+    /// With this scope alone.
+    Key(Scope),
+    TokenOfAnother,
+    /// Of the subscription that the path names.
+    Token,
+}
+
+impl Shown {
+    fn all() -> Vec<Self> {
+        let keys = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Self::Key);
+        let others = [
+            Self::Nothing,
+            Self::Garbage,
+            Self::MadeUpKey,
+            Self::MadeUpToken,
+            Self::ExpiredKey,
+            Self::RevokedKey,
+            Self::KeyOfAnotherApp,
+            Self::TokenOfAnother,
+            Self::Token,
+        ];
+        others.into_iter().chain(keys).collect()
+    }
+}
+
+/// What an operation's `security` says.
+#[derive(Debug, Default)]
+struct Security {
+    /// It may be called with nothing.
+    anybody: bool,
+    /// … by a browser with its subscription's token.
+    token: bool,
+    /// … with a key that has this scope.
+    scopes: Vec<String>,
+}
+
+impl Security {
+    /// Reads it. An operation that says nothing is open to everybody.
+    fn of(operation: &Value) -> Self {
+        let Some(ways) = operation["security"].as_array() else { return Self { anybody: true, ..Self::default() } };
+        let mut read = Self::default();
+        for way in ways {
+            let way = way.as_object().expect("an object");
+            read.anybody |= way.is_empty();
+            read.token |= way.contains_key("browser_token");
+            for scope in way.get("api_key").and_then(Value::as_array).into_iter().flatten() {
+                read.scopes.push(scope.as_str().expect("a scope").to_owned());
+            }
+        }
+        read
+    }
+
+    /// How a request is refused; none: it is not.
+    fn refusal(&self, shown: Shown) -> Option<u16> {
+        if self.anybody && !self.token && self.scopes.is_empty() {
+            return None; // nobody looks at what it shows
+        }
+        match shown {
+            Shown::Nothing => (!self.anybody).then_some(401),
+            Shown::Garbage | Shown::MadeUpKey | Shown::MadeUpToken | Shown::ExpiredKey | Shown::RevokedKey => Some(401),
+            // For operators only, a key of an app lacks the scope whichever app it is of.
+            Shown::KeyOfAnotherApp if self.scopes == [Scope::Operator.name()] => Some(403),
+            Shown::KeyOfAnotherApp => Some(404),
+            Shown::Key(Scope::Operator) => None,
+            Shown::Key(scope) => (!self.scopes.iter().any(|needed| needed == scope.name())).then_some(403),
+            Shown::TokenOfAnother | Shown::Token if !self.token => Some(401),
+            Shown::TokenOfAnother => (!self.anybody).then_some(404),
+            Shown::Token => None,
+        }
+    }
+}
+
+struct Walk {
+    api: TestApi,
+    keys: BTreeMap<&'static str, String>,
+    expired: String,
+    revoked: String,
+    stranger: String,
+    token_of_another: String,
+    n: Cell<u32>,
+}
+
+/// Where a request goes, and the token of the subscription that the path names.
+struct Place {
+    path: String,
+    token: Option<String>,
+}
+
+impl Walk {
+    async fn begin() -> Self {
+        let api = TestApi::with(roomy(), None).await;
+        let (_, stranger) = api.make_app("other").await;
+        let app = Some(api.app_uuid());
+        let soon = api.clock.now() + Duration::from_secs(1);
+        let make = async |app, scopes: &[Scope], expires_at| {
+            api_keys::create(&api.pool, &api.vault, app, "k", scopes, expires_at, &api.clock).await.unwrap()
+        };
+        let mut keys = BTreeMap::new();
+        for scope in Scope::OF_APPS {
+            keys.insert(scope.name(), make(app, &[scope], None).await.1);
+        }
+        for scope in Scope::OF_SERVER {
+            keys.insert(scope.name(), make(None, &[scope], None).await.1);
+        }
+        let expired = make(app, &Scope::OF_APPS, Some(soon)).await.1;
+        api.clock.advance(Duration::from_secs(1));
+        let (row, revoked) = make(app, &Scope::OF_APPS, None).await;
+        let path = format!("/v1/apps/shop/api-keys/{}", ApiKeyId(row.id));
+        api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200);
+        let another = api.subscribe(&fcm("another"), json!({})).await;
+        let token_of_another = another["token"].as_str().unwrap().to_owned();
+        Self { api, keys, expired, revoked, stranger, token_of_another, n: Cell::new(0) }
+    }
+
+    fn number(&self) -> u32 {
+        self.n.set(self.n.get() + 1);
+        self.n.get()
+    }
+
+    /// Fills in a path: with things that were made for this one request, since it may be the end of them.
+    async fn place(&self, template: &str) -> Place {
+        let n = self.number();
+        let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
+        let subscription_id = text(&subscription["id"]);
+        let mut filled = Vec::new();
+        let mut message = None;
+        for segment in template.split('/') {
+            filled.push(match segment {
+                "{app}" => "shop".to_owned(),
+                "{subscription}" => subscription_id.clone(),
+                "{topic}" => "news".to_owned(),
+                "{tier}" => "promotional".to_owned(),
+                "{user}" => "somebody".to_owned(),
+                "{lane}" => "1".to_owned(),
+                "{vapid_key}" => text(&self.api.app["vapid_key"]["id"]),
+                "{message}" => {
+                    let id = self.message(&subscription_id).await;
+                    message.insert(id).clone()
+                }
+                "{dead_letter}" => self.dead_letter(&subscription_id).await,
+                "{api_key}" => {
+                    let (api, app) = (&self.api, Some(self.api.app_uuid()));
+                    let scopes = [Scope::Read];
+                    let made = api_keys::create(&api.pool, &api.vault, app, "k", &scopes, None, &api.clock).await;
+                    ApiKeyId(made.unwrap().0.id).to_string()
+                }
+                "{identity_key}" => text(&self.api.post("/identity-keys", json!({"name": "k"})).await.ok(201)["id"]),
+                "{alert}" => self.alert(n).await,
+                segment => {
+                    assert!(!segment.contains('{'), "{template}: say in `Walk::place` how a {segment} is made");
+                    segment.to_owned()
+                }
+            });
+        }
+        Place { path: filled.join("/"), token: subscription["token"].as_str().map(str::to_owned) }
+    }
+
+    async fn message(&self, to: &str) -> String {
+        let body = json!({"to": {"subscriptions": [to]}, "content": content()});
+        text(&self.api.post("/messages", body).await.ok(202)["id"])
+    }
+
+    async fn dead_letter(&self, to: &str) -> String {
+        let message: MessageId = self.message(to).await.parse().unwrap();
+        let subscription: SubscriptionId = to.parse().unwrap();
+        let id = uuid_of(self.api.clock.now());
+        sqlx::query(
+            "INSERT INTO dead_letters (app, id, shard, message, subscription, lane, tier, reason, retries, at)
+             SELECT app, $1, shard, $2, id, lane, 2, 'bad_request', 0, $3 FROM subscriptions WHERE id = $4",
+        )
+        .bind(id)
+        .bind(message.0)
+        .bind(self.api.clock.now())
+        .bind(subscription.0)
+        .execute(&self.api.pool)
+        .await
+        .unwrap();
+        DeadLetterId(id).to_string()
+    }
+
+    async fn alert(&self, n: u32) -> String {
+        let (app, subject) = (None, n.to_string());
+        let alert = Alert { app, kind: Kind::Figure, subject: &subject, detail: "walk" };
+        alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
+        let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
+        bellwire::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
+    }
+
+    fn credential(&self, shown: Shown, place: &Place) -> Option<String> {
+        Some(match shown {
+            Shown::Nothing => return None,
+            Shown::Garbage => "garbage".to_owned(),
+            Shown::MadeUpKey => format!("bw_{}", "A".repeat(43)),
+            Shown::MadeUpToken => "bt_AAAA".to_owned(),
+            Shown::ExpiredKey => self.expired.clone(),
+            Shown::RevokedKey => self.revoked.clone(),
+            Shown::KeyOfAnotherApp => self.stranger.clone(),
+            Shown::Key(scope) => self.keys[scope.name()].clone(),
+            Shown::TokenOfAnother => self.token_of_another.clone(),
+            Shown::Token => place.token.clone().expect("every place has a subscription"),
+        })
+    }
+
+    /// Calls an operation. The answer need not be JSON.
+    async fn call(&self, operation: &str, method: &Method, place: &Place, shown: Shown) -> (u16, String) {
+        let (query, body) = request(operation, self.number());
+        let mut request = Request::builder().method(method).uri(format!("{}{query}", place.path));
+        let credential = self.credential(shown, place);
+        if let Some(credential) = &credential {
+            request = request.header("authorization", format!("Bearer {credential}"));
+        }
+        if credential.is_none_or(|credential| !credential.starts_with("bw_")) {
+            request = request.header("origin", ORIGIN);
+        }
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            request = request.header("content-type", "application/json");
+            Body::from(body.to_string())
+        };
+        let response = self.api.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let octets = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8_lossy(&octets).into_owned())
+    }
+
+    /// Calls an operation with everything that can be shown. What went otherwise than it says.
+    async fn operation(&self, name: &str, method: &Method, template: &str, security: &Security) -> Vec<String> {
+        let mut surprises = Vec::new();
+        let untouched = self.place(template).await;
+        let (refused, allowed): (Vec<_>, Vec<_>) =
+            Shown::all().into_iter().partition(|shown| security.refusal(*shown).is_some());
+        for shown in refused {
+            let (status, body) = self.call(name, method, &untouched, shown).await;
+            let expected = security.refusal(shown).expect("these are refused");
+            if status != expected {
+                surprises.push(format!("{name} with {shown:?}: {status}, not {expected}: {body}"));
+            }
+        }
+        for shown in allowed {
+            let place = self.place(template).await;
+            let (status, body) = self.call(name, method, &place, shown).await;
+            if !(200..300).contains(&status) {
+                surprises.push(format!("{name} with {shown:?}: {status}: {body}"));
+            }
+            // Kept few: an app may have ten.
+            sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
+        }
+        surprises
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+/// The operations of the description: path, method, and what it says.
+fn operations(description: &Value) -> Vec<(String, Method, Value)> {
+    let paths = description["paths"].as_object().expect("paths").iter();
+    let of_path = |(path, item): (&String, &Value)| {
+        let methods = METHODS.into_iter().filter_map(|method| {
+            let operation = item.get(method.as_str().to_lowercase())?;
+            Some((path.clone(), method, operation.clone()))
+        });
+        methods.collect::<Vec<_>>()
+    };
+    paths.flat_map(of_path).collect()
+}
+
+async fn description(api: &TestApi) -> Value {
+    api.call(Method::GET, "/openapi.json", None, None).await.ok(200)
+}
+
+#[tokio::test]
+async fn every_route_lets_in_whom_its_description_names_and_nobody_else() {
+    let walk = Walk::begin().await;
+    let operations = operations(&description(&walk.api).await);
+    assert!(operations.len() > 70, "{}", operations.len());
+    let mut surprises = Vec::new();
+    for (path, method, operation) in &operations {
+        let name = format!("{method} {path}");
+        let (query, body) = request(&name, 0);
+        assert!(
+            operation["requestBody"].is_null() || !body.is_null(),
+            "{name} takes a body: add one that is fine to `request` in tests/it/api/walk.rs"
+        );
+        let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+        for parameter in parameters.iter().filter(|p| p["in"] == "query" && p["required"] == true) {
+            let named = query.contains(&format!("{}=", parameter["name"].as_str().expect("a name")));
+            assert!(named, "{name} asks for {}: add a query to `request` in tests/it/api/walk.rs", parameter["name"]);
+        }
+        surprises.extend(walk.operation(&name, method, path, &Security::of(operation)).await);
+    }
+    assert!(surprises.is_empty(), "{} surprises:\n{}", surprises.len(), surprises.join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_open_to_everybody_is_known_by_name_and_scopes_are_those_that_keys_may_have() {
+    let api = TestApi::start().await;
+    let mut public = BTreeSet::new();
+    let known: BTreeSet<&str> = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Scope::name).collect();
+    for (path, method, operation) in operations(&description(&api).await) {
+        let security = Security::of(&operation);
+        let of_app = path.starts_with("/v1/apps/{app}");
+        for scope in &security.scopes {
+            assert!(known.contains(scope.as_str()), "{method} {path} asks for `{scope}`, which no key has");
+            let operators = Scope::OF_SERVER.iter().any(|server| server.name() == scope);
+            assert!(of_app != operators, "{method} {path} asks for `{scope}`");
+        }
+        if security.anybody {
+            public.insert(format!("{method} {path}"));
+        }
+    }
+    assert_eq!(
+        public,
+        PUBLIC.map(str::to_owned).into(),
+        "declare `security` in its utoipa::path, or name it in PUBLIC"
+    );
+}
+
+#[tokio::test]
+async fn no_route_is_left_out_of_the_description() {
+    let api = TestApi::start().await;
+    let described = operations(&description(&api).await);
+    let paths: BTreeSet<&str> = described.iter().map(|(path, ..)| path.as_str()).collect();
+    // axum tells its routes in no other way than this.
+    let printed = format!("{:?}", api.router);
+    let routed: BTreeSet<&str> = printed.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/')).collect();
+    assert!(paths.is_subset(&routed), "the router does not print its routes any more: find another way to list them");
+    let others: BTreeSet<&str> = routed.difference(&paths).copied().collect();
+    assert_eq!(others, UNDESCRIBED.into(), "describe it by utoipa::path and `routes!`, or name it in UNDESCRIBED");
+    for path in paths {
+        let named = path.replace("{app}", "shop").replace(['{', '}'], "");
+        for method in METHODS {
+            if described.iter().any(|(at, known, _)| at == path && *known == method) {
+                continue;
+            }
+            let reply = api.call(method.clone(), &named, Some(&api.operator), None).await;
+            assert_eq!(reply.status, 405, "{method} {path} is not described");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a client may cost the HTTP server, over real sockets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::get;
+use bellwire::api::Settings;
+use bellwire::http_server::{Limits, serve};
+use bellwire::store::api_keys::{self, Scope};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::api::{TestApi, roomy};
+use crate::support::app::PATIENCE;
+use crate::support::{Server, TestApp};
+
+/// So short that a test waits for it, so long that a busy machine is not taken for a slow client.
+const SHORT: Duration = Duration::from_millis(500);
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(3_600);
+
+const PATIENT: Limits = Limits {
+    idle: LONG,
+    head: LONG,
+    head_max_bytes: 8_192,
+    stalled: LONG,
+    connections: 100,
+    connections_per_client: None,
+};
+
+/// A server that runs until it is dropped or told to stop.
+struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(router: Router, limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        Self { address, stop, serving: tokio::spawn(serve(listener, router, limits, stopped)) }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("it listens")
+    }
+
+    async fn ask(&self, text: &str) -> (TcpStream, String) {
+        let mut stream = self.connect().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let answer = until(&mut stream, "pong").await;
+        (stream, answer)
+    }
+}
+
+fn pong() -> Router {
+    Router::new().route("/ping", get(|| async { "pong" }))
+}
+
+const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Reads until what came ends with this.
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    let read = async {
+        while !text.ends_with(end) {
+            text.push(char::from(stream.read_u8().await.expect("there is more")));
+        }
+    };
+    timeout(PATIENCE, read).await.expect("it comes");
+    text
+}
+
+/// Reads to the end.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut octets = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut octets)).await.expect("it is closed").expect("it is closed in order");
+    String::from_utf8(octets).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_nothing_is_closed_and_one_that_asks_is_kept() {
+    let server = Running::start(pong(), Limits { idle: SHORT, ..PATIENT }).await;
+    assert_eq!(rest(&mut server.connect().await).await, "");
+    let (mut stream, _) = server.ask(PING).await;
+    for _ in 0..3 {
+        stream.write_all(PING.as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "pong").await.starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(rest(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_in_is_given_up_whatever_came_before() {
+    let server = Running::start(pong(), Limits { head: SHORT, ..PATIENT }).await;
+    let (mut stream, _) = server.ask(PING).await;
+    stream.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
+    // It does not win time by going on.
+    let closed = async {
+        let mut octet = [0];
+        while timeout(SHORT / 20, stream.read(&mut octet)).await.is_err() {
+            let _ = stream.write_all(b"x").await;
+        }
+    };
+    timeout(PATIENCE, closed).await.expect("it is given up");
+}
+
+#[tokio::test]
+async fn a_head_has_a_size() {
+    let server = Running::start(pong(), PATIENT).await;
+    let mut stream = server.connect().await;
+    let head = format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(8_192));
+    stream.write_all(&head.as_bytes()[..8_192]).await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 431"));
+}
+
+#[tokio::test]
+async fn a_client_has_so_many_connections_and_gets_them_back() {
+    let server = Running::start(pong(), Limits { connections_per_client: Some(2), ..PATIENT }).await;
+    let ((first, _), (_second, _)) = (server.ask(PING).await, server.ask(PING).await);
+    let refused = rest(&mut server.connect().await).await;
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("Retry-After"), "{refused}");
+    drop(first);
+    // Its end is noticed a moment later.
+    let again = async {
+        loop {
+            let mut stream = server.connect().await;
+            let _ = stream.write_all(PING.as_bytes()).await;
+            let mut answer = [0; 12];
+            if stream.read_exact(&mut answer).await.is_ok() && &answer == b"HTTP/1.1 200" {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, again).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_given_up() {
+    let large = Router::new().route("/large", get(|| async { vec![b'x'; 64 << 20] }));
+    let server = Running::start(large, Limits { stalled: SHORT, ..PATIENT }).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.read_exact(&mut [0; 12]).await.unwrap();
+    server.stop.send(true).unwrap();
+    timeout(PATIENCE, server.serving).await.expect("nobody waits for it any longer").unwrap();
+}
+
+fn post(path: &str, length: usize) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n")
+}
+
+#[tokio::test]
+async fn a_body_has_its_time_and_its_size_and_both_refusals_are_read() {
+    let api = TestApi::with(Settings { body_timeout: SHORT, ..roomy() }, None).await;
+    let server = Running::start(api.router.clone(), PATIENT).await;
+    for path in ["/v1/apps/shop/subscriptions", "/v1/apps/shop/receipts"] {
+        let mut slow = server.connect().await;
+        slow.write_all((post(path, 1_000) + "{").as_bytes()).await.unwrap();
+        let answer = rest(&mut slow).await;
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("body_too_slow"), "{path}: {answer}");
+
+        let mut large = server.connect().await;
+        let (mut reading, mut writing) = large.split();
+        let body = vec![b' '; 4 << 20];
+        let head = post(path, body.len());
+        let write = async {
+            writing.write_all(head.as_bytes()).await.unwrap();
+            // It may end before all of it is sent.
+            let _ = writing.write_all(&body).await;
+        };
+        let mut answer = Vec::new();
+        let read = async { timeout(PATIENCE, reading.read_to_end(&mut answer)).await.expect("it is answered") };
+        let _ = tokio::join!(write, read);
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("body_too_large"), "{path}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_come_by_the_octet_take_no_more_memory_than_others() {
+    let app = TestApp::start().await;
+    let server = Server::with(&app, &[]).await;
+    let before = server.memory();
+    let mut open = Vec::new();
+    for _ in 0..40 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(post("/v1/apps/shop/receipts", 90_000).as_bytes()).await.unwrap();
+        open.push(stream);
+    }
+    for _ in 0..1_000 {
+        for stream in &mut open {
+            stream.write_all(b" ").await.unwrap();
+        }
+    }
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 32 << 20, "{} MiB for 40,000 octets", grown >> 20);
+    drop(open);
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_free_descriptors_goes_on_as_soon_as_there_are_some() {
+    let app = TestApp::start().await;
+    let mut server = Server::with_descriptors(&app, &[], 160).await;
+    let mut open = Vec::new();
+    for _ in 0..200 {
+        open.push(TcpStream::connect(server.address).await.expect("the system queues it"));
+    }
+    server.until_said("connections cannot be accepted").await;
+    drop(open);
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    app.finish().await;
+}
+
+async fn scrape(address: SocketAddr, key: Option<&str>) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let bearer = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{bearer}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = rest(&mut stream).await;
+    (answer[9..12].parse().unwrap(), answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
+    let app = TestApp::start().await;
+    let scraper =
+        api_keys::create(&app.pool, &app.vault, None, "s", &[Scope::Metrics], None, &app.clock).await.unwrap().1;
+    let mut server = Server::with(&app, &["--metrics-listen", "127.0.0.1:0"]).await;
+    let said: Value = serde_json::from_str(&server.until_said("metrics without authentication").await).unwrap();
+    let (main, metrics) = (server.address, said["address"].as_str().unwrap().parse().unwrap());
+    assert_eq!(scrape(main, None).await.0, 401);
+    assert_eq!(scrape(main, Some(&app.key)).await.0, 403);
+    let keys = [(main, Some(&*scraper)), (main, Some(&*app.operator)), (metrics, None)];
+    for (address, key) in keys {
+        let (status, text) = scrape(address, key).await;
+        assert!(status == 200 && text.contains("bellwire_pages_open") && text.trim_end().ends_with("# EOF"), "{text}");
+    }
+    let mut elsewhere = TcpStream::connect(metrics).await.unwrap();
+    elsewhere.write_all(b"GET /v1/apps HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut elsewhere).await.starts_with("HTTP/1.1 404"), "nothing else is there");
+    assert_eq!(app.operate(Method::GET, "/v1/metrics", Value::Null).await.status, 200);
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    app.finish().await;
+}

@@ -1,0 +1,109 @@
+//! Migrations change databases that are in use.
+
+use std::fs;
+use std::path::Path;
+
+use sqlx::{AssertSqlSafe, PgPool};
+
+use crate::support::TestDatabase;
+
+/// A database as migrations up to that number left it.
+async fn before(number: u32) -> TestDatabase {
+    let database = TestDatabase::create().await;
+    sqlx::raw_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public").execute(&database.pool).await.expect("emptied");
+    for earlier in 1..number {
+        migrate(&database.pool, earlier).await;
+    }
+    database
+}
+
+async fn migrate(pool: &PgPool, number: u32) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let files = fs::read_dir(directory).expect("the migrations").map(|file| file.expect("a file").path());
+    let prefix = format!("{number:04}_");
+    let mut files =
+        files.filter(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
+    let Some(file) = files.next() else { return };
+    let sql = fs::read_to_string(file).expect("a migration");
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.expect("it applies");
+}
+
+#[tokio::test]
+async fn keys_of_before_scopes_were_split_keep_what_they_could_do() {
+    let database = before(11).await;
+    sqlx::raw_sql(
+        "INSERT INTO apps (id, slug, name, created_at) VALUES ('00000000-0000-7000-8000-000000000001', 'shop', 'x', now());
+         INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at)
+         SELECT gen_random_uuid(), CASE WHEN name <> 'd' THEN '00000000-0000-7000-8000-000000000001'::uuid END,
+                sha256(name::bytea), 'bw_', name, scopes::text[], now()
+         FROM (VALUES ('a', '{manage,read,send}'), ('b', '{send}'), ('c', '{read}'), ('d', '{operator}')) AS k (name, scopes)",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("keys");
+    migrate(&database.pool, 11).await;
+    let scopes = sqlx::query_scalar::<_, String>("SELECT array_to_string(scopes, ' ') FROM api_keys ORDER BY name");
+    let expected = [
+        "export keys messages policies read send settings subscribers",
+        "messages send", // it could stop what it had sent
+        "read",
+        "operator",
+    ];
+    assert_eq!(scopes.fetch_all(&database.pool).await.expect("keys"), expected);
+    for wrong in ["'{manage}'", "'{operator}'", "'{metrics}'"] {
+        let update = format!("UPDATE api_keys SET scopes = {wrong} WHERE app IS NOT NULL");
+        sqlx::raw_sql(AssertSqlSafe(update)).execute(&database.pool).await.expect_err("no app's key has it");
+    }
+}
+
+#[tokio::test]
+async fn browsers_that_have_reported_before_keys_could_be_proven_have_proven_them() {
+    let database = before(12).await;
+    sqlx::raw_sql(
+        "CREATE TABLE receipts_ever PARTITION OF receipts DEFAULT;
+         INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, token_version,
+           last_seen, created_at)
+         SELECT n, uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 1, 'active', gen_random_uuid(), now(),
+           sha256(n::text::bytea), '', 7, now(), now() FROM generate_series(1, 2) AS n;
+         INSERT INTO receipts (message, subscription, kind, shard, at)
+         SELECT gen_random_uuid(), uuid(lpad('1', 32, '0')), 1, 1, timestamptz '2027-01-02' - n * interval '1 day'
+         FROM generate_series(0, 1) AS n",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("subscriptions and receipts");
+    migrate(&database.pool, 12).await;
+    let proven = "SELECT proven_at::date::text, token_version::bigint FROM subscriptions ORDER BY shard";
+    let proven = sqlx::query_as::<_, (Option<String>, i64)>(proven).fetch_all(&database.pool).await.expect("columns");
+    assert_eq!(proven, [(Some("2027-01-01".to_owned()), 7), (None, 7)]);
+}
+
+#[tokio::test]
+async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
+    let database = before(15).await;
+    sqlx::raw_sql(
+        "INSERT INTO apps (id, slug, name, created_at, is_example)
+         VALUES ('00000000-0000-7000-8000-000000000001', 'shop', 'x', now(), true);
+         INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
+         SELECT gen_random_uuid(), id, 'x', 'HS256', 'sealed'::bytea, NULL, now() FROM apps
+         UNION ALL SELECT gen_random_uuid(), id, 'x', 'ES256', NULL, decode(repeat('04', 65), 'hex'), now() FROM apps;
+         INSERT INTO topics (app, name, created_at) SELECT id, unnest(ARRAY['news', 'own']), now() FROM apps",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("an app");
+    migrate(&database.pool, 15).await;
+    let number =
+        async |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&database.pool).await.expect("a number");
+    assert_eq!(number("SELECT count(*) FROM identity_keys WHERE form = 'jwt'").await, 2);
+    assert_eq!(number("SELECT count(*) FROM apps WHERE browsers_may = '{}'").await, 1);
+    let kept = "SELECT count(*) FROM topics WHERE join_by = 'anyone' AND made_by = 'server'";
+    assert_eq!(number(kept).await, 4, "those that there were, and what the example page offers");
+    for wrong in [
+        "UPDATE identity_keys SET form = 'hmac'", // an HMAC takes a secret
+        "UPDATE apps SET browsers_may = '{everything}'",
+        "UPDATE topics SET join_by = 'nobody'",
+    ] {
+        sqlx::raw_sql(wrong).execute(&database.pool).await.expect_err(wrong);
+    }
+}

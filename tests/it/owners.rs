@@ -1,0 +1,218 @@
+//! Browsers that several people use: whoever had one before, and kept what they could of it (token, endpoint, keys), has
+//! nothing of whoever uses it now. And whoever knows an endpoint alone keeps nobody out.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::api::{Reply, TestApi, content, fcm, push_subscription};
+use crate::identity::{jwt, secret_key};
+use crate::receipts::{report, settings, token as receipt};
+
+/// A site whose backend signs who is logged in.
+struct Site {
+    api: TestApi,
+    secret: String,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let api = TestApi::with(settings(), None).await;
+        let (_, secret) = secret_key(&api).await;
+        Self { api, secret }
+    }
+
+    /// Says that `user` is logged in, and more.
+    fn user(&self, user: &str, more: Value) -> Value {
+        let mut said = json!({"user_id": user, "user_token": jwt(&self.api, user, &self.secret, 60)});
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said
+    }
+
+    /// Registers as a browser would, with this token.
+    async fn register(&self, push: &Value, token: &Value, mut said: Value) -> Reply {
+        said["subscription"] = push.clone();
+        self.api.browse(Method::POST, "/subscriptions", token.as_str(), Some(said)).await
+    }
+
+    async fn send(&self, to: Value) -> String {
+        let sent = self.api.post("/messages", json!({"to": to, "content": content()})).await.ok(202);
+        sent["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn browse(&self, method: Method, subscription: &Value, token: &Value, body: Option<Value>) -> Reply {
+        let path = format!("/subscriptions/{}", subscription["id"].as_str().unwrap());
+        self.api.browse(method, &path, token.as_str(), body).await
+    }
+
+    /// The ways in that a token opens, tried with this one.
+    async fn tried(&self, subscription: &Value, token: &Value) -> Vec<u16> {
+        let elsewhere = push_subscription(&fcm("elsewhere"));
+        let replaces = json!({"replaces": {"id": subscription["id"], "token": token}});
+        vec![
+            self.browse(Method::GET, subscription, token, None).await.status,
+            self.browse(Method::PATCH, subscription, token, Some(json!({"tags": ["x"]}))).await.status,
+            self.browse(Method::DELETE, subscription, token, None).await.status,
+            self.register(&elsewhere, &Value::Null, replaces).await.status,
+        ]
+    }
+
+    async fn counted(&self, message: &str, name: &str) -> i64 {
+        self.api.counts(message).await[name].as_i64().unwrap()
+    }
+}
+
+const SHUT: [u16; 4] = [404, 404, 404, 422];
+
+#[tokio::test]
+async fn a_token_ends_with_every_change_of_user_whoever_makes_it() {
+    let site = Site::start().await;
+    let push = push_subscription(&fcm("shared"));
+    let before = site.register(&push, &Value::Null, json!({})).await.ok(201);
+    let ann = site.register(&push, &Value::Null, site.user("ann", json!({}))).await.ok(200);
+    assert_eq!((&ann["id"], &ann["user_id"]), (&before["id"], &json!("ann")));
+    let to_ann = site.send(json!({"users": ["ann"]})).await;
+    assert_eq!(site.tried(&ann, &before["token"]).await, SHUT, "from before she logged in");
+    assert_eq!(site.counted(&to_ann, "queued").await, 1);
+
+    let same = site.browse(Method::PATCH, &ann, &ann["token"], Some(json!({"tags": ["hers"]}))).await.ok(200);
+    assert_eq!(same["token"], ann["token"], "the same user, the same token");
+    let login = site.user("bob", json!({}));
+    let bob = site.browse(Method::PATCH, &ann, &ann["token"], Some(login)).await.ok(200);
+    assert_eq!(site.tried(&bob, &ann["token"]).await, SHUT, "of the user before");
+    let nobody = site.browse(Method::PATCH, &bob, &bob["token"], Some(json!({"user_id": null}))).await.ok(200);
+    assert_eq!(site.tried(&bob, &bob["token"]).await, SHUT, "from before the logout");
+
+    let path = format!("/v1/apps/shop/subscriptions/{}", bob["id"].as_str().unwrap());
+    let by_server = site.api.call(Method::PATCH, &path, Some(&site.api.key), Some(json!({"user_id": "carl"}))).await;
+    assert_eq!(by_server.ok(200).get("token"), None);
+    assert_eq!(site.tried(&bob, &nobody["token"]).await, SHUT, "from before the server said whose it is");
+}
+
+#[tokio::test]
+async fn what_replaces_a_users_subscription_is_nobodys_until_it_proves_whose_it_is() {
+    let site = Site::start().await;
+    let details = json!({"topics": ["news"], "tags": ["a"], "attributes": {"n": 1}});
+    let ann = site.register(&push_subscription(&fcm("1")), &Value::Null, site.user("ann", details)).await.ok(201);
+    let to_ann = site.send(json!({"users": ["ann"]})).await;
+    let to_this = site.send(json!({"subscriptions": [ann["id"]]})).await;
+    let to_topic = site.send(json!({"topic": "news"})).await;
+    let replaces = |old: &Value| json!({"replaces": {"id": old["id"], "token": old["token"]}});
+    let new = site.register(&push_subscription(&fcm("2")), &Value::Null, replaces(&ann)).await.ok(201);
+    assert_eq!((&new["user_id"], &new["topics"], &new["tags"]), (&Value::Null, &json!(["news"]), &json!(["a"])));
+    for (message, name) in [(&to_ann, "cancelled"), (&to_this, "cancelled"), (&to_topic, "queued")] {
+        assert_eq!(site.counted(message, name).await, 1, "{name}");
+    }
+
+    // The one that takes its place is somebody else's already, who keeps what waits for them.
+    let carl = site.register(&push_subscription(&fcm("3")), &Value::Null, site.user("carl", json!({}))).await.ok(201);
+    let push = push_subscription(&fcm("4"));
+    let bob = site.register(&push, &Value::Null, site.user("bob", json!({}))).await.ok(201);
+    let (to_carl, to_bob) = (site.send(json!({"users": ["carl"]})).await, site.send(json!({"users": ["bob"]})).await);
+    let known = site.register(&push, &bob["token"], replaces(&carl)).await.ok(200);
+    assert_eq!((&known["id"], &known["user_id"]), (&bob["id"], &json!("bob")));
+    assert_eq!((site.counted(&to_carl, "cancelled").await, site.counted(&to_bob, "queued").await), (1, 1));
+}
+
+#[tokio::test]
+async fn endpoint_and_keys_alone_open_no_users_subscription() {
+    let site = Site::start().await;
+    let push = push_subscription(&fcm("shared"));
+    let details = json!({"topics": ["news"], "tags": ["a"], "attributes": {"n": 1}, "locale": "de"});
+    let login = async || site.register(&push, &Value::Null, site.user("ann", details.clone())).await;
+    let ann = login().await.ok(201);
+    let (to_ann, to_topic) = (site.send(json!({"users": ["ann"]})).await, site.send(json!({"topic": "news"})).await);
+    for said in [json!({}), json!({"topics": []})] {
+        let refused = site.register(&push, &Value::Null, said).await;
+        assert_eq!(refused.refusal(), (409, "belongs_to_user", vec![]));
+    }
+    let again = login().await.ok(200);
+    assert_eq!((&again["token"], &again["tags"]), (&ann["token"], &json!(["a"])), "she comes back without her token");
+    assert_eq!(site.counted(&to_ann, "queued").await, 1);
+
+    let bare = |of: &Value| {
+        let names = ["tags", "attributes", "topics", "locale"];
+        names.map(|name| of[name].clone()) == [json!([]), json!({}), json!([]), Value::Null]
+    };
+    let bob = site.register(&push, &Value::Null, site.user("bob", json!({}))).await.ok(200);
+    assert_eq!((&bob["id"], &bob["user_id"], bare(&bob)), (&ann["id"], &json!("bob"), true), "{bob}");
+    assert_eq!((site.counted(&to_ann, "cancelled").await, site.counted(&to_topic, "queued").await), (1, 1));
+    assert_eq!(site.tried(&bob, &ann["token"]).await, SHUT);
+
+    site.register(&push, &bob["token"], site.user("ann", details.clone())).await.ok(200);
+    let nobody = site.register(&push, &Value::Null, json!({"user_id": null})).await.ok(200);
+    assert_eq!(
+        (&nobody["user_id"], bare(&nobody)),
+        (&Value::Null, true),
+        "who lost everything else comes back as nobody"
+    );
+    assert_eq!(site.browse(Method::GET, &nobody, &nobody["token"], None).await.status, 200);
+
+    let ann = site.register(&push, &nobody["token"], site.user("ann", details.clone())).await.ok(200);
+    assert_eq!(site.browse(Method::DELETE, &ann, &ann["token"], None).await.status, 204);
+    let next = site.register(&push, &Value::Null, json!({})).await.ok(200);
+    assert_eq!((&next["state"], &next["user_id"], bare(&next)), (&json!("active"), &Value::Null, true));
+}
+
+#[tokio::test]
+async fn made_up_keys_give_way_until_a_receipt_has_proven_the_right_ones() {
+    let site = Site::start().await;
+    let (browser, stranger) = (push_subscription(&fcm("a")), push_subscription(&fcm("a")));
+    let said = site.user("mallory", json!({"tags": ["hers"], "topics": ["t"]}));
+    let first = site.register(&stranger, &Value::Null, said).await.ok(201);
+    let to_mallory = site.send(json!({"users": ["mallory"]})).await;
+    let early = site.send(json!({"subscriptions": [first["id"]]})).await;
+    site.api.clock.advance(Duration::from_secs(1));
+
+    let made = site.register(&browser, &Value::Null, json!({"tags": ["ours"]})).await.ok(200);
+    assert_eq!((&made["id"], &made["user_id"], &made["tags"]), (&first["id"], &Value::Null, &json!(["ours"])));
+    assert_eq!(made["topics"], json!([]));
+    assert_eq!(site.tried(&made, &first["token"]).await, SHUT);
+    assert_eq!(site.counted(&to_mallory, "cancelled").await, 1);
+    let again = site.register(&stranger, &Value::Null, json!({})).await.ok(200);
+    assert_eq!(site.tried(&made, &made["token"]).await, SHUT, "the stranger's, until the browser's next visit");
+    site.api.clock.advance(Duration::from_secs(1));
+    let made = site.register(&browser, &again["token"], json!({})).await.ok(200);
+
+    let receipt_of = async |message: &str| {
+        let receipt = receipt(&site.api.vault, message, made["id"].as_str().unwrap());
+        report(&site.api, json!({"receipt": receipt, "kind": "displayed"})).await.ok(204)
+    };
+    receipt_of(&early).await;
+    let taken = site.register(&stranger, &Value::Null, json!({})).await;
+    assert_eq!(taken.status, 200, "a receipt of what was sealed with other keys proves nothing");
+    site.api.clock.advance(Duration::from_secs(1));
+    let made = site.register(&browser, &Value::Null, json!({})).await.ok(200);
+    let late = site.send(json!({"subscriptions": [made["id"]]})).await;
+    receipt_of(&late).await;
+    let refused = site.register(&stranger, &Value::Null, json!({})).await;
+    assert_eq!(refused.refusal(), (409, "endpoint_taken", vec![]));
+    let changed = site.register(&stranger, &made["token"], json!({})).await.ok(200);
+    assert_ne!(changed["token"], made["token"]);
+    assert_eq!(site.register(&browser, &Value::Null, json!({})).await.status, 200, "the new keys are not proven");
+}
+
+#[tokio::test]
+async fn registrations_and_receipts_of_the_same_browsers_do_not_stop_each_other() {
+    let site = Site::start().await;
+    let endpoints = ["a", "b", "c"].map(fcm);
+    let made = join_all(endpoints.iter().map(|endpoint| site.api.subscribe(endpoint, json!({})))).await;
+    let ids: Vec<_> = made.iter().map(|made| made["id"].clone()).collect();
+    let message = site.send(json!({"subscriptions": ids})).await;
+    let reports: Vec<_> = ids
+        .iter()
+        .map(|id| json!({"receipt": receipt(&site.api.vault, &message, id.as_str().unwrap()), "kind": "displayed"}))
+        .collect();
+    let visits = (0..12).map(async |n| {
+        let users = [site.user("ann", json!({})), site.user("bob", json!({})), json!({"user_id": null})];
+        let push = push_subscription(&endpoints[n % 3]);
+        site.register(&push, &Value::Null, users[n / 3 % 3].clone()).await.status
+    });
+    let receipts = (0..12).map(async |n: usize| report(&site.api, reports[n % 3].clone()).await.status);
+    let (visits, receipts) = tokio::join!(join_all(visits), join_all(receipts));
+    assert!(visits.iter().all(|status| [200, 409].contains(status)), "{visits:?}");
+    assert!(receipts.iter().all(|status| *status == 204), "{receipts:?}");
+    site.counted(&message, "targeted").await;
+}
