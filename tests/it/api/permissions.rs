@@ -55,7 +55,7 @@ async fn number(api: &TestApi, sql: &'static str) -> i64 {
 }
 
 async fn keep_house(api: &TestApi) {
-    let retention = Retention { history: 90 * DAY, archive: 30 * DAY, audit_log: None };
+    let retention = Retention { history: 90 * DAY, archive: 30 * DAY, ..RETENTION };
     maintenance::keep_house(&api.pool, api.clock.now(), retention).await.unwrap();
 }
 
