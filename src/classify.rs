@@ -18,10 +18,10 @@ use crate::policy::retry_after;
 /// Why a POST got no answer. Made by [`crate::gateway`], read by [`classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The endpoint's host has no address.
+    /// The endpoint's host has no address at present, or nobody could be asked.
     Resolve,
-    /// The endpoint's host has no address and never will have one: it ends in `.invalid` (RFC 6761 section 6.4). Chrome
-    /// hands out `permanently-removed.invalid` for subscriptions that it took back.
+    /// The endpoint's host has no address and never will have one: DNS has not known it for hours, or it ends in `.invalid`
+    /// (RFC 6761 section 6.4). Chrome hands out `permanently-removed.invalid` for subscriptions that it took back.
     InvalidHost,
     /// The endpoint's host is not one that may be talked to, or resolves to an address that is not public.
     Forbidden,
@@ -43,7 +43,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The failure of a host that has no address: [`InvalidHost`](Self::InvalidHost) if it can never have one.
+    /// The failure of a host that has no address: [`InvalidHost`](Self::InvalidHost) if its very name says so.
     pub fn unresolved(host: &str) -> Self {
         let host = host.strip_suffix('.').unwrap_or(host);
         match host.rsplit('.').next() {
@@ -221,9 +221,15 @@ impl Outcome {
         }
     }
 
-    /// Whether the gateway refused the VAPID key or token: what [`crate::policy::hold::KeyWatch`] counts.
+    /// Whether the gateway refused the VAPID key or token.
     pub fn refuses_key(&self) -> bool {
         self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
+    }
+
+    /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
+    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
+    pub fn judges_key(&self) -> bool {
+        self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
     }
 }
 

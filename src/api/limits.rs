@@ -94,7 +94,7 @@ impl Limits {
     /// Whoever makes a request. Every limit by client begins with asking this, so it also clears up now and then.
     pub fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
-        self.address(headers, extensions)
+        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
     fn clear_now_and_then(&self) {
@@ -146,10 +146,6 @@ impl Limits {
             read_address(hops.into_iter().rev().nth(skipped)?.trim())
         });
         forwarded.or_else(|| peer(extensions))
-    }
-
-    fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
-        self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 }
 
@@ -273,7 +269,7 @@ mod tests {
     fn only_what_our_own_proxies_wrote_counts() {
         let address = |proxies, forwarded| {
             let (headers, extensions) = from("192.0.2.1", forwarded);
-            limits(proxies).address(&headers, &extensions).to_string()
+            limits(proxies).client_of(&headers, &extensions).to_string()
         };
         assert_eq!(address(0, "198.51.100.7"), "192.0.2.1");
         assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");

@@ -146,8 +146,9 @@ pub struct NewSubscription {
     /// The VAPID key that the subscription was made with; by default the active one.
     #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
-    /// The subscription that this one takes the place of, with its tags, attributes and topics, and everything that waits
-    /// for it. From a browser, its user does not come along, nor what was addressed to them, unless `user_id` says so again.
+    /// The subscription that this one takes the place of, with its tags, attributes and topics, also if it was gone, and
+    /// everything that waits for it. From a browser, its user does not come along, nor what was addressed to them, unless
+    /// `user_id` says so again. No push to the old endpoint starts later than a second after the answer.
     replaces: Option<Replaced>,
 }
 
@@ -445,7 +446,8 @@ pub async fn change(
     }
 }
 
-/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
+/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer. What
+/// is in flight by then ends as its push service answers.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]

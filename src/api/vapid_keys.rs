@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -219,8 +218,7 @@ pub async fn change(
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
     let mut tx = state.pool.begin().await?;
     if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? {
-        let entry = server.did(Action::VapidKeyChanged, id).with(json!({"subject": body.subject}));
-        entry.record(&mut tx, 1, state.clock.now()).await?;
+        server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }
     Ok(axum::Json(VapidKeyView::new(find(&state, server.app.id, id).await?, None)))

@@ -9,7 +9,6 @@
 //! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and cut, is what may
 //! go now.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,7 +19,7 @@ use super::lane::Answered;
 use super::queue::{Queue, TIERS};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::{LaneId, VapidKeyId};
+use crate::id::LaneId;
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
 use crate::store::flows::Flow;
@@ -39,6 +38,19 @@ pub struct Turn {
     pub payload_max: Option<usize>,
 }
 
+/// Who asks for the next delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taker {
+    /// The thread that is kept for transactional deliveries.
+    Transactional,
+    /// Whoever hands deliveries to the sealers, which may not be scheduled for long. A few transactional ones are left to
+    /// the thread that is kept for them.
+    Any,
+}
+
+/// Transactional deliveries that wait for the thread that is kept for them, at most: about a millisecond of its work.
+const LEFT_ALONE: usize = 16;
+
 /// What asking for the next delivery came to.
 pub enum Next {
     Turn(Turn),
@@ -51,7 +63,7 @@ pub enum Next {
 pub struct Room {
     /// So many deliveries,
     pub n: usize,
-    /// and no more, not even to make a page worth its while: probes, or what flow control leaves.
+    /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
     pub exact: bool,
     /// When there is room again by itself, if a rate is used up.
     pub next_at: Option<Timestamp>,
@@ -80,9 +92,9 @@ type Hungry = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 /// The jobs of this process, by tier and lane.
 pub struct FairQueue {
     inner: Mutex<Queue>,
-    /// Wakes the sealers.
+    /// Wakes the admitter.
     any: Notify,
-    /// Wakes the sealer kept for transactional deliveries.
+    /// Wakes the thread kept for transactional deliveries.
     transactional: Notify,
     hungry: Hungry,
 }
@@ -118,7 +130,7 @@ impl FairQueue {
         shut
     }
 
-    /// Wakes one sealer; a sealer that finds more than it takes wakes the next.
+    /// Wakes who may find something; whoever takes one and leaves more wakes the other.
     fn wake(&self, inner: &Queue) {
         if !inner.ready[0].is_empty() {
             self.transactional.notify_one();
@@ -129,10 +141,13 @@ impl FairQueue {
     }
 
     /// The next delivery with a permit, as soon as there is one.
-    pub async fn next(&self, only_transactional: bool, now: impl Fn() -> Timestamp) -> Next {
-        let (tiers, notify) = if only_transactional { (0..1, &self.transactional) } else { (0..TIERS, &self.any) };
+    pub async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
+        let notify = match taker {
+            Taker::Transactional => &self.transactional,
+            Taker::Any => &self.any,
+        };
         loop {
-            if let Some(next) = self.try_next(tiers.clone(), now()) {
+            if let Some(next) = self.try_next(taker, now()) {
                 return next;
             }
             // `notify_one` leaves a permit behind when nobody waits, so nothing is missed between look and wait.
@@ -140,8 +155,13 @@ impl FairQueue {
         }
     }
 
-    pub(super) fn try_next(&self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+    pub(super) fn try_next(&self, taker: Taker, now: Timestamp) -> Option<Next> {
         let mut inner = self.inner.lock();
+        let tiers = match taker {
+            Taker::Transactional => 0..1,
+            Taker::Any if inner.waiting(Tier::Transactional) <= LEFT_ALONE => 1..TIERS,
+            Taker::Any => 0..TIERS,
+        };
         let next = inner.pop(tiers, now)?;
         self.wake(&inner);
         let hungry = match &next {
@@ -171,6 +191,9 @@ impl FairQueue {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let told = inner.give_back(slot, true, |lane| lane.answered(answer, &mut news));
+        if let Some(posted_at) = news.key_released_at {
+            inner.release_key(news.lane, posted_at);
+        }
         self.wake(&inner);
         told.then_some(news)
     }
@@ -180,9 +203,14 @@ impl FairQueue {
         self.inner.lock().adopt(state);
     }
 
-    /// Holds every lane of a key that this process has met.
-    pub fn hold_key(&self, key: VapidKeyId, held: Held) {
-        self.inner.lock().hold_key(key, held);
+    /// Holds a lane whose VAPID key is refused, but for probes.
+    pub fn hold_key(&self, lane: LaneId, held: Held) {
+        self.inner.lock().hold_key(lane, held);
+    }
+
+    /// Until when a lane and origin is held for its VAPID key.
+    pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+        self.inner.lock().key_held_until(slot, now)
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now; to be

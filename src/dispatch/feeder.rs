@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::Dispatcher;
 use super::catalog::CatalogError;
@@ -60,6 +61,7 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             let by_rate = tokio::select! {
                 () = tokio::time::sleep_until(wake_at) => break,
                 () = dispatcher.kicked.notified() => break,
+                () = dispatcher.settler.caught_up() => break,
                 () = tokio::time::sleep_until(tokens_at.unwrap_or(wake_at)) => true,
                 received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return } else { false },
             };
@@ -106,7 +108,7 @@ impl Dispatcher {
         };
         self.ask_to_probe(&lane).await?;
         let mut claimed = 0;
-        while self.is_ready() && claimed < DRAW_MAX {
+        while self.is_ready() && !self.is_behind(due.source) && claimed < DRAW_MAX {
             let now = self.clock.now();
             let room = self.fair.room(&lane, due.tier, now);
             if room.n == 0 {
@@ -124,6 +126,14 @@ impl Dispatcher {
             claimed += n;
         }
         Ok(claimed)
+    }
+
+    /// Whether so much of what this source yields waits to be settled that no more should be taken from it.
+    fn is_behind(&self, source: Source) -> bool {
+        match source {
+            Source::Queue => self.settler.is_behind_with_rows(),
+            Source::Pages | Source::Cursors => self.settler.is_behind_with_pages(),
+        }
     }
 
     /// Asks for the right to probe a lane's origins whose breakers opened long enough ago. Of all workers one gets it.
@@ -165,12 +175,12 @@ impl Dispatcher {
         &self,
         lane: LaneId,
         message: crate::id::MessageId,
-    ) -> Option<(Arc<Message>, Arc<LaneInfo>)> {
+    ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
-            (Ok(message), Ok(lane)) => Some((message, lane)),
+            (Ok(message), Ok(lane)) => Ok((message, lane)),
             (Err(failed), _) | (_, Err(failed)) => {
                 error!(error = %failed, "claimed work cannot be sent");
-                None
+                Err(failed)
             }
         }
     }
@@ -198,7 +208,7 @@ impl Dispatcher {
         let Some(next) = store::claims::next_cursor(&self.pool, due.lane, due.tier, now).await? else {
             return Ok(false);
         };
-        let Some((message, _)) = self.context(due.lane, next).await else { return Ok(false) };
+        let Ok((message, _)) = self.context(due.lane, next).await else { return Ok(false) };
         match message.calendar.window_from(due.tier, now).filter(|opens_at| *opens_at < message.expires_at) {
             Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, due.lane, now, opens_at).await,
             None => Ok(false),
@@ -207,7 +217,11 @@ impl Dispatcher {
 
     async fn draw_lost_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
         let (lease, leased_at) = (self.clock.uuid(), Instant::now());
-        let leased = store::claims::lease_lost_page(&self.pool, due.lane, due.tier, lease, now, now + LEASE).await?;
+        // A page of our own that could not be settled in time is not lost.
+        let open: Vec<Uuid> = self.pages.lock().keys().copied().collect();
+        let own: Vec<Uuid> = open.into_iter().chain(self.settler.waiting_pages().iter().map(|page| page.id)).collect();
+        let leased =
+            store::claims::lease_lost_page(&self.pool, due.lane, due.tier, &own, lease, now, now + LEASE).await?;
         let Some(page) = leased else { return Ok(0) };
         warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
         if page.leases >= PAGE_LEASES_MAX {

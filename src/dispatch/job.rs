@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::page::OpenPage;
 use super::policies::Policies;
+use super::stops::Target;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
@@ -39,6 +40,8 @@ pub struct Message {
     /// In force for recipients without a policy of their own.
     pub policy: Arc<Policy>,
     pub policies: Policies,
+    /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
+    pub personal: bool,
     pub calendar: Calendar,
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
@@ -78,6 +81,7 @@ impl Message {
             topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
             policy: policies.common().clone(),
             policies,
+            personal: row.personal,
             calendar: row.calendar.clone(),
             sla_s: row.sla_s,
             accepted_at: row.accepted_at,
@@ -117,6 +121,8 @@ pub struct Job {
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
     pub subscription: SubscriptionId,
+    /// The life of the subscription that it is for.
+    pub life: i32,
     pub origin_id: Uuid,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
@@ -126,8 +132,8 @@ pub struct Job {
     pub retries: u32,
     /// When the attempt before failed, and when the policy wanted this one.
     pub planned: Option<(Timestamp, Timestamp)>,
-    /// Non-retryable refusals in a row that its subscription had before.
-    pub refusals: u16,
+    /// Whether a push service has accepted a push to its subscription before.
+    pub proven: bool,
     /// No POST starts after this, since the lease may be taken over some time later.
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
@@ -150,22 +156,26 @@ pub enum Ticket {
 }
 
 impl Job {
+    /// What decides whether a stop concerns this delivery.
+    pub fn target(&self) -> Target {
+        let Self { subscription, life, .. } = *self;
+        Target { message: self.message.id, subscription, life, personal: self.message.personal }
+    }
+
     /// What becomes of this delivery.
     pub fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
         let mut attempts = std::mem::take(&mut self.attempts);
         attempts.extend(last);
-        Settlement {
-            refusals: self.refusals,
-            ..settlement(&self.message, self.lane.id, self.subscription, attempts, fate)
-        }
+        let whom = (self.subscription, self.life);
+        Settlement { proven: self.proven, ..settlement(&self.message, self.lane.id, whom, attempts, fate) }
     }
 }
 
-/// What becomes of a delivery, with or without a job made of it.
+/// What becomes of a delivery to a subscription in one of its lives, with or without a job made of it.
 pub fn settlement(
     message: &Message,
     lane: LaneId,
-    subscription: SubscriptionId,
+    (subscription, life): (SubscriptionId, i32),
     attempts: Vec<Attempt>,
     fate: Fate,
 ) -> Settlement {
@@ -175,7 +185,8 @@ pub fn settlement(
         app: message.app,
         lane,
         tier: message.tier,
-        refusals: 0,
+        life,
+        proven: false,
         sla_missed_s: None,
         attempts,
         fate,

@@ -1,4 +1,6 @@
-//! One lane and origin: its permits, its hold and its breaker. Pure state; the fair queue owns it.
+//! One lane and origin: its permits, its holds and its breaker. Pure state; the fair queue owns it.
+
+use std::time::Duration;
 
 use super::limit::{Limit, STRANGER_MAX};
 use crate::classify::{Health, Kind, Outcome};
@@ -9,6 +11,9 @@ use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, Stat
 use crate::policy::hold::{Held, Hold};
 use crate::policy::payload_limit::PayloadLimit;
 use crate::store::workers::LaneState;
+
+/// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
+pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 
 /// Whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +65,10 @@ pub struct Lane {
     /// Those of `in_flight` that are transactional.
     urgent: u32,
     hold: Hold,
+    /// Set while its VAPID key is refused. Probes pass.
+    key_hold: Hold,
+    /// When the next one may.
+    key_probe_at: Timestamp,
     breaker: Breaker,
     payload: PayloadLimit,
     /// Until when this worker is the one that probes.
@@ -77,6 +86,8 @@ impl Lane {
             in_flight: 0,
             urgent: 0,
             hold: Hold::default(),
+            key_hold: Hold::default(),
+            key_probe_at: Timestamp::UNIX_EPOCH,
             breaker: Breaker::closed(Timestamp::UNIX_EPOCH), // whatever others have known is later
             payload: PayloadLimit::default(),
             probe_until: None,
@@ -108,9 +119,9 @@ impl Lane {
         }
     }
 
-    /// Takes a permit, if hold and breaker let a POST start.
-    pub fn enter(&mut self, now: Timestamp, transactional: bool) -> Passage {
-        if let Some(until) = self.shut_until(now) {
+    /// Takes a permit, if holds and breaker let a POST start to a subscription that is proven, or not.
+    pub fn enter(&mut self, now: Timestamp, transactional: bool, proven: bool) -> Passage {
+        if let Some(until) = self.shut_until(now, proven) {
             return Passage::Shut(until);
         }
         let passage = match self.breaker.permit(now, self.may_probe(now)) {
@@ -118,20 +129,29 @@ impl Lane {
             Permission::Probe => Passage::Probe,
             Permission::Wait(until) => return Passage::Shut(until),
         };
+        if self.key_held_until(now).is_some() {
+            self.key_probe_at = now + KEY_PROBE_EVERY;
+        }
         self.in_flight += 1;
         self.urgent += u32::from(transactional);
         passage
     }
 
-    /// Until when nothing may start here: a hold, an opening, another worker that probes, probes that are out.
-    pub fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Until when no POST to a subscription that is proven, or not, may start here: a hold, an opening, another worker that
+    /// probes, probes that are out. A refused key can be tried by those only whose subscription it was accepted for before.
+    pub fn shut_until(&self, now: Timestamp, proven: bool) -> Option<Timestamp> {
+        let key_held_until = match self.key_held_until(now) {
+            Some(_) if proven && self.key_probe_at <= now => None,
+            Some(until) if proven => Some(until.min(self.key_probe_at)),
+            held_until => held_until,
+        };
         let broken_until = match self.breaker.snapshot().state {
             State::Closed => None,
             State::Open { until } if now < until => Some(until),
             State::Open { .. } | State::HalfOpen if self.may_probe(now) && self.breaker.probes(now) > 0 => None,
             State::Open { .. } | State::HalfOpen => Some(now + BYSTANDER_WAIT),
         };
-        self.hold.until(now).max(broken_until)
+        self.hold.until(now).max(key_held_until).max(broken_until)
     }
 
     /// When its breaker, which is open, lets probes through.
@@ -178,14 +198,24 @@ impl Lane {
         self.payload.believed(now).map(|octets| octets as usize)
     }
 
-    /// Holds it.
-    pub fn hold(&mut self, held: Held) {
-        self.hold.extend(held);
+    /// Holds it, but for probes: its VAPID key is refused.
+    pub fn hold_key(&mut self, held: Held) {
+        self.key_hold.extend(held);
+    }
+
+    /// Ends such a hold, as far as it was set by a time.
+    pub fn release_key(&mut self, at: Timestamp) {
+        self.key_hold.release(at);
+    }
+
+    /// Until when a refused key holds it.
+    pub fn key_held_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.key_hold.until(now)
     }
 
     /// Whether throttling, an operator or a refused key holds it.
     pub fn is_held(&self, now: Timestamp) -> bool {
-        self.hold.until(now).is_some()
+        self.hold.until(now).is_some() || self.key_held_until(now).is_some()
     }
 
     /// Whether its breaker is open or half open.
@@ -228,21 +258,32 @@ impl Lane {
                 self.hold.succeeded(answer.posted_at);
             }
         }
+        let accepted = matches!(answer.outcome.kind, Kind::Accepted { .. });
+        let key_held = self.key_hold.newest().filter(|_| self.key_held_until(answer.now).is_some());
+        news.key_released_at =
+            key_held.filter(|held| accepted && held.at <= answer.posted_at).map(|_| answer.posted_at);
         news.payload = match answer.outcome.kind {
             Kind::Accepted { .. } => self.payload.accepted(answer.now, answer.octets, answer.refused),
             Kind::TooLarge => self.payload.refused(answer.now, answer.octets),
             _ => None,
         };
-        news.breaker.is_some() || news.held.is_some() || news.payload.is_some()
+        news.breaker.is_some() || news.held.is_some() || news.payload.is_some() || news.key_released_at.is_some()
     }
 
     /// Takes over what another replica learned or an operator ordered.
     pub fn adopt(&mut self, state: &LaneState) {
         if let Some(at) = state.released_at {
             self.hold.release(at);
+            self.key_hold.release(at);
         }
         if let Some(held) = state.held {
             self.hold.extend(held);
+        }
+        if let Some(at) = state.key_released_at {
+            self.key_hold.release(at);
+        }
+        if let Some(held) = state.key_held {
+            self.key_hold.extend(held);
         }
         if let Some(snapshot) = state.breaker {
             // The right to probe was for what the breaker was before, unless this is its own news coming back.

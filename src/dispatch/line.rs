@@ -1,4 +1,4 @@
-//! The line a delivery follows once it has its turn: admit → seal → post → classify → decide → settle.
+//! The line a delivery follows once it has its turn: admit → render → seal → post → classify → decide → settle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::policy::hold::come_back;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
-use crate::webpush::seal::{padded_len, seal};
+use crate::webpush::seal::{SealError, padded_len, seal};
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -38,29 +38,65 @@ enum Admission {
     Void,
 }
 
+/// A delivery that lacks nothing but its encryption.
+pub(super) struct Unsealed {
+    turn: Turn,
+    /// With an empty body.
+    post: Post,
+    plaintext: Vec<u8>,
+    pad_to: usize,
+}
+
+/// A delivery whose POST may begin, or whose payload could not be sealed.
+pub(super) struct Sealed {
+    turn: Turn,
+    post: Result<Post, SealError>,
+}
+
+impl Unsealed {
+    /// Encrypts the payload. Touches nothing that is shared: it may run on a thread that is not scheduled for long, and
+    /// whoever waited for a lock of such a thread would wait as long.
+    pub(super) fn seal(self) -> Sealed {
+        let Self { turn, mut post, plaintext, pad_to } = self;
+        let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
+        let sealed = seal(&turn.job.keys, &plaintext, pad_to, &mut body);
+        post.body = Bytes::from(body);
+        Sealed { turn, post: sealed.map(|()| post) }
+    }
+}
+
 impl Dispatcher {
-    /// One turn: everything up to the POST, if there is to be one.
-    pub(super) fn take_turn(&self, turn: Turn) -> Option<(Turn, Post)> {
-        let Turn { slot, mut job, probe, payload_max } = turn;
-        match self.admit(&job) {
-            Admission::Post { ttl_s } => match self.seal(fit(&mut job, payload_max), ttl_s) {
-                Ok(post) => return Some((Turn { slot, job, probe, payload_max }, post)),
-                Err(reason) => {
-                    let (attempt, fate) = self.dead_unsent(&job, reason);
-                    self.settle(&mut job, Some(attempt), fate);
-                }
-            },
-            Admission::Settle(attempt, fate) => self.settle(&mut job, attempt, fate),
+    /// One turn: everything up to the sealing, if there is to be a POST.
+    pub(super) fn take_turn(&self, mut turn: Turn) -> Option<Unsealed> {
+        match self.admit(&turn.job) {
+            Admission::Post { ttl_s } => {
+                let (post, plaintext, pad_to) = self.render(fit(&mut turn.job, turn.payload_max), ttl_s);
+                return Some(Unsealed { turn, post, plaintext, pad_to });
+            }
+            Admission::Settle(attempt, fate) => self.settle(&mut turn.job, attempt, fate),
             Admission::Void => self.finished(1),
         }
-        self.fair.release(slot, &job, probe, self.clock.now());
+        self.fair.release(turn.slot, &turn.job, turn.probe, self.clock.now());
         None
+    }
+
+    /// Begins the POST of a sealed delivery, in a task of its own.
+    pub(super) fn begin(self: &Arc<Self>, sealed: Sealed) {
+        match sealed {
+            Sealed { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
+            Sealed { turn: Turn { slot, mut job, probe, .. }, post: Err(error) } => {
+                error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
+                let (attempt, fate) = self.dead_unsent(&job, DeadReason::Unsealable);
+                self.settle(&mut job, Some(attempt), fate);
+                self.fair.release(slot, &job, probe, self.clock.now());
+            }
+        }
     }
 
     /// Whether the POST of an admitted delivery may leave now: asked again at the last moment, since it may have waited
     /// for a connection.
     fn may_post(&self, job: &Job) -> bool {
-        self.is_current(job, Instant::now()) && self.stops.check(job.message.id, job.subscription).is_none()
+        self.stops.permit(&job.target(), Instant::now) && Instant::now() <= job.start_before && !self.is_stopping()
     }
 
     /// Whether stops are known and the claim is young enough to start a POST by.
@@ -85,11 +121,11 @@ impl Dispatcher {
         if !self.is_current(job, instant) {
             return Admission::Settle(None, Fate::Deferred(Due::At(now)));
         }
-        match self.stops.check(job.message.id, job.subscription) {
+        match self.stops.check(&job.target()) {
             Some(Stopped::Paused) => return Admission::Settle(None, Fate::Deferred(Due::Parked)),
-            Some(Stopped::Cancelled) => {
-                return ended_unsent(job.retries, Ending::Cancelled, "stopped", now);
-            }
+            Some(Stopped::Replaced) => return Admission::Settle(None, Fate::Deferred(Due::At(now))),
+            Some(Stopped::Cancelled) => return ended_unsent(job.retries, Ending::Cancelled, STOPPED, now),
+            Some(Stopped::Gone) => return ended_unsent(job.retries, Ending::Gone, SUBSCRIPTION_GONE, now),
             None => {}
         }
         let message = &job.message;
@@ -102,8 +138,8 @@ impl Dispatcher {
         }
     }
 
-    /// Renders, pads and encrypts the payload, and signs for it.
-    fn seal(&self, job: &Job, ttl_s: u32) -> Result<Post, DeadReason> {
+    /// Renders the payload and signs for it. Returns the POST without its body, the plaintext, and the length to pad it to.
+    fn render(&self, job: &Job, ttl_s: u32) -> (Post, Vec<u8>, usize) {
         let message = &job.message;
         let stamp = Stamp {
             id: delivery_id(&self.vault, message.root, job.origin_id),
@@ -117,29 +153,26 @@ impl Dispatcher {
         let limit = job.limit.unwrap_or(PLAINTEXT_MAX);
         // After a 413 it fills the limit that is tried: accepted, it shows that the gateway takes that much.
         let pad_to = if job.refused.is_some() { limit } else { padded_len(plaintext.len(), limit) };
-        let mut body = Vec::with_capacity(pad_to + crate::webpush::OVERHEAD);
-        seal(&job.keys, &plaintext, pad_to, &mut body).map_err(|error| {
-            error!(%error, subscription = label(&self.vault, job.subscription), "a payload cannot be sealed");
-            DeadReason::Unsealable
-        })?;
         let lane = &job.lane;
         let origin = job.endpoint.origin();
-        Ok(Post {
+        let post = Post {
             endpoint: job.endpoint.clone(),
             gateway: lane.gateway,
             authorization: self.tokens.header(lane.vapid_key, &lane.key, &lane.subject, origin, self.clock.now()),
             ttl_s,
             urgency: message.urgency,
             topic: message.topic.clone(),
-            body: Bytes::from(body),
+            body: Bytes::new(),
             deadline: Instant::now() + ATTEMPT_DEADLINE,
-        })
+        };
+        (post, plaintext, pad_to)
     }
 
     /// The POST and everything after it.
-    pub(super) async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
+    async fn deliver(self: Arc<Self>, turn: Turn, mut post: Post) {
         let Turn { slot, mut job, probe, .. } = turn;
         let (began, posted_at, sent) = (Instant::now(), self.clock.now(), post.body.len());
+        post.deadline = began + ATTEMPT_DEADLINE;
         let reply = tokio::select! {
             reply = self.gateways.post_if(post, || self.may_post(&job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.
@@ -169,11 +202,18 @@ impl Dispatcher {
             }
             self.share(news);
         }
-        if outcome.status.is_some() {
-            self.watch_key(&job.lane, outcome.refuses_key(), now);
+        if outcome.judges_key() {
+            self.watch_key(&job, outcome.refuses_key(), now);
         }
         let took = began.elapsed();
         self.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
+        // A probe of a refused key, or one that was under way when it was held: not its fault, and no attempt of it.
+        if outcome.refuses_key()
+            && job.proven
+            && let Some(until) = self.fair.key_held_until(slot, now)
+        {
+            return self.put_off(vec![job], until);
+        }
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
         let attempt = policy::Attempt {
@@ -209,6 +249,10 @@ impl Dispatcher {
         };
         let fate = match verdict {
             Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
+            // The endpoint is gone since another one has taken its place: the delivery goes there.
+            Verdict::Gone if self.stops.check(&job.target()) == Some(Stopped::Replaced) => {
+                Fate::Retry { retries: job.retries + 1, due: now }
+            }
             Verdict::Gone => Fate::Ended(Ending::Gone, None),
             Verdict::Expired => Fate::Ended(Ending::Expired, None),
             Verdict::Dead { reason } => {
@@ -306,8 +350,29 @@ impl Dispatcher {
         }
     }
 
+    /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is
+    /// handed on.
+    fn if_stopped(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) -> (Option<Attempt>, Fate) {
+        let retries = match fate {
+            Fate::Retry { retries, .. } => retries,
+            Fate::Deferred(_) => job.retries,
+            Fate::Ended(..) | Fate::InFlight { .. } => return (last, fate),
+        };
+        let now = self.clock.now();
+        let (ending, why) = match (self.stops.check(&job.target()), &fate) {
+            (Some(Stopped::Cancelled), _) => (Ending::Cancelled, STOPPED),
+            (Some(Stopped::Gone), _) => (Ending::Gone, SUBSCRIPTION_GONE),
+            (Some(Stopped::Replaced), Fate::Retry { .. }) => return (last, Fate::Retry { retries, due: now }),
+            (Some(Stopped::Replaced), _) => return (last, Fate::Deferred(Due::At(now))),
+            (Some(Stopped::Paused) | None, _) => return (last, fate),
+        };
+        job.attempts.extend(last);
+        (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+    }
+
     /// Hands a fate to whoever writes it: the page, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
+        let (last, fate) = self.if_stopped(job, last, fate);
         let fate = match fate {
             // A delivery deferred after a resend has attempts to its name all the same. If its message is paused, whoever
             // claims it next parks it.
@@ -341,6 +406,10 @@ impl Dispatcher {
 /// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed; so an
 /// operator's release is soon obeyed by what was put off before it.
 const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+/// Why a delivery ends that was cancelled, or whose subscription ended.
+pub const STOPPED: &str = "stopped";
+/// Why one ends whose subscription is gone.
+pub const SUBSCRIPTION_GONE: &str = "subscription gone";
 /// The longest reason that is kept of an attempt, in octets.
 const REASON_MAX: usize = 500;
 

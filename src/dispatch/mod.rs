@@ -46,7 +46,7 @@ use uuid::Uuid;
 use crate::clock::{Clock, Timestamp};
 use crate::figures::Tally;
 use crate::gateway::Gateways;
-use crate::id::{LaneId, SubscriptionId, VapidKeyId};
+use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::policy::hold::KeyWatch;
@@ -109,8 +109,8 @@ pub struct Dispatcher {
     alive: AtomicUsize,
     /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
     claiming: tokio::sync::Mutex<()>,
-    /// Watches each VAPID key for being refused.
-    keys: Mutex<HashMap<VapidKeyId, KeyWatch>>,
+    /// Watches each lane for its VAPID key being refused.
+    keys: Mutex<HashMap<LaneId, KeyWatch>>,
     /// When the first rate that is used up lets something through again.
     tokens_at: Mutex<Option<Timestamp>>,
     /// Told when `alive` reaches zero.
@@ -310,8 +310,8 @@ impl Dispatcher {
 
     /// Hands a page that was just closed to the settler.
     fn close_page(&self, page: &Arc<OpenPage>) {
+        self.settler.page(page.clone());
         self.pages.lock().remove(&page.id);
         self.metrics.pages_open.dec();
-        self.settler.page(page.clone());
     }
 }

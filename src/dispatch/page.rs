@@ -21,16 +21,17 @@ const AFTER_CUT: Duration = Duration::from_secs(5);
 pub struct OpenPage {
     pub id: Uuid,
     pub lease: Uuid,
-    pub lease_until: Timestamp,
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
-    recipients: Vec<SubscriptionId>,
+    /// Whom it is for, and in which of their lives.
+    recipients: Vec<(SubscriptionId, i32)>,
     cut_at: Instant,
     state: Mutex<State>,
 }
 
 struct State {
     phase: Phase,
+    lease_until: Timestamp,
     places: Vec<Place>,
     unanswered: usize,
     unsent: usize,
@@ -73,20 +74,12 @@ impl OpenPage {
         lease_until: Timestamp,
         cut_at: Instant,
     ) -> Self {
-        let recipients: Vec<_> = page.recipients.iter().map(|recipient| recipient.subscription).collect();
+        let recipients: Vec<_> =
+            page.recipients.iter().map(|recipient| (recipient.subscription, recipient.life)).collect();
         let n = recipients.len();
         let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
-        let state = State { phase: Phase::Open, places, unanswered: n, unsent: n, last_post_at: cut_at };
-        Self {
-            id: page.id,
-            lease: page.lease,
-            lease_until,
-            message,
-            lane,
-            recipients,
-            cut_at,
-            state: Mutex::new(state),
-        }
+        let state = State { phase: Phase::Open, lease_until, places, unanswered: n, unsent: n, last_post_at: cut_at };
+        Self { id: page.id, lease: page.lease, message, lane, recipients, cut_at, state: Mutex::new(state) }
     }
 
     /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
@@ -140,20 +133,31 @@ impl OpenPage {
         close
     }
 
+    /// When its lease runs out.
+    pub fn lease_until(&self) -> Timestamp {
+        self.state.lock().lease_until
+    }
+
+    /// Notes that its lease was renewed.
+    pub fn renewed(&self, until: Timestamp) {
+        self.state.lock().lease_until = until;
+    }
+
     /// What becomes of every recipient of a closed page, taken out: in flight is leased on, unsent is due at once.
     pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
-        let of = |(place, subscription): (&mut Place, &SubscriptionId)| {
+        let lease_until = state.lease_until;
+        let of = |(place, to): (&mut Place, &(SubscriptionId, i32))| {
             let fate = match place {
-                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until: self.lease_until },
+                Place::InFlight { retries } => Fate::InFlight { retries: *retries, lease_until },
                 Place::Waiting => Fate::Deferred(Due::At(now)),
                 Place::Answered(_) | Place::Taken => match std::mem::replace(place, Place::Taken) {
                     Place::Answered(settled) => return Some(settled),
                     _ => return None,
                 },
             };
-            Some(settlement(&self.message, self.lane.id, *subscription, Vec::new(), fate))
+            Some(settlement(&self.message, self.lane.id, *to, Vec::new(), fate))
         };
         state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }

@@ -8,11 +8,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::Dispatcher;
-use super::job::LaneInfo;
+use super::job::Job;
 use crate::clock::Timestamp;
 use crate::policy::breaker::State;
-use crate::policy::hold::of_refused_key;
+use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;
+use crate::store::claims::LEASE;
 use crate::store::workers::LaneState;
 
 /// How often stops and lane states are read.
@@ -21,6 +22,8 @@ const READ_EVERY: Duration = Duration::from_millis(200);
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// How often pages are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
+/// How far back lane states and flows are read beyond the last reading: longer than whoever wrote them took to commit.
+const LOOK_BACK: Duration = Duration::from_secs(5);
 /// A host whose clock is so far from the database's is worth a warning.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
@@ -28,19 +31,25 @@ const OFFSET_MAX: Duration = Duration::from_secs(2);
 pub async fn pulse(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(READ_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut beat_at, mut read_up_to) = (Instant::now(), None);
+    let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
     loop {
         ticks.tick().await;
         let began = Instant::now();
         let now = dispatcher.clock.now();
-        match store::stops::recent(&dispatcher.pool, now).await {
-            Ok(stops) => dispatcher.stops.refresh(stops, began),
+        match store::stops::read(&dispatcher.pool, horizon).await {
+            Ok(reading) => {
+                dispatcher.stops.refresh(reading.stops, began);
+                horizon = Some(reading.horizon);
+            }
             // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
             Err(error) => warn!(%error, "reading stops failed"),
         }
         match dispatcher.read_states(read_up_to).await {
-            Ok(()) => read_up_to = Some(now - store::stops::LOOK_BACK),
+            Ok(()) => read_up_to = Some(now - LOOK_BACK),
             Err(error) => warn!(%error, "reading lane states and flows failed"),
+        }
+        if let Err(error) = dispatcher.renew_leases(now).await {
+            warn!(%error, "the leases of pages that wait to be settled could not be renewed");
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !dispatcher.is_stopping() {
@@ -75,6 +84,20 @@ impl Dispatcher {
         for flow in store::flows::changed(&self.pool, since).await? {
             self.fair.adopt_flow(flow, self.clock.now());
         }
+        Ok(())
+    }
+
+    /// Renews the leases of pages that wait to be settled, and have waited for half of what they last.
+    async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
+        let (half, until) = (now + LEASE / 2, now + LEASE);
+        let pages: Vec<_> = self.settler.waiting_pages();
+        let old: Vec<_> = pages.into_iter().filter(|page| page.lease_until() < half).collect();
+        if old.is_empty() {
+            return Ok(());
+        }
+        let leases: Vec<_> = old.iter().map(|page| (page.id, page.lease)).collect();
+        store::claims::renew_pages(&self.pool, &leases, until).await?;
+        old.iter().for_each(|page| page.renewed(until));
         Ok(())
     }
 
@@ -121,26 +144,36 @@ impl Dispatcher {
         }
         let dispatcher = self.clone();
         tokio::spawn(async move {
-            let now = dispatcher.clock.now();
-            if let Err(error) = store::workers::share(&dispatcher.pool, &news, tripped, now).await {
+            let (pool, now) = (&dispatcher.pool, dispatcher.clock.now());
+            let told = match news.key_released_at {
+                Some(posted_at) => store::lanes::release_key(pool, news.lane, posted_at, now).await,
+                None => Ok(()),
+            };
+            if let Err(error) = told.and(store::workers::share(pool, &news, tripped, now).await) {
                 warn!(%error, "telling other workers of a lane failed");
             }
         });
     }
 
-    /// Counts an answer to a VAPID key. A key that is refused as a whole is held, here at once and everywhere soon, so
+    /// Counts an answer to a VAPID key. Where it is refused as a whole it is held, here at once and everywhere soon, so
     /// that a fault of ours does not cost all its deliveries.
-    pub(super) fn watch_key(self: &Arc<Self>, lane: &Arc<LaneInfo>, refused: bool, now: Timestamp) {
-        let key = lane.vapid_key;
-        if !self.keys.lock().entry(key).or_default().record(now, refused) {
-            return;
+    pub(super) fn watch_key(self: &Arc<Self>, job: &Job, refused: bool, now: Timestamp) {
+        let lane = job.lane.id;
+        let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);
+        let Some(alarm) = alarm else { return };
+        if alarm == Alarm::Refused {
+            self.fair.hold_key(lane, of_refused_key(None, now));
         }
-        self.fair.hold_key(key, of_refused_key(None, now));
-        let (dispatcher, app) = (self.clone(), lane.app);
+        let dispatcher = self.clone();
         tokio::spawn(async move {
-            match store::lanes::hold_key(&dispatcher.pool, key, app, dispatcher.clock.now()).await {
+            let now = dispatcher.clock.now();
+            let told = match alarm {
+                Alarm::Refused => store::lanes::hold_key(&dispatcher.pool, lane, now).await,
+                Alarm::Doubtful => store::lanes::doubt_key(&dispatcher.pool, lane, now).await.map(|()| Vec::new()),
+            };
+            match told {
                 Ok(states) => states.into_iter().for_each(|state| dispatcher.fair.adopt(state)),
-                Err(error) => warn!(%error, "telling other workers of a refused key failed"),
+                Err(error) => warn!(%error, "telling others of a refused key failed"),
             }
         });
     }

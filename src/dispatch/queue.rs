@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::fair::{Load, Next, Room, Slot, Turn};
 use super::flow::{Flows, Scope};
 use super::job::{Job, LaneInfo};
-use super::lane::{Lane, Passage, Share};
+use super::lane::{KEY_PROBE_EVERY, Lane, Passage, Share};
 use super::limit::Limit;
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::{AppId, LaneId, VapidKeyId};
+use crate::id::{AppId, LaneId};
 use crate::lane::Gateway;
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
@@ -30,6 +30,8 @@ const STALLED_FOR: Duration = super::ATTEMPT_DEADLINE;
 /// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
 /// ones that are shut or stalled.
 const LOOK_PAST: usize = 64;
+/// How many deliveries of a lane whose VAPID key is refused are claimed at a time, to find one that may probe it.
+const PROBE_CANDIDATES: usize = 16;
 
 pub struct Queue {
     share: Share,
@@ -42,6 +44,8 @@ pub struct Queue {
     heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
     pub ready: [VecDeque<Slot>; TIERS],
+    /// Jobs by tier, with a permit or without.
+    waiting: [usize; TIERS],
     credit: [u32; TIERS],
 }
 
@@ -52,12 +56,13 @@ struct Group {
     waiting: [usize; TIERS],
     /// What was said of all its origins, for those that are met later.
     all: Option<LaneState>,
+    /// When deliveries are next claimed for a probe, while its VAPID key is refused.
+    look_at: Option<Timestamp>,
 }
 
 struct LaneQueue {
     id: LaneId,
     app: AppId,
-    key: VapidKeyId,
     origin: Arc<str>,
     lane: Lane,
     jobs: [VecDeque<Box<Job>>; TIERS],
@@ -67,12 +72,12 @@ struct LaneQueue {
 }
 
 impl LaneQueue {
-    /// Until when a delivery that is claimed now should rather not wait here. One strange origin that hangs must not
-    /// fill the room that all strange origins share.
-    fn put_off_until(&self, tier: usize, now: Timestamp) -> Option<Timestamp> {
+    /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
+    /// strange origin that hangs must not fill the room that all strange origins share.
+    fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
         let stalled =
             || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
-        self.lane.shut_until(now).or_else(|| stalled().then(|| now + STALLED_FOR))
+        self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
     }
 }
 
@@ -93,6 +98,7 @@ impl Queue {
             apps: HashMap::new(),
             heard: HashMap::new(),
             ready: Default::default(),
+            waiting: [0; TIERS],
             credit: WEIGHTS,
         }
     }
@@ -126,7 +132,6 @@ impl Queue {
         self.slots.push(LaneQueue {
             id: lane.id,
             app: lane.app,
-            key: lane.vapid_key,
             origin: key.1.clone(),
             lane: state,
             jobs: Default::default(),
@@ -142,7 +147,7 @@ impl Queue {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
         let queue = &mut self.slots[slot];
-        if let Some(until) = queue.put_off_until(tier, now) {
+        if let Some(until) = queue.put_off_until(tier, job.proven, now) {
             return Err((job, until));
         }
         if self.flows.is_shut(queue.app, queue.id) || !self.flows.take(queue.app, queue.id, now) {
@@ -152,6 +157,7 @@ impl Queue {
             group.waiting[tier] += 1;
         }
         queue.jobs[tier].push_back(job);
+        self.waiting[tier] += 1;
         self.make_ready(slot);
         Ok(())
     }
@@ -190,8 +196,14 @@ impl Queue {
         self.ready.iter().any(|ready| !ready.is_empty())
     }
 
+    /// How many deliveries of a tier wait, in all lanes.
+    pub fn waiting(&self, tier: Tier) -> usize {
+        self.waiting[index(tier)]
+    }
+
     pub fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
         let queue = &mut self.slots[slot];
+        (0..TIERS).for_each(|tier| self.waiting[tier] -= queue.jobs[tier].len());
         if let Some(group) = self.groups.get_mut(&queue.id) {
             (0..TIERS).for_each(|tier| group.waiting[tier] -= queue.jobs[tier].len());
         }
@@ -238,7 +250,7 @@ impl Queue {
         }
         let queue = &mut self.slots[slot];
         let job = queue.jobs[tier].pop_front()?;
-        let probe = match queue.lane.enter(now, tier == 0) {
+        let probe = match queue.lane.enter(now, tier == 0, job.proven) {
             Passage::Free => false,
             Passage::Probe => true,
             Passage::Shut(until) => {
@@ -249,6 +261,7 @@ impl Queue {
         queue.moved_at = Instant::now();
         let payload_max = queue.lane.payload_max(now);
         self.credit[tier] -= 1;
+        self.waiting[tier] -= 1;
         if let Some(group) = self.groups.get_mut(&id) {
             group.waiting[tier] -= 1;
         }
@@ -291,9 +304,36 @@ impl Queue {
         }
     }
 
-    /// Holds every lane of a key.
-    pub fn hold_key(&mut self, key: VapidKeyId, held: Held) {
-        self.slots.iter_mut().filter(|queue| queue.key == key).for_each(|queue| queue.lane.hold(held));
+    /// Holds a lane whose VAPID key is refused, but for probes.
+    pub fn hold_key(&mut self, lane: LaneId, held: Held) {
+        let group = self.groups.entry(lane).or_default();
+        group.slots.iter().for_each(|slot| self.slots[*slot].lane.hold_key(held));
+        group.all.get_or_insert_with(|| LaneState::of(lane, ALL_ORIGINS.into())).key_held = Some(held);
+    }
+
+    /// Ends such a hold, as far as it was set by a time.
+    pub fn release_key(&mut self, lane: LaneId, at: Timestamp) {
+        let Some(group) = self.groups.get_mut(&lane) else { return };
+        group.slots.iter().for_each(|slot| self.slots[*slot].lane.release_key(at));
+        if let Some(all) = &mut group.all {
+            (all.key_held, all.key_released_at) = (None, Some(at));
+        }
+    }
+
+    pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+        self.slots[slot].lane.key_held_until(now)
+    }
+
+    /// What may be claimed of a lane whose VAPID key is refused: now and then a few deliveries, among which there may be one
+    /// to a proven subscription. None: its key is not refused.
+    fn room_to_probe(&mut self, lane: LaneId, now: Timestamp) -> Option<Room> {
+        let group = self.groups.get_mut(&lane)?;
+        group.all.as_ref()?.key_held.filter(|held| now < held.until)?;
+        if group.look_at.is_some_and(|at| now < at) {
+            return Some(Room::NONE);
+        }
+        group.look_at = Some(now + KEY_PROBE_EVERY);
+        Some(Room { n: PROBE_CANDIDATES, exact: true, next_at: None })
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now.
@@ -322,10 +362,10 @@ impl Queue {
 
     /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
     pub fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
-        let mut room = self.room_of_lane(lane, tier, now);
         if self.flows.is_shut(lane.app, lane.id) {
             return Room::NONE;
         }
+        let mut room = self.room_to_probe(lane.id, now).unwrap_or_else(|| self.room_of_lane(lane, tier, now));
         let (tokens, next_at) = self.flows.tokens(lane.app, lane.id, now);
         if tokens < usize::MAX {
             room = Room { n: room.n.min(tokens), exact: true, next_at: next_at.filter(|_| room.n > 0) };
@@ -355,7 +395,7 @@ impl Queue {
         };
         let (mut limit, mut waiting, mut look_past, mut exact) = (0, 0, 0, false);
         for queue in group.slots.iter().map(|slot| &self.slots[*slot]) {
-            if queue.put_off_until(index(tier), now).is_none() {
+            if queue.put_off_until(index(tier), false, now).is_none() {
                 let (capacity, probes) = queue.lane.capacity(now);
                 limit += capacity;
                 exact |= probes;

@@ -4,26 +4,41 @@
 //! fenced out; meanwhile nothing new is claimed. One that fails for good is dropped with an error in the log: its lease
 //! runs out, and the poison rules bound how often that can happen.
 
+use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
+use uuid::Uuid;
 
 use super::page::OpenPage;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store;
+use crate::store::claims::{LEASE, Unopened};
 use crate::store::settle::{Fenced, RowSettlement};
 use crate::vault::Vault;
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
+/// How long rows gather before they are settled. Nobody waits for a settling, and each one is a commit that whoever sends
+/// a code has to wait behind.
+const GATHER: Duration = Duration::from_millis(20);
 /// Pages settled at a time: enough to keep Postgres busy while one waits for its WAL.
 const PAGES_AT_ONCE: usize = 3;
+/// Pages that wait to be settled before no more are cut: what is posted faster than it can be written down would only be
+/// sent again if this process died.
+const PAGES_WAITING_MAX: usize = 12;
+/// The same for rows.
+const ROWS_WAITING_MAX: usize = 4 * ROWS_MAX;
+/// How often leases are renewed while rows wait for a batch that takes long.
+const RENEW_EVERY: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
@@ -34,6 +49,12 @@ pub struct Settler {
     clock: Clock,
     rows: mpsc::UnboundedSender<RowSettlement>,
     pages: Semaphore,
+    /// Pages handed in and not written yet.
+    waiting_pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
+    /// Rows handed in and not written yet.
+    waiting_rows: AtomicUsize,
+    /// Told when it has caught up with what it was given.
+    caught_up: Notify,
     /// Settlings that failed and are being tried again.
     failing: AtomicUsize,
     /// Rows and pages handed in and not written yet.
@@ -52,6 +73,9 @@ impl Settler {
             clock,
             rows,
             pages: Semaphore::new(PAGES_AT_ONCE),
+            waiting_pages: Mutex::default(),
+            waiting_rows: AtomicUsize::new(0),
+            caught_up: Notify::new(),
             failing: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             metrics,
@@ -76,9 +100,30 @@ impl Settler {
         self.settled.notified()
     }
 
+    /// Whether so many pages wait that no more should be cut.
+    pub fn is_behind_with_pages(&self) -> bool {
+        self.waiting_pages.lock().len() >= PAGES_WAITING_MAX
+    }
+
+    /// Whether so many rows wait that no more should be claimed.
+    pub fn is_behind_with_rows(&self) -> bool {
+        self.waiting_rows.load(Ordering::Acquire) >= ROWS_WAITING_MAX
+    }
+
+    /// Resolves once it is not behind any more.
+    pub async fn caught_up(&self) {
+        self.caught_up.notified().await;
+    }
+
+    /// Pages that were handed in and are not written yet.
+    pub fn waiting_pages(&self) -> Vec<Arc<OpenPage>> {
+        self.waiting_pages.lock().values().cloned().collect()
+    }
+
     /// Settles a row.
     pub fn row(&self, row: RowSettlement) {
         self.pending.fetch_add(1, Ordering::AcqRel);
+        self.waiting_rows.fetch_add(1, Ordering::AcqRel);
         // The receiver lives as long as this settler does.
         let _ = self.rows.send(row);
     }
@@ -86,9 +131,10 @@ impl Settler {
     /// Settles a page that was closed.
     pub fn page(self: &Arc<Self>, page: Arc<OpenPage>) {
         self.pending.fetch_add(1, Ordering::AcqRel);
+        self.waiting_pages.lock().insert(page.id, page.clone());
         let settler = self.clone();
         tokio::spawn(async move {
-            let _permit = settler.pages.acquire().await;
+            let permit = settler.pages.acquire().await;
             let settlements = page.take_settlements(settler.clock.now());
             let mut patience = Patience::new(&settler);
             let fenced = loop {
@@ -108,6 +154,30 @@ impl Settler {
             for late in page.settled() {
                 settler.row(RowSettlement { lease: page.lease, settlement: late });
             }
+            drop(permit);
+            let was_behind = settler.is_behind_with_pages();
+            settler.waiting_pages.lock().remove(&page.id);
+            settler.tell_if_caught_up(was_behind, settler.is_behind_with_pages());
+            settler.done(1);
+        });
+    }
+
+    fn tell_if_caught_up(&self, was_behind: bool, is_behind: bool) {
+        if was_behind && !is_behind {
+            self.caught_up.notify_one();
+        }
+    }
+
+    /// Gives back what was claimed under `lease` and not opened.
+    pub fn give_back(self: &Arc<Self>, lease: Uuid, unopened: Unopened) {
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        let settler = self.clone();
+        tokio::spawn(async move {
+            let mut patience = Patience::new(&settler);
+            while let Err(error) = store::claims::give_back(&settler.pool, lease, &unopened, settler.clock.now()).await
+                && patience.lasts(&error).await
+            {}
+            drop(patience);
             settler.done(1);
         });
     }
@@ -120,16 +190,47 @@ impl Settler {
 
 /// Settles whatever rows have come in, again and again: while one batch is written the next one gathers.
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
-    let mut batch = Vec::with_capacity(ROWS_MAX);
-    while inbox.recv_many(&mut batch, ROWS_MAX).await > 0 {
+    let mut waiting = Vec::with_capacity(ROWS_MAX);
+    while !waiting.is_empty() || inbox.recv_many(&mut waiting, ROWS_MAX).await > 0 {
+        if waiting.len() < ROWS_MAX {
+            tokio::time::sleep(GATHER).await;
+            while waiting.len() < ROWS_MAX
+                && let Ok(row) = inbox.try_recv()
+            {
+                waiting.push(row);
+            }
+        }
         let Some(settler) = settler.upgrade() else { return };
-        let mut parts = vec![batch.as_slice()];
+        let later = waiting.split_off(waiting.len().min(ROWS_MAX));
+        let batch = std::mem::replace(&mut waiting, later);
+        let mut writing = pin!(settler.write_rows(&batch));
+        loop {
+            tokio::select! {
+                () = &mut writing => break,
+                () = tokio::time::sleep(RENEW_EVERY) => {
+                    while let Ok(row) = inbox.try_recv() {
+                        waiting.push(row);
+                    }
+                    settler.renew_rows(batch.iter().chain(&waiting)).await;
+                }
+            }
+        }
+        let was_behind = settler.is_behind_with_rows();
+        settler.waiting_rows.fetch_sub(batch.len(), Ordering::AcqRel);
+        settler.tell_if_caught_up(was_behind, settler.is_behind_with_rows());
+        settler.done(batch.len());
+    }
+}
+
+impl Settler {
+    async fn write_rows(&self, batch: &[RowSettlement]) {
+        let mut parts = vec![batch];
         while let Some(rows) = parts.pop() {
-            let mut patience = Patience::new(&settler);
+            let mut patience = Patience::new(self);
             loop {
-                match store::settle::settle_rows(&settler.pool, &settler.vault, rows, settler.clock.now()).await {
+                match store::settle::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
                     Ok(fenced) => {
-                        settler.metrics.settle_fenced.inc_by(fenced as u64);
+                        self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
                     }
                     // One of them cannot be settled; it must not take the others with it.
@@ -143,8 +244,14 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
                 }
             }
         }
-        settler.done(batch.len());
-        batch.clear();
+    }
+
+    /// Renews the leases of rows that wait longer than usual.
+    async fn renew_rows(&self, rows: impl Iterator<Item = &RowSettlement>) {
+        let held: Vec<_> = rows.map(|row| (row.settlement.subscription, row.settlement.message, row.lease)).collect();
+        if let Err(error) = store::claims::renew_rows(&self.pool, &held, self.clock.now() + LEASE).await {
+            warn!(%error, "the leases of rows that wait to be settled could not be renewed");
+        }
     }
 }
 

@@ -16,11 +16,26 @@ const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Longer than any delivery stays in a worker's memory; what is claimed later is claimed with its standing.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
+/// What of a delivery decides whether a stop concerns it.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    /// The life of the subscription that it is for.
+    pub life: i32,
+    /// Whether it is meant for the subscription's user, and for no other.
+    pub personal: bool,
+}
+
 /// What a stop means for one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// Unsubscribed or cancelled: it ends.
     Cancelled,
+    /// Its subscription is gone: it ends as that.
+    Gone,
+    /// Another subscription has taken the place of its own: it goes there.
+    Replaced,
     /// Paused: it waits for a resume.
     Paused,
 }
@@ -28,102 +43,188 @@ pub enum Stopped {
 /// Everything that was stopped in the last minute.
 #[derive(Default)]
 pub struct StopSet {
-    entries: RwLock<HashMap<Uuid, (StopKind, Instant)>>,
-    /// Number of entries, so that the usual case, none at all, takes no lock.
+    known: RwLock<Known>,
+    /// Number of stops, so that the usual case, none at all, takes no lock.
     len: AtomicUsize,
-    /// When a read last succeeded.
+    /// When the last reading that succeeded began.
     read_at: RwLock<Option<Instant>>,
-    /// The last stops read, by id: a poll sees each of them many times.
-    seen: RwLock<HashMap<Uuid, Instant>>,
+}
+
+/// The latest stop of each target.
+#[derive(Default)]
+struct Known {
+    /// Of messages, and of subscriptions as a whole.
+    all: HashMap<Uuid, Entry>,
+    /// Of subscriptions, as far as they concern their users.
+    users: HashMap<Uuid, Entry>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    stop: Stop,
+    learned_at: Instant,
+}
+
+impl Known {
+    fn obey(&mut self, stop: Stop, now: Instant) {
+        let entries = if stop.kind == StopKind::User { &mut self.users } else { &mut self.all };
+        // A stop is read many times, and may come later than the one that followed it.
+        let entry = entries.entry(stop.target).or_insert(Entry { stop, learned_at: now });
+        if entry.stop.seq < stop.seq {
+            *entry = Entry { stop, learned_at: now };
+        }
+    }
+
+    fn forget_before(&mut self, now: Instant) {
+        let recent = |_: &Uuid, entry: &mut Entry| now.saturating_duration_since(entry.learned_at) < KEPT_FOR;
+        self.all.retain(recent);
+        self.users.retain(recent);
+    }
+
+    fn len(&self) -> usize {
+        self.all.len() + self.users.len()
+    }
+
+    fn check(&self, target: &Target) -> Option<Stopped> {
+        let of = |entries: &HashMap<Uuid, Entry>, id: Uuid| entries.get(&id).map(|entry| entry.stop);
+        let lived = |stop: &Stop| target.life <= stop.life;
+        let message = of(&self.all, target.message.0).map(|stop| stop.kind);
+        let subscription = of(&self.all, target.subscription.0).filter(lived).map(|stop| stop.kind);
+        let user = of(&self.users, target.subscription.0).filter(|stop| target.personal && lived(stop));
+        match (message, subscription) {
+            (Some(StopKind::Cancel), _) | (_, Some(StopKind::Unsubscribe)) => Some(Stopped::Cancelled),
+            (_, Some(StopKind::Gone)) => Some(Stopped::Gone),
+            _ if user.is_some() => Some(Stopped::Cancelled),
+            (_, Some(StopKind::Replace)) => Some(Stopped::Replaced),
+            (Some(StopKind::Pause), _) => Some(Stopped::Paused),
+            _ => None,
+        }
+    }
 }
 
 impl StopSet {
     /// Obeys a stop at once.
     pub fn obey(&self, stop: Stop, now: Instant) {
-        if self.seen.write().insert(stop.id, now).is_some() {
-            return;
-        }
-        let mut entries = self.entries.write();
-        match stop.kind {
-            // A resume undoes a pause, never a cancel.
-            StopKind::Resume => {
-                if matches!(entries.get(&stop.target), Some((StopKind::Pause, _))) {
-                    entries.remove(&stop.target);
-                }
-            }
-            kind => {
-                entries.insert(stop.target, (kind, now));
-            }
-        }
-        self.len.store(entries.len(), Ordering::Release);
+        let mut known = self.known.write();
+        known.obey(stop, now);
+        self.len.store(known.len(), Ordering::Release);
     }
 
-    /// Takes over a successful read that began at `began`, and forgets what is old.
+    /// Takes over a successful reading that began at `began`, and forgets what is old.
     pub fn refresh(&self, stops: Vec<Stop>, began: Instant) {
-        for stop in stops {
-            self.obey(stop, began);
-        }
-        let old = |at: &Instant| began.saturating_duration_since(*at) < KEPT_FOR;
-        self.seen.write().retain(|_, at| old(at));
-        let mut entries = self.entries.write();
-        entries.retain(|_, (_, at)| old(at));
-        self.len.store(entries.len(), Ordering::Release);
+        let mut known = self.known.write();
+        stops.into_iter().for_each(|stop| known.obey(stop, began));
+        known.forget_before(began);
+        self.len.store(known.len(), Ordering::Release);
+        drop(known);
         *self.read_at.write() = Some(began);
     }
 
-    /// Whether the last read is recent enough to start a POST by.
+    /// Whether the last reading is recent enough to start a POST by.
     pub fn is_fresh(&self, now: Instant) -> bool {
-        self.read_at.read().is_some_and(|at| now.saturating_duration_since(at) < STALE_AFTER)
+        is_fresh(*self.read_at.read(), now)
     }
 
-    /// Whether this delivery was stopped.
-    pub fn check(&self, message: MessageId, subscription: SubscriptionId) -> Option<Stopped> {
+    /// What is known to have stopped this delivery.
+    pub fn check(&self, target: &Target) -> Option<Stopped> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let entries = self.entries.read();
-        let of = |id: &Uuid| entries.get(id).map(|(kind, _)| *kind);
-        match (of(&subscription.0), of(&message.0)) {
-            (Some(_), _) | (_, Some(StopKind::Cancel | StopKind::Unsubscribe)) => Some(Stopped::Cancelled),
-            (_, Some(StopKind::Pause)) => Some(Stopped::Paused),
-            (_, Some(StopKind::Resume) | None) => None,
-        }
+        self.known.read().check(target)
     }
+
+    /// Whether the POST of this delivery may start at the time that `now` tells: nothing is known to have stopped it, by a
+    /// reading that is recent enough when that has been found. So a process that is frozen in between starts none.
+    pub fn permit(&self, target: &Target, now: impl FnOnce() -> Instant) -> bool {
+        let read_at = *self.read_at.read();
+        self.check(target).is_none() && is_fresh(read_at, now())
+    }
+}
+
+fn is_fresh(read_at: Option<Instant>, now: Instant) -> bool {
+    read_at.is_some_and(|at| now.saturating_duration_since(at) < STALE_AFTER)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stop(kind: StopKind, target: Uuid) -> Stop {
-        Stop { id: Uuid::now_v7(), kind, target }
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stop(seq: i64, kind: StopKind, target: Uuid, life: i32) -> Stop {
+        Stop { seq, kind, target, life }
+    }
+
+    fn target() -> Target {
+        let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId(Uuid::now_v7()));
+        Target { message, subscription, life: 1, personal: false }
     }
 
     #[tokio::test]
-    async fn a_resume_undoes_a_pause_but_never_a_cancel() {
-        let (set, now) = (StopSet::default(), Instant::now());
-        let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId(Uuid::now_v7()));
-        assert_eq!(set.check(message, subscription), None);
-        let pause = stop(StopKind::Pause, message.0);
-        set.obey(pause, now);
-        assert_eq!(set.check(message, subscription), Some(Stopped::Paused));
-        set.obey(stop(StopKind::Resume, message.0), now);
-        set.obey(pause, now); // read again: it is old news
-        assert_eq!(set.check(message, subscription), None);
-        set.obey(stop(StopKind::Cancel, message.0), now);
-        set.obey(stop(StopKind::Resume, message.0), now);
-        assert_eq!(set.check(message, subscription), Some(Stopped::Cancelled));
+    async fn of_two_stops_of_a_message_the_later_one_holds_in_whatever_order_they_come() {
+        let (set, now, target) = (StopSet::default(), Instant::now(), target());
+        let of = |seq, kind| stop(seq, kind, target.message.0, 0);
+        assert_eq!(set.check(&target), None);
+        set.obey(of(1, StopKind::Pause), now);
+        assert_eq!(set.check(&target), Some(Stopped::Paused));
+        // This process was asked to resume; that another one had paused before comes with the next reading.
+        set.obey(of(4, StopKind::Resume), now);
+        set.refresh(vec![of(1, StopKind::Pause), of(3, StopKind::Pause), of(4, StopKind::Resume)], now);
+        assert_eq!(set.check(&target), None);
+        set.obey(of(5, StopKind::Cancel), now);
+        assert_eq!(set.check(&target), Some(Stopped::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_stop_concerns_the_lives_up_to_its_own() {
+        for (kind, stopped) in [
+            (StopKind::Unsubscribe, Stopped::Cancelled),
+            (StopKind::Gone, Stopped::Gone),
+            (StopKind::Replace, Stopped::Replaced),
+        ] {
+            let (set, now, target) = (StopSet::default(), Instant::now(), target());
+            set.obey(stop(1, kind, target.subscription.0, 1), now);
+            let of = |life| set.check(&Target { life, ..target });
+            assert_eq!((of(0), of(1), of(2)), (Some(stopped), Some(stopped), None), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_user_stops_what_was_meant_for_the_one_before_and_lifts_nothing() {
+        let (set, now, target) = (StopSet::default(), Instant::now(), target());
+        set.obey(stop(1, StopKind::User, target.subscription.0, 1), now);
+        let of = |life, personal| set.check(&Target { life, personal, ..target });
+        assert_eq!((of(1, true), of(1, false), of(2, true)), (Some(Stopped::Cancelled), None, None));
+        set.obey(stop(2, StopKind::Unsubscribe, target.subscription.0, 2), now);
+        set.obey(stop(3, StopKind::User, target.subscription.0, 3), now);
+        assert_eq!(
+            (of(2, false), of(3, false), of(3, true)),
+            (Some(Stopped::Cancelled), None, Some(Stopped::Cancelled))
+        );
     }
 
     #[tokio::test]
     async fn stops_are_forgotten_after_a_minute_and_stale_after_a_second() {
-        let (set, now) = (StopSet::default(), Instant::now());
-        let subscription = SubscriptionId(Uuid::now_v7());
+        let (set, now, target) = (StopSet::default(), Instant::now(), target());
         assert!(!set.is_fresh(now));
-        set.refresh(vec![stop(StopKind::Unsubscribe, subscription.0)], now);
-        assert!(set.is_fresh(now + Duration::from_millis(999)) && !set.is_fresh(now + Duration::from_secs(1)));
-        assert_eq!(set.check(MessageId(Uuid::now_v7()), subscription), Some(Stopped::Cancelled));
+        set.refresh(vec![stop(1, StopKind::Unsubscribe, target.subscription.0, 1)], now);
+        assert!(set.is_fresh(now + Duration::from_millis(999)) && !set.is_fresh(now + SECOND));
+        assert_eq!(set.check(&target), Some(Stopped::Cancelled));
         set.refresh(Vec::new(), now + KEPT_FOR);
-        assert_eq!(set.check(MessageId(Uuid::now_v7()), subscription), None);
+        assert_eq!(set.check(&target), None);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_frozen_between_check_and_post_starts_none() {
+        let (set, began, target) = (StopSet::default(), Instant::now(), target());
+        set.refresh(Vec::new(), began);
+        assert!(set.permit(&target, || began + SECOND / 2));
+        let frozen = || {
+            // Frozen here, once nothing was found. Meanwhile it was stopped, and another thread was first to hear of it.
+            let now = began + SECOND * 7;
+            set.refresh(vec![stop(1, StopKind::Unsubscribe, target.subscription.0, 1)], now);
+            now
+        };
+        assert!(!set.permit(&target, frozen));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fair::{FairQueue, Next};
+use super::fair::{FairQueue, Next, Taker};
 use super::job::{Job, LaneInfo, Message, Ticket, settlement};
 use super::lane::Answered;
 use super::page::{OpenPage, Recorded};
@@ -49,6 +49,7 @@ fn message(tier: Tier) -> Arc<Message> {
         topic: None,
         policy: policies.common().clone(),
         policies,
+        personal: false,
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
         sla_s: None,
         accepted_at: NOW,
@@ -69,13 +70,14 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             message: message.clone(),
             lane: lane.clone(),
             subscription: SubscriptionId(Uuid::now_v7()),
+            life: 0,
             origin_id: Uuid::now_v7(),
             endpoint: Endpoint::parse("https://push.example.com/x").unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
             retries: 0,
             planned: None,
-            refusals: 0,
+            proven: true,
             start_before: Instant::now(),
             attempts: Vec::new(),
             shrunk: None,
@@ -87,9 +89,9 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
     (0..n).map(job).collect()
 }
 
-/// Takes a turn at once, if there is one.
+/// Takes a turn at once, if there is one for anybody.
 fn turn(queue: &FairQueue) -> Option<super::fair::Turn> {
-    match queue.try_next(0..3, NOW) {
+    match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
         Some(Next::Turn(turn)) => Some(turn),
         Some(Next::PutOff(..)) => panic!("nothing is shut"),
         None => None,
@@ -121,7 +123,7 @@ async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_t
     }
     let mut taken = [0; 3];
     for _ in 0..1200 {
-        let next = queue.try_next(0..1, NOW).or_else(|| queue.try_next(0..3, NOW));
+        let next = queue.try_next(Taker::Transactional, NOW).or_else(|| queue.try_next(Taker::Any, NOW));
         let Some(Next::Turn(turn)) = next else { panic!("there is work and a permit") };
         taken[turn.job.message.tier as usize] += 1;
         queue.release(turn.slot, &turn.job, turn.probe, NOW);
@@ -131,8 +133,27 @@ async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_t
     let alone = FairQueue::new(4, NOW, |_, _| {});
     alone.push(jobs(100, &message(Tier::Transactional), &lane), NOW);
     for n in 0..100 {
-        let Some(Next::Turn(turn)) = alone.try_next(0..1, NOW) else { panic!("none after {n}") };
+        let Some(Next::Turn(turn)) = alone.try_next(Taker::Transactional, NOW) else { panic!("none after {n}") };
         alone.release(turn.slot, &turn.job, turn.probe, NOW);
+    }
+}
+
+#[tokio::test]
+async fn a_few_transactional_deliveries_are_left_to_the_thread_that_is_kept_for_them() {
+    let queue = FairQueue::new(64, NOW, |_, _| {});
+    let lane = lane(1, Gateway::Fcm);
+    queue.push(jobs(18, &message(Tier::Transactional), &lane), NOW);
+    queue.push(jobs(1, &message(Tier::Promotional), &lane), NOW);
+    let taken_by = |taker| match queue.try_next(taker, NOW) {
+        Some(Next::Turn(turn)) => Some(turn.job.message.tier),
+        _ => None,
+    };
+    assert_eq!(taken_by(Taker::Any), Some(Tier::Transactional), "more than a few are everybody's");
+    assert_eq!(taken_by(Taker::Any), Some(Tier::Transactional));
+    assert_eq!(taken_by(Taker::Any), Some(Tier::Promotional), "sixteen are few");
+    assert_eq!(taken_by(Taker::Any), None);
+    for n in 0..16 {
+        assert_eq!(taken_by(Taker::Transactional), Some(Tier::Transactional), "{n}");
     }
 }
 
@@ -184,13 +205,30 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let told = queue.answered(first.slot, &answered).expect("others have to know");
     let until = NOW + Duration::from_secs(30);
     assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
-    match queue.try_next(0..3, NOW) {
+    match queue.try_next(Taker::Any, NOW) {
         Some(Next::PutOff(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
         _ => panic!("the lane is held"),
     }
     assert_eq!(queue.push(jobs(3, &message, &lane), NOW).len(), 3);
     assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
     assert!(queue.push(jobs(3, &message, &lane), until).is_empty(), "the hold is over");
+}
+
+#[tokio::test]
+async fn a_lane_whose_key_is_refused_lets_one_proven_delivery_through_now_and_then() {
+    let queue = FairQueue::new(4, NOW, |_, _| {});
+    let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
+    let (until, soon) = (NOW + Duration::from_secs(600), NOW + Duration::from_secs(15));
+    queue.hold_key(lane.id, Held { at: NOW, until });
+    let mut stranger = jobs(1, &message, &lane);
+    stranger[0].proven = false;
+    assert_eq!(queue.push(stranger, NOW).pop().map(|(_, until)| until), Some(until));
+    assert!(queue.push(jobs(3, &message, &lane), NOW).is_empty());
+    assert!(turn(&queue).is_some(), "the probe");
+    let Some(Next::PutOff(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
+    assert_eq!((others.len(), until), (2, soon));
+    let room = |now| queue.room(&lane, Tier::Promotional, now).n;
+    assert_eq!([room(NOW), room(NOW), room(soon)], [16, 0, 16], "few are claimed to find one");
 }
 
 fn known(origin: &str) -> LaneState {
@@ -236,7 +274,7 @@ async fn a_broken_lane_has_room_for_the_probers_probes_alone() {
     assert!(queue.push(jobs(3, &message(Tier::Promotional), &lane), again).is_empty());
     assert_eq!(queue.room(&lane, Tier::Promotional, again).n, 0);
     let mut probes = 0;
-    while let Some(Next::Turn(turn)) = queue.try_next(0..3, again) {
+    while let Some(Next::Turn(turn)) = queue.try_next(Taker::Any, again) {
         assert!(turn.probe);
         probes += 1;
     }
@@ -282,7 +320,7 @@ async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_n
     queue.release(first.slot, &first.job, false, NOW);
     assert!(turn(&queue).is_some(), "in whichever lane it waits");
     queue.share_among(Crew { workers: 4, rank: 3, newcomer: false }, NOW);
-    assert!(matches!(queue.try_next(0..3, NOW), Some(Next::PutOff(jobs, at)) if (jobs.len(), at) == (1, NOW)));
+    assert!(matches!(queue.try_next(Taker::Any, NOW), Some(Next::PutOff(jobs, at)) if (jobs.len(), at) == (1, NOW)));
     assert_eq!(queue.push(jobs(1, &message, &one), NOW).len(), 1);
 }
 
@@ -296,7 +334,8 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
         standing: Standing::Sendable,
         policy: None,
         timezone: None,
-        refusals: 0,
+        proven: true,
+        life: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let page =
@@ -305,7 +344,7 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     let open = OpenPage::new(&page, message.clone(), lane.clone(), lease_until, cut_at);
     let accepted = |place: usize| {
         let to = page.recipients[place].subscription;
-        settlement(&message, lane.id, to, Vec::new(), Fate::Ended(Ending::Accepted, None))
+        settlement(&message, lane.id, (to, 0), Vec::new(), Fate::Ended(Ending::Accepted, None))
     };
     assert!(open.begin(0, 0, cut_at) && open.begin(1, 0, cut_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));

@@ -11,16 +11,21 @@ use super::guard;
 use crate::lane::Gateway;
 use crate::subscription::Endpoint;
 
-/// The hosts that browsers' own push services hand out; `*.` stands for one label or more. They serve port 443 only.
-const KNOWN: [(&str, Gateway); 7] = [
+/// The hosts that browsers' own push services hand out; `*.` stands for a shard's name. They serve port 443 only.
+const KNOWN: [(&str, Gateway); 8] = [
     ("fcm.googleapis.com", Gateway::Fcm),
     ("jmt17.google.com", Gateway::Fcm), // Chromium built without Google's keys
     ("updates.push.services.mozilla.com", Gateway::Mozilla),
     ("*.push.services.mozilla.com", Gateway::Mozilla),
     ("*.mozaws.net", Gateway::Mozilla), // Mozilla's stage
     ("*.notify.windows.com", Gateway::Wns),
+    ("web.push.apple.com", Gateway::Apple),
     ("*.push.apple.com", Gateway::Apple),
 ];
+
+/// Labels, and octets of each, in a shard's name: `db5p`, `wns2-par02p`, `api.sandbox` are known, new ones come up.
+const SHARD_LABELS_MAX: usize = 2;
+const SHARD_LABEL_MAX: usize = 32;
 
 /// Names that no public DNS answers for (RFC 6761, 6762, 7686, 8375, ICANN's `internal`), so whoever registers one
 /// means something in our own network.
@@ -38,6 +43,12 @@ pub enum HostRefused {
     /// A name that is never public: `localhost`, `*.local`, `*.internal`, one without a dot or with one at its end.
     #[error("its host is not a public name")]
     Name,
+    /// No host name (RFC 1123): letters, digits and hyphens in labels of 1 to 63 octets, 253 in all.
+    #[error("its host is not a valid DNS name")]
+    Spelling,
+    /// Below the name of a known push service, but none that it would give a host of its own.
+    #[error("its host is not one that this push service uses")]
+    Shard,
     /// Chrome's mark of an endpoint that no longer exists: prune it.
     #[error("its host says that the subscription was removed")]
     Removed,
@@ -130,13 +141,23 @@ impl Hosts {
         if host == REMOVED {
             return Err(HostRefused::Removed);
         }
-        if let Some(gateway) = known(host) {
-            return if port == 443 { Ok(gateway) } else { Err(HostRefused::Port) };
+        if never_public(host) && !(host == "localhost" && self.allow_loopback) {
+            return Err(HostRefused::Name);
         }
-        match (never_public(host), host == "localhost" && self.allow_loopback) {
-            (true, false) => Err(HostRefused::Name),
-            _ => Ok(Gateway::Other),
+        if !is_dns_name(host) {
+            return Err(HostRefused::Spelling);
         }
+        match find(host) {
+            Some(_) if port != 443 => Err(HostRefused::Port),
+            Some((gateway, shard)) if shard.is_none_or(is_shard) => Ok(gateway),
+            Some(_) => Err(HostRefused::Shard),
+            None => Ok(Gateway::Other),
+        }
+    }
+
+    /// Whether it exists by our own or the operator's word, whatever DNS says.
+    pub(super) fn is_vouched_for(&self, host: &str) -> bool {
+        self.mapped.contains_key(host) || KNOWN.iter().any(|(name, _)| *name == host)
     }
 
     /// The gateway of a mapped or known host.
@@ -173,11 +194,41 @@ fn sendable(path: &str) -> bool {
 }
 
 fn known(host: &str) -> Option<Gateway> {
-    let matches = |pattern: &str| match pattern.strip_prefix('*') {
-        Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
-        None => host == pattern,
+    find(host).map(|(gateway, _)| gateway)
+}
+
+/// Whose a host is and, if only its end is known, what stands before that.
+fn find(host: &str) -> Option<(Gateway, Option<&str>)> {
+    KNOWN.iter().find_map(|(pattern, gateway)| match pattern.strip_prefix('*') {
+        Some(suffix) => {
+            host.strip_suffix(suffix).filter(|shard| !shard.is_empty()).map(|shard| (*gateway, Some(shard)))
+        }
+        None => (host == *pattern).then_some((*gateway, None)),
+    })
+}
+
+/// The hosts of a known gateway that are known by their whole name; of all of them for any other host.
+pub(super) fn listed<'a>(gateway: Option<Gateway>) -> impl Iterator<Item = &'a str> {
+    let gateway = gateway.filter(|gateway| *gateway != Gateway::Other);
+    let is_whole = move |(name, of): &&(&'static str, Gateway)| {
+        !name.starts_with('*') && gateway.is_none_or(|gateway| gateway == *of)
     };
-    KNOWN.iter().find(|(pattern, _)| matches(pattern)).map(|(_, gateway)| *gateway)
+    KNOWN.iter().filter(is_whole).map(|(name, _)| *name)
+}
+
+/// Whether a push service might give one of its hosts such a name.
+fn is_shard(name: &str) -> bool {
+    name.split('.').count() <= SHARD_LABELS_MAX && name.split('.').all(|label| label.len() <= SHARD_LABEL_MAX)
+}
+
+fn is_dns_name(host: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    host.len() <= 253 && host.split('.').all(is_label)
 }
 
 fn never_public(host: &str) -> bool {
@@ -206,7 +257,9 @@ mod tests {
             ("https://updates.push.services.mozilla.com/wpush/v2/g", Gateway::Mozilla),
             ("https://eu.push.services.mozilla.com/wpush/v2/g", Gateway::Mozilla),
             ("https://db5p.notify.windows.com/w/?token=a%2bb%2f", Gateway::Wns),
+            ("https://wns2-par02p.notify.windows.com/w/", Gateway::Wns),
             ("https://web.push.apple.com/Q", Gateway::Apple),
+            ("https://api.sandbox.push.apple.com/Q", Gateway::Apple),
             ("https://ntfy.sh/up?up=1", Gateway::Other),
             ("https://ntfy.example.org:8443/up", Gateway::Other),
             ("https://evil-fcm.googleapis.com/", Gateway::Other),
@@ -233,6 +286,13 @@ mod tests {
             ("https://x.invalid/", HostRefused::Name),
             ("https://postgres/", HostRefused::Name),
             ("https://ntfy.sh./", HostRefused::Name),
+            ("https://a..push.apple.com/Q", HostRefused::Spelling),
+            ("https://.push.apple.com/Q", HostRefused::Spelling),
+            ("https://-a.push.apple.com/Q", HostRefused::Spelling),
+            ("https://a_b.push.apple.com/Q", HostRefused::Spelling),
+            ("https://a.-.ntfy.sh/", HostRefused::Spelling),
+            ("https://a.b.c.push.apple.com/Q", HostRefused::Shard),
+            ("https://nope-nope-nope-nope-nope-nope-nope.notify.windows.com/w/", HostRefused::Shard),
             ("https://127.0.0.1/", HostRefused::NotPublic),
             ("https://169.254.169.254/latest/meta-data", HostRefused::NotPublic),
             ("https://10.0.0.1:8443/", HostRefused::NotPublic),
@@ -249,6 +309,17 @@ mod tests {
         for public in ["https://1.1.1.1/", "https://[2606:4700:4700::1111]:8443/"] {
             assert_eq!(recognise(&hosts, public), Ok(Gateway::Other), "{public}");
         }
+    }
+
+    #[test]
+    fn a_name_of_more_octets_than_dns_has_room_for_is_refused() {
+        let hosts = hosts(&[], false);
+        let of = |labels: usize, octets: usize| {
+            format!("https://{}example.org/", format!("{}.", "a".repeat(octets)).repeat(labels))
+        };
+        assert_eq!(recognise(&hosts, &of(1, 63)), Ok(Gateway::Other));
+        assert_eq!(recognise(&hosts, &of(1, 64)), Err(HostRefused::Spelling));
+        assert_eq!(recognise(&hosts, &of(4, 60)), Err(HostRefused::Spelling), "255 octets");
     }
 
     #[test]

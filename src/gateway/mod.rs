@@ -15,6 +15,7 @@ mod guard;
 mod hosts;
 mod http1;
 mod http2;
+mod missing;
 mod origin;
 mod request;
 mod resolve;
@@ -66,6 +67,8 @@ pub struct Settings {
     pub connect_pause: Duration,
     /// A connection without a request for this long is closed, an origin without a connection forgotten.
     pub idle_after: Duration,
+    /// A host that DNS has not known for this long, while it knew others of the same push service, is gone for good.
+    pub gone_after: Duration,
 }
 
 impl Default for Settings {
@@ -79,6 +82,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(5),
             connect_pause: Duration::from_millis(250),
             idle_after: Duration::from_secs(60),
+            gone_after: Duration::from_secs(6 * 3600),
         }
     }
 }
@@ -168,7 +172,7 @@ impl Gateways {
             }
         }
         let hosts = Hosts::new(settings.hosts, settings.allow_loopback);
-        let dns = GuardedDns::new(hosts, resolver, settings.allow_loopback);
+        let dns = GuardedDns::new(hosts, resolver, settings.allow_loopback, settings.gone_after);
         let inner = Inner {
             connector: Arc::new(Connector::new(dns, settings.extra_ca_pem.as_deref())?),
             bounds: Bounds {

@@ -1,4 +1,4 @@
-//! Holds: how long a lane, or a VAPID key, sends nothing because the gateway said so.
+//! Holds: how long a lane sends nothing because the gateway said so, of the lane or of its VAPID key.
 
 use std::time::Duration;
 
@@ -95,27 +95,50 @@ impl Hold {
     }
 }
 
-/// Watches the answers to one VAPID key for the key itself being refused: a configuration fault, a wrong clock, a
-/// rotation gone wrong. Then the key is held and an alert raised, instead of eating the base.
+/// Watches the answers in one lane for its VAPID key being refused: a configuration fault, a wrong clock, a rotation gone
+/// wrong. Then the lane is held and an alert raised, instead of eating the base.
+///
+/// Anybody may register subscriptions that were made with another key, and each of them is refused, too. So refusals count
+/// against the key only if the subscription is proven: something was accepted for it before.
 #[derive(Debug, Clone, Default)]
 pub struct KeyWatch {
-    window: Window,
+    /// Acceptances, and refusals of the proven.
+    proven: Window,
+    /// Acceptances, and refusals of anybody.
+    all: Window,
+}
+
+/// What a [`KeyWatch`] noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alarm {
+    /// The key is refused: hold it.
+    Refused,
+    /// So it seems, but nothing was ever accepted for those that were refused: somebody should look at it.
+    Doubtful,
 }
 
 impl KeyWatch {
     const ANSWERS_MIN: u32 = 20;
     const REFUSED_PERCENT: u64 = 90;
 
-    /// Counts an answer; `refused` as [`Outcome::refuses_key`](crate::classify::Outcome::refuses_key) tells. True if of at
-    /// least 20 answers within 60 s at least 90 % refuse the key: hold it. Counting then starts afresh.
-    pub fn record(&mut self, now: Timestamp, refused: bool) -> bool {
-        let Counts { events, hits } = self.window.count(now, refused);
-        let refused_as_a_whole =
-            events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT;
-        if refused_as_a_whole {
-            *self = Self::default();
+    /// Counts an answer that [judges the key](crate::classify::Outcome::judges_key). Raises an alarm if of at least 20
+    /// answers within 60 s at least 90 % refuse it; counting then starts afresh.
+    pub fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
+        let refused_as_a_whole = |Counts { events, hits }| {
+            events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT
+        };
+        let all = self.all.count(now, refused);
+        let alarm = if (proven || !refused) && refused_as_a_whole(self.proven.count(now, refused)) {
+            Some(Alarm::Refused)
+        } else {
+            refused_as_a_whole(all).then_some(Alarm::Doubtful)
+        };
+        match alarm {
+            Some(Alarm::Refused) => *self = Self::default(),
+            Some(Alarm::Doubtful) => self.all = Window::default(),
+            None => {}
         }
-        refused_as_a_whole
+        alarm
     }
 }
 
@@ -125,7 +148,7 @@ pub fn come_back(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
     if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
 }
 
-/// How long the lanes of a refused key are held: 10 minutes, doubling up to an hour when it recurs within an hour of the
+/// How long a lane of a refused key is held: 10 minutes, doubling up to an hour when it recurs within an hour of the
 /// hold before. A hold that is in force stands.
 pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
     let length = match before {
@@ -222,17 +245,36 @@ mod tests {
             [(19, 19, false), (20, 20, true), (20, 18, true), (20, 17, false), (100, 90, true)]
         {
             let mut watch = KeyWatch::default();
-            let alarmed = (0..answers).any(|n| watch.record(at(n), n >= answers - refused));
+            let alarmed = (0..answers).any(|n| watch.record(at(n), n >= answers - refused, true).is_some());
             assert_eq!(alarmed, alarm, "{refused} of {answers}");
         }
         let mut slow = KeyWatch::default();
-        assert!(!(0..100).any(|n| slow.record(at(n * 4_000), true)), "20 answers in 80 s");
+        assert!(!(0..100).any(|n| slow.record(at(n * 4_000), true, true).is_some()), "20 answers in 80 s");
+    }
+
+    #[test]
+    fn refusals_of_strangers_never_hold_a_key() {
+        let mut watch = KeyWatch::default();
+        let alarms: Vec<_> = (0..1_000).filter_map(|n| watch.record(at(n), true, false)).collect();
+        assert_eq!(alarms, [Alarm::Doubtful; 50]);
+        let mut watch = KeyWatch::default();
+        let mut answers = (0..1_000).map(|n| (n, n % 5 != 0)); // four strangers beside each acceptance
+        assert!(answers.all(|(n, refused)| watch.record(at(n), refused, false).is_none()));
+    }
+
+    #[test]
+    fn strangers_neither_hide_nor_hasten_what_the_proven_tell() {
+        let mut watch = KeyWatch::default();
+        let alarm = (0..40).find_map(|n| Some((n, watch.record(at(n), true, n % 2 == 1)?)));
+        assert_eq!(alarm, Some((19, Alarm::Doubtful)));
+        let alarm = (20..40).filter_map(|n| watch.record(at(n), true, n % 2 == 1)).next_back();
+        assert_eq!(alarm, Some(Alarm::Refused), "the twentieth of the proven");
     }
 
     #[test]
     fn one_fault_raises_one_alarm() {
         let mut watch = KeyWatch::default();
-        assert_eq!((0..39).filter(|n| watch.record(at(*n), true)).count(), 1);
+        assert_eq!((0..39).filter(|n| watch.record(at(*n), true, true).is_some()).count(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod pages;
 
 use std::time::Duration;
 
-pub use pages::{Cut, Page, cut_page, lease_lost_page, next_cursor, postpone_cursor, split_page};
+pub use pages::{Cut, Page, cut_page, lease_lost_page, next_cursor, postpone_cursor, renew_pages, split_page};
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -21,6 +21,9 @@ use crate::vault::Vault;
 
 /// How long a claim is its worker's. A worker that dies loses its claims after this.
 pub const LEASE: Duration = Duration::from_secs(30);
+/// A turn that a throttle gave is good for so long. What has missed it, because no worker was there, asks for another one;
+/// so what waited does not leave in one instant.
+const TURN_KEPT: Duration = Duration::from_secs(1);
 
 /// A (lane, tier) that has something to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,16 +100,33 @@ pub enum Standing {
     Sendable,
     /// Its message is paused: park it.
     Paused,
-    /// Its message was cancelled, or its subscription unsubscribed, replaced, suspended or erased.
+    /// Its message was cancelled, its subscription unsubscribed, suspended or erased, or it was meant for an earlier life
+    /// of it.
     Cancelled,
     /// Its subscription is gone or expired.
     Gone,
+    /// Another subscription has taken the place of its own: it is for that one.
+    Replaced,
 }
 
-fn standing(subscription: Option<&str>, message: &str) -> Standing {
-    match (message, subscription) {
+/// What decides over the standing of a delivery.
+struct Circumstances<'a> {
+    /// The message's state.
+    message: &'a str,
+    /// The subscription's, if it exists.
+    subscription: Option<&'a str>,
+    /// Whether another one is known to have taken its place.
+    has_successor: bool,
+    /// Whether the delivery was for an earlier life of it.
+    is_past: bool,
+}
+
+fn standing(circumstances: &Circumstances<'_>) -> Standing {
+    match (circumstances.message, circumstances.subscription) {
         ("cancelled", _) => Standing::Cancelled,
+        _ if circumstances.is_past => Standing::Cancelled,
         (_, Some("gone" | "expired")) => Standing::Gone,
+        (_, Some("replaced")) if circumstances.has_successor => Standing::Replaced,
         (_, None | Some("unsubscribed" | "replaced" | "suspended")) => Standing::Cancelled,
         ("paused", _) => Standing::Paused,
         _ => Standing::Sendable,
@@ -128,8 +148,10 @@ pub struct Recipient {
     pub policy: Option<Value>,
     /// Its time zone (IANA), if its browser told.
     pub timezone: Option<String>,
-    /// Non-retryable refusals in a row so far.
-    pub refusals: u16,
+    /// Whether a push service has accepted a push to it before.
+    pub proven: bool,
+    /// The life of the subscription that it is for.
+    pub life: i32,
 }
 
 /// A queue row under our lease.
@@ -149,7 +171,7 @@ pub struct ClaimedRow {
     pub token: Vec<u8>,
     /// When the attempt before failed.
     pub failed_at: Option<Timestamp>,
-    /// Whether its subscription's throttle has let it through already.
+    /// Whether its subscription's throttle has let it through for now.
     pub has_turn: bool,
     /// Whether the attempt that it asks for was made already.
     pub is_recorded: bool,
@@ -170,15 +192,18 @@ pub async fn claim_rows(
     let rows = sqlx::query!(
         r#"
         WITH claimed AS (
-            UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6
+            UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
+                             has_turn = has_turn AND lease IS NULL AND due_at > $7
             WHERE ctid = ANY (ARRAY(
                 SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at <= $4
                 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-            RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn
+            RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
-        SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn,
+        SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn, c.life,
                s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
-               s.refusals AS "refusals?", m.state AS message_state,
+               s.proven AS "proven?", m.state AS message_state, s.replaced_by IS NOT NULL AS "has_successor!",
+               coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
+                   AS "is_past!",
                coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",
                EXISTS (SELECT FROM attempts a WHERE a.message = c.message AND a.subscription = c.subscription
                        AND a.attempt = c.retries AND a.shard = c.shard) AS "is_recorded!"
@@ -192,6 +217,7 @@ pub async fn claim_rows(
         now,
         lease,
         until,
+        now - TURN_KEPT,
     )
     .fetch_all(pool)
     .await?;
@@ -202,10 +228,16 @@ pub async fn claim_rows(
                 subscription: SubscriptionId(row.subscription),
                 origin_id: row.origin_id.unwrap_or_default(),
                 address: row.address.unwrap_or_default(),
-                standing: standing(row.subscription_state.as_deref(), &row.message_state),
+                standing: standing(&Circumstances {
+                    message: &row.message_state,
+                    subscription: row.subscription_state.as_deref(),
+                    has_successor: row.has_successor,
+                    is_past: row.is_past,
+                }),
                 policy: row.policy,
                 timezone: row.timezone,
-                refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+                proven: row.proven.unwrap_or(false),
+                life: row.life,
             },
             message: MessageId(row.message),
             retries: u32::try_from(row.retries).unwrap_or(0),
@@ -218,6 +250,68 @@ pub async fn claim_rows(
             is_in_place: row.is_in_place,
         })
         .collect())
+}
+
+/// What was claimed, but not opened, since the database could not be asked about it.
+#[derive(Debug)]
+pub enum Unopened {
+    /// These deliveries, as queue rows.
+    Rows(Vec<(SubscriptionId, MessageId)>),
+    /// A page.
+    Page(Uuid),
+}
+
+/// Gives back what was claimed under `lease`: it is due now, and the claim does not count.
+pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
+    match unopened {
+        Unopened::Page(page) => {
+            sqlx::query!(
+                "UPDATE pages SET due_at = $3, leases = leases - 1 WHERE id = $1 AND lease = $2",
+                page,
+                lease,
+                now
+            )
+            .execute(pool)
+            .await?
+        }
+        Unopened::Rows(rows) => {
+            sqlx::query!(
+                "UPDATE queue q SET lease = NULL, leases = leases - 1, due_at = $5
+                 FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS g (shard, subscription, message)
+                 WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = $4",
+                &rows.iter().map(|(subscription, _)| subscription.shard()).collect::<Vec<_>>(),
+                &rows.iter().map(|(subscription, _)| subscription.0).collect::<Vec<_>>(),
+                &rows.iter().map(|(_, message)| message.0).collect::<Vec<_>>(),
+                lease,
+                now
+            )
+            .execute(pool)
+            .await?
+        }
+    };
+    Ok(())
+}
+
+/// Renews the leases of rows. One that is just being settled is left alone: nobody else can claim it.
+pub async fn renew_rows(
+    pool: &PgPool,
+    held: &[(SubscriptionId, MessageId, Uuid)],
+    until: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE queue SET due_at = $5 WHERE ctid = ANY (ARRAY(
+           SELECT q.ctid FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[]) AS h (shard, subscription, message, lease)
+           JOIN queue q ON q.shard = h.shard AND q.subscription = h.subscription AND q.message = h.message AND q.lease = h.lease
+           FOR UPDATE OF q SKIP LOCKED))",
+        &held.iter().map(|(subscription, ..)| subscription.shard()).collect::<Vec<_>>(),
+        &held.iter().map(|(subscription, ..)| subscription.0).collect::<Vec<_>>(),
+        &held.iter().map(|(_, message, _)| message.0).collect::<Vec<_>>(),
+        &held.iter().map(|(.., lease)| *lease).collect::<Vec<_>>(),
+        until
+    )
+    .execute(pool)
+    .await
+    .map(drop)
 }
 
 /// Reads the state of rows again whose tokens are late, and signs them anew. Answers which (subscription, message) are

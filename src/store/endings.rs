@@ -1,6 +1,8 @@
 //! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
-//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them.
+//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them, in
+//! [the order of locks](super).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -9,10 +11,12 @@ use uuid::Uuid;
 
 use super::events::{self, Body, Event};
 use super::settle::{Fate, Settlement};
-use super::unsent::{Waiting, settle_unsent};
+use super::tally::Tally;
+use super::unsent::{Waiting, log_unsent};
+use super::{refusals, subscriptions};
 use crate::clock::{Timestamp, uuid_of};
 use crate::delivery::Ending;
-use crate::id::DeadLetterId;
+use crate::id::{DeadLetterId, SubscriptionId};
 
 /// Whether an ending leaves a letter.
 fn leaves_letter(fate: &Fate) -> bool {
@@ -24,10 +28,26 @@ pub fn is_special(settlement: &Settlement) -> bool {
     leaves_letter(&settlement.fate) || settlement.sla_missed_s.is_some()
 }
 
-/// Stores the letters, prunes the subscriptions that are gone, and tells of both.
+/// Whether an ending changes its subscription.
+pub fn changes_subscription(settlement: &Settlement) -> bool {
+    matches!(settlement.fate, Fate::Ended(Ending::Gone, _)) || refusals::counts(settlement)
+}
+
+/// Locks the subscriptions that these endings change.
+pub async fn lock<'a>(
+    connection: &mut PgConnection,
+    settlements: impl Iterator<Item = &'a Settlement>,
+) -> sqlx::Result<()> {
+    let changed: Vec<SubscriptionId> =
+        settlements.filter(|settlement| changes_subscription(settlement)).map(|s| s.subscription).collect();
+    if changed.is_empty() { Ok(()) } else { subscriptions::lock_in_order(connection, changed.into_iter()).await }
+}
+
+/// Stores the letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
 pub async fn write<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
+    mut tally: Tally,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut letters, mut gone, mut told) = (Letters::default(), Vec::new(), Vec::new());
@@ -40,7 +60,7 @@ pub async fn write<'a>(
         }
         let id = letters.push(settlement, now);
         match &settlement.fate {
-            Fate::Ended(Ending::Gone, _) => gone.push(settlement.subscription.0),
+            Fate::Ended(Ending::Gone, _) => gone.push((settlement.subscription.0, settlement.life)),
             Fate::Ended(Ending::Dead, Some(death)) => {
                 let body = Body::DeadLetterCreated { reason: death.reason.to_owned(), dead_letter: id };
                 told.push(Event { app: settlement.app.0, body, n: 1 });
@@ -49,39 +69,55 @@ pub async fn write<'a>(
         }
     }
     letters.bury(connection).await?;
-    gone.sort_unstable();
-    gone.dedup();
+    gone.sort_unstable_by_key(|(subscription, life)| (*subscription, Reverse(*life)));
+    gone.dedup_by_key(|(subscription, _)| *subscription);
     if !gone.is_empty() {
-        told.extend(prune(connection, &gone, now).await?);
+        told.extend(prune(connection, &gone, &mut tally, now).await?);
     }
+    tally.write(connection, now).await?;
     events::record(connection, told, now).await
 }
 
-/// Marks subscriptions gone, ends everything else that waits for them, takes them out of their topics and stops
-/// whatever is in some worker's memory. Ids in ascending order. Answers what is to be told of it.
-async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> sqlx::Result<Vec<Event>> {
+/// Marks subscriptions gone, ends everything else that waits for them and that nobody holds, takes them out of their
+/// topics, which are remembered, and stops whatever is in some worker's memory. Ids in ascending order, each with the life
+/// that the delivery was for: one that came back since is not gone. Returns what is to be told of it.
+async fn prune(
+    connection: &mut PgConnection,
+    gone: &[(Uuid, i32)],
+    tally: &mut Tally,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Event>> {
+    let (ids, lives): (Vec<Uuid>, Vec<i32>) = gone.iter().copied().unzip();
     let rows = sqlx::query!(
         r#"
-        WITH g AS (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id FROM unnest($1::uuid[]) AS u (id)),
-        ended AS (
+        WITH ended AS (
             UPDATE subscriptions s SET state = 'gone', ended_at = $2
-            FROM g WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended')
-            RETURNING s.id, s.lane
+            FROM (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id, life
+                  FROM unnest($1::uuid[], $3::integer[]) AS u (id, life)) g
+            WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended') AND s.revived <= g.life
+            RETURNING s.shard, s.id, s.lane, s.life
         ),
-        stopped AS (
-            INSERT INTO stops (id, at, kind, target) SELECT gen_random_uuid(), $2, 'unsubscribe', id FROM ended
+        stopped AS (INSERT INTO stops (at, kind, target, life) SELECT $2, 'gone', id, life FROM ended),
+        left_topics AS (
+            DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id
+            RETURNING t.shard, t.subscription, t.topic, t.joined_at
         ),
-        left_topics AS (DELETE FROM topic_members t USING g WHERE t.shard = g.shard AND t.subscription = g.id),
+        remembered AS (
+            INSERT INTO former_topic_members (shard, subscription, topic, joined_at) SELECT * FROM left_topics
+            ON CONFLICT DO NOTHING
+        ),
         dropped AS (
-            DELETE FROM queue q USING g WHERE q.shard = g.shard AND q.subscription = g.id
+            DELETE FROM queue q USING ended e
+            WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $2)
             RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries
         )
         SELECT NULL::smallint AS shard, id AS "subscription!", NULL::uuid AS message, lane AS "lane!",
                NULL::smallint AS tier, NULL::integer AS retries FROM ended
         UNION ALL SELECT shard, subscription, message, lane, tier, retries FROM dropped
         "#,
-        gone,
+        &ids,
         now,
+        &lives,
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -94,7 +130,7 @@ async fn prune(connection: &mut PgConnection, gone: &[Uuid], now: Timestamp) -> 
             _ => *lost.entry(row.lane).or_insert(0) += 1,
         }
     }
-    settle_unsent(connection, dropped, Ending::Gone, "subscription gone", now).await?;
+    log_unsent(connection, dropped, Ending::Gone, "subscription gone", tally, now).await?;
     events::subscriptions_gone(connection, &lost.into_iter().collect::<Vec<_>>()).await
 }
 
@@ -180,7 +216,7 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// The letters of rows that [`settle_unsent`] ended as gone or expired: closed from the start.
+/// The letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
 pub async fn bury_unsent(
     connection: &mut PgConnection,
     rows: &[Waiting],

@@ -103,9 +103,12 @@ pub async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::
 pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
         OriginRow,
-        r#"SELECT lane, origin, held_until, reason, note, coalesce(breaker, 'closed') AS "breaker!", open_until, open_ms,
-             prober, probe_until, payload_max, payload_at, changed_at
-         FROM lane_states WHERE lane = ANY($1) ORDER BY lane, origin"#,
+        r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
+             CASE WHEN by_key THEN 'key_refused' ELSE reason END AS reason, CASE WHEN NOT by_key THEN note END AS note,
+             coalesce(breaker, 'closed') AS "breaker!", open_until, open_ms, prober, probe_until, payload_max, payload_at,
+             changed_at
+         FROM lane_states, LATERAL (SELECT coalesce(key_held_until > coalesce(held_until, '-infinity'), false) AS by_key) h
+         WHERE lane = ANY($1) ORDER BY lane, origin"#,
         lanes
     )
     .fetch_all(pool)
@@ -168,8 +171,8 @@ pub async fn order(
     let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
     let rows = sqlx::query_as!(
         StateRow,
-        "SELECT lane, origin, held_at, held_until, released_at, breaker, open_until, open_ms, breaker_changed_at,
-                payload_max, payload_at
+        "SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
+                open_until, open_ms, breaker_changed_at, payload_max, payload_at
          FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE",
         lane.0,
         origin
@@ -190,17 +193,19 @@ pub async fn order(
 }
 
 fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
-    let known = [state.released_at, state.held.map(|held| held.at), state.breaker.map(|breaker| breaker.changed_at)];
+    let held_at = |held: Option<Held>| held.map(|held| held.at);
+    let breaker_at = state.breaker.map(|breaker| breaker.changed_at);
+    let known = [state.released_at, held_at(state.held), held_at(state.key_held), breaker_at];
     let at = known.into_iter().flatten().fold(now, |at, known| at.max(known + TimeDelta::microseconds(1)));
     let mut breaker = state.breaker.map_or_else(|| Breaker::closed(now), Breaker::restore);
     match order {
         Order::Hold { until, .. } => {
-            state.released_at = Some(at);
+            (state.released_at, state.key_held) = (Some(at), None);
             state.held = Some(Held { at, until: *until });
             return;
         }
         Order::Release => {
-            (state.released_at, state.held) = (Some(at), None);
+            (state.released_at, state.held, state.key_held) = (Some(at), None, None);
             return;
         }
         Order::Open { until } => breaker.force_open(at, *until),
@@ -225,6 +230,8 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ON CONFLICT (lane, origin) DO UPDATE
         SET held_at = excluded.held_at, held_until = excluded.held_until, released_at = excluded.released_at,
+            key_held_at = CASE WHEN NOT $13 THEN s.key_held_at END,
+            key_held_until = CASE WHEN NOT $13 THEN s.key_held_until END,
             reason = CASE WHEN $13 THEN excluded.reason ELSE s.reason END,
             note = CASE WHEN $13 THEN excluded.note ELSE s.note END,
             breaker = excluded.breaker, open_until = excluded.open_until, open_ms = excluded.open_ms,
@@ -251,23 +258,16 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
     .map(drop)
 }
 
-/// Holds all lanes of a VAPID key that gateways refuse, and raises an alert. Answers until when, and what workers have to
-/// hear. A hold that is in force for that reason stands as it is.
-pub async fn hold_key(
-    pool: &PgPool,
-    key: VapidKeyId,
-    app: AppId,
-    now: Timestamp,
-) -> Result<Vec<LaneState>, sqlx::Error> {
+/// Holds a lane whose gateway refuses its VAPID key, and raises an alert. Once two push services that browsers use refuse the
+/// key, all its lanes are held; a stranger's push service has no say in that. Returns what workers have to hear. A hold for
+/// that reason that is in force stands as it is.
+pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
     let mut tx = pool.begin().await?;
-    // Workers that notice at the same time take turns here.
-    sqlx::query!("SELECT id FROM vapid_keys WHERE id = $1 FOR NO KEY UPDATE", key.0).fetch_optional(&mut *tx).await?;
+    let refused = Refused::lock(&mut tx, lane).await?;
     let before = sqlx::query!(
-        r#"SELECT held_at AS "at!", held_until AS "until!" FROM lane_states
-         WHERE lane IN (SELECT id FROM lanes WHERE vapid_key = $1) AND origin = '*' AND reason = 'key_refused'
-           AND held_at IS NOT NULL AND held_until IS NOT NULL
-         ORDER BY held_until DESC LIMIT 1"#,
-        key.0
+        r#"SELECT key_held_at AS "at!", key_held_until AS "until!" FROM lane_states
+         WHERE lane = $1 AND origin = '*' AND key_held_at IS NOT NULL AND key_held_until IS NOT NULL"#,
+        lane.0
     )
     .map(|row| Held { at: row.at, until: row.until })
     .fetch_optional(&mut *tx)
@@ -275,31 +275,93 @@ pub async fn hold_key(
     let held = of_refused_key(before, now);
     let lanes = sqlx::query_scalar!(
         r#"
-        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, reason, changed_at)
-        SELECT id, '*', $2, $3, 'key_refused', $4 FROM lanes WHERE vapid_key = $1 ORDER BY id
+        WITH refusing AS (
+            SELECT l.id FROM lanes l WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
+                SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $5))
+        )
+        INSERT INTO lane_states AS s (lane, origin, key_held_at, key_held_until, changed_at)
+        SELECT id, '*', $3, $4, $5 FROM lanes
+        WHERE vapid_key = $1 AND (id = $2 OR (SELECT count(*) FROM refusing) >= 2) ORDER BY id
         ON CONFLICT (lane, origin) DO UPDATE
-        SET held_at = excluded.held_at, held_until = excluded.held_until, reason = excluded.reason, note = NULL,
-            changed_at = excluded.changed_at
-        WHERE coalesce(s.held_until, '-infinity') < excluded.held_until
-          AND coalesce(s.released_at, '-infinity') <= excluded.held_at
+        SET key_held_at = excluded.key_held_at, key_held_until = excluded.key_held_until, changed_at = excluded.changed_at
+        WHERE coalesce(s.key_held_until, '-infinity') < excluded.key_held_until
+          AND greatest(s.released_at, s.key_released_at, '-infinity') <= excluded.key_held_at
         RETURNING lane
         "#,
-        key.0,
+        refused.key,
+        lane.0,
         held.at,
         held.until,
         now
     )
     .fetch_all(&mut *tx)
     .await?;
-    let subject = key.to_string();
-    let for_minutes = (held.until - held.at).num_minutes();
+    let (gateway, for_minutes) = (&refused.gateway, (held.until - held.at).num_minutes());
+    let elsewhere = if lanes.iter().any(|other| *other != lane.0) {
+        " and, since another push service refuses it, too, wherever it is used,"
+    } else {
+        ""
+    };
     let detail = format!(
-        "push services refuse this VAPID key: its lanes are held for {for_minutes} minutes; look at its subject, this \
-         server's clock, and whether the key was replaced"
+        "{gateway} refuses this VAPID key: what goes there{elsewhere} is held for {for_minutes} minutes, but for probes; look \
+         at its subject, this server's clock, and whether the key was replaced"
     );
-    alerts::raise(&mut tx, &Alert { app: Some(app), kind: Kind::KeyRefused, subject: &subject, detail: &detail }, now)
-        .await?;
+    refused.raise(&mut tx, &detail, now).await?;
     tx.commit().await?;
-    let state = |lane| LaneState { held: Some(held), ..LaneState::of(LaneId(lane), ALL_ORIGINS.into()) };
+    let state = |lane| LaneState { key_held: Some(held), ..LaneState::of(LaneId(lane), ALL_ORIGINS.into()) };
     Ok(lanes.into_iter().map(state).collect())
+}
+
+/// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted. Nothing is held.
+pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let refused = Refused::lock(&mut tx, lane).await?;
+    let detail = format!(
+        "{} refuses this VAPID key for subscriptions for which nothing was ever accepted: if that is so of all of them, look at \
+         its subject and this server's clock; if others are accepted, somebody registers what was made with another key",
+        refused.gateway
+    );
+    refused.raise(&mut tx, &detail, now).await?;
+    tx.commit().await
+}
+
+/// A VAPID key that a gateway refuses.
+struct Refused {
+    key: Uuid,
+    app: Uuid,
+    gateway: String,
+}
+
+impl Refused {
+    /// That of a lane. Workers that notice at the same time take turns.
+    async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
+        sqlx::query_as!(
+            Self,
+            "SELECT v.id AS key, l.app, l.gateway FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
+             FOR NO KEY UPDATE OF v",
+            lane.0
+        )
+        .fetch_one(conn)
+        .await
+    }
+
+    async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
+        let subject = VapidKeyId(self.key).to_string();
+        let alert = Alert { app: Some(AppId(self.app)), kind: Kind::KeyRefused, subject: &subject, detail };
+        alerts::raise(conn, &alert, now).await.map(drop)
+    }
+}
+
+/// Ends the hold of a lane for its key, as far as it was set by `posted_at`: what was posted then was accepted.
+pub async fn release_key(pool: &PgPool, lane: LaneId, posted_at: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE lane_states SET key_held_at = NULL, key_held_until = NULL, key_released_at = $2, changed_at = $3
+         WHERE lane = $1 AND origin = '*' AND key_held_at <= $2",
+        lane.0,
+        posted_at,
+        now
+    )
+    .execute(pool)
+    .await
+    .map(drop)
 }

@@ -110,7 +110,8 @@ async fn join(
     Ok(())
 }
 
-/// Takes a subscription out of all topics but these, as far as whoever wants it may.
+/// Takes a subscription out of all topics but these, as far as whoever wants it may; also out of those that it was in when
+/// it turned out to be gone.
 async fn leave_all_but(
     conn: &mut PgConnection,
     id: SubscriptionId,
@@ -118,8 +119,13 @@ async fn leave_all_but(
     by: &Speaker,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM topic_members m WHERE shard = $1 AND subscription = $2 AND topic <> ALL($3)
-           AND ($4 OR EXISTS (SELECT FROM topics WHERE id = m.topic AND join_by = 'anyone'))",
+        "WITH may AS MATERIALIZED (
+           SELECT t.id FROM topics t WHERE ($4 OR t.join_by = 'anyone') AND t.id <> ALL($3) AND t.id IN (
+             SELECT topic FROM topic_members WHERE shard = $1 AND subscription = $2
+             UNION ALL SELECT topic FROM former_topic_members WHERE shard = $1 AND subscription = $2)),
+           former AS (
+             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM may))
+         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM may)",
         id.shard(),
         id.0,
         kept,
@@ -135,10 +141,11 @@ pub(super) async fn leave_all(conn: &mut PgConnection, id: SubscriptionId) -> Re
     leave_all_but(conn, id, &[], &Speaker::Server).await
 }
 
-/// Takes a subscription out of one topic.
+/// Takes a subscription out of one topic, also if it was in it when it turned out to be gone.
 async fn leave(conn: &mut PgConnection, id: SubscriptionId, topic: i32) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
+        "WITH former AS (DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3)
+         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
         id.shard(),
         id.0,
         topic
@@ -148,17 +155,37 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topic: i32) -> Resul
     Ok(())
 }
 
+/// Puts a subscription that was gone and is back into the topics that it was in, with the time of joining.
+pub(super) async fn return_to(conn: &mut PgConnection, id: SubscriptionId, lane: i32) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH former AS (
+           DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
+         INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+         SELECT $1, $2, t.id, $3, former.joined_at FROM former JOIN topics t ON t.id = former.topic FOR KEY SHARE OF t
+         ON CONFLICT DO NOTHING",
+        id.shard(),
+        id.0,
+        lane
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Moves a subscription's topics to the one that replaces it, with the time of joining: also those that only servers put
-/// it into, since it is the same browser.
+/// it into, since it is the same browser, and those that it was in when it turned out to be gone.
 pub(super) async fn inherit(
     conn: &mut PgConnection,
     old: SubscriptionId,
     (new, lane): (SubscriptionId, i32),
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
+        "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at),
+           former AS (
+             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
          INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT $3, $4, t.id, $5, moved.joined_at FROM moved JOIN topics t ON t.id = moved.topic FOR KEY SHARE OF t
+         SELECT $3, $4, t.id, $5, was.joined_at FROM (TABLE moved UNION ALL TABLE former) was
+         JOIN topics t ON t.id = was.topic FOR KEY SHARE OF t
          ON CONFLICT DO NOTHING",
         old.shard(),
         old.0,

@@ -1,6 +1,24 @@
 //! All SQL. One file for each group of tables; functions are named after the transition that they make.
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
+//!
+//! # The order of locks
+//!
+//! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
+//!
+//! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the page that is being settled
+//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops
+//! 3. `receipt_counts` by message
+//! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
+//! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
+//! 6. `message_counts` by (message, lane)
+//! 7. `rollups` by (minute, lane, tier, ending)
+//! 8. `alerts`, and last [`events`], which are shared by everything that happens within a minute
+//!
+//! Rows that many transactions add to come late, so that they are held for a short time. [`tally`] writes 6 and 7.
+//! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one
+//! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
+//! [runs again](retrying).
 
 pub mod alerts;
 pub mod api_keys;
@@ -13,6 +31,7 @@ pub mod data_keys;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod endings;
+pub mod erasures;
 pub mod events;
 pub mod figures;
 pub mod flows;
@@ -29,6 +48,8 @@ pub mod policies;
 pub mod receipts;
 pub mod refusals;
 pub mod registration;
+pub mod removal;
+pub mod retention;
 pub mod retrying;
 pub mod sending;
 pub mod settle;
@@ -36,7 +57,9 @@ pub mod slas;
 pub mod steering;
 pub mod stops;
 pub mod subscriptions;
+pub mod succession;
 pub mod sweeps;
+pub mod tally;
 pub mod throttles;
 pub mod topics;
 pub mod unsent;
@@ -130,6 +153,9 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
         ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
     ]);
+    // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
+    // quarter of a core, and parallel workers would cost more than they gain.
+    let options = options.options([("jit", "off"), ("max_parallel_workers_per_gather", "0")]);
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -146,6 +172,13 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
         .await
 }
 
+/// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
+/// is in a hurry. What cannot be opened now is opened then.
+pub async fn open_all(pool: &PgPool) {
+    let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
+    drop(futures_util::future::join_all(connections).await);
+}
+
 /// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
 /// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
 pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
@@ -157,6 +190,14 @@ pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
 /// the engine's tables, or walk an index to a limit.
 const BEGIN_BY_INDEX: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
                               SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// Gives each statement of a transaction so long, instead of the time that all statements have.
+async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
+    sqlx::query_scalar!("SELECT set_config('statement_timeout', $1, true)", milliseconds(to))
+        .fetch_one(connection)
+        .await
+        .map(drop)
+}
 
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
@@ -240,6 +281,16 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
         | sqlx::Error::BeginFailed => true,
         _ => false,
     }
+}
+
+/// Whether a statement took longer than it may.
+pub fn is_statement_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+}
+
+/// Whether a statement gave up waiting for a lock.
+pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
 }
 
 /// [`is_transient`] by SQLSTATE (PostgreSQL manual, appendix A).

@@ -31,6 +31,8 @@ pub struct MessageRow {
     pub topic_header: Option<String>,
     /// Delivery policies that count for it, as they were stored.
     pub policies: StoredPolicies,
+    /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
+    pub personal: bool,
     /// When its app lets deliveries of its tier go.
     pub calendar: Calendar,
     /// Seconds within which its app wants it accepted.
@@ -59,7 +61,7 @@ pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<M
     let row = sqlx::query!(
         r#"
         SELECT m.app, m.replay_of, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
-               a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
+               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
         FROM messages m
         JOIN apps a ON a.id = m.app
@@ -86,6 +88,7 @@ pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<M
             tier: row.tier_policy,
             max_retries: u32::try_from(row.max_retries).expect("checked by the table"),
         },
+        personal: row.personal,
         calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
         sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,

@@ -1,135 +1,129 @@
-//! Subscriptions that gateways refuse for good without saying that they are gone: a few of them 400 for ever. After five
-//! refusals in a row, one that was never accepted is suspended: kept, but not sent to until its browser comes back.
+//! What answers say of subscriptions. One that a push service accepted once is proven: it was made with the VAPID key that
+//! signs for it, and is sent to until it is gone. One that never was may be anybody's: some push services answer 400 for
+//! ever, and a stranger may register what was made with another key. It is suspended after five refusals in a row, or the
+//! first refusal of the key, once its lane accepts others: kept, but not sent to until its browser comes back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::settle::{Fate, Settlement};
-use super::stops::StopKind;
-use super::unsent::{cancel_subscription, stop};
+use super::stops::{StopKind, stop_subscription};
+use super::unsent::cancel_subscription;
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::id::SubscriptionId;
 
-/// Refusals in a row that suspend. The index `subscriptions_refused` and the statement below know it, too.
+/// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
 pub const REFUSALS_MAX: i16 = 5;
-/// A key of which nothing was accepted for so long is failing as a whole: its refusals say nothing of subscriptions.
-const KEY_WINDOW: Duration = Duration::from_secs(3600);
+/// How far back a lane's acceptances are looked for.
+const LOOK_BACK: Duration = Duration::from_secs(3600);
 /// Subscriptions that one sweep looks at.
 const CHUNK: i64 = 100;
-/// Messages that are searched for an acceptance. With more of them it is taken for granted: better to go on sending to a
-/// dead subscription than to drop a live one.
-const MESSAGES_MAX: i64 = 10_000;
 
-/// Counts the refusals among these endings, and forgives those who were accepted after all. Writes nothing in the usual
-/// case, in which everybody is accepted who always was.
-pub async fn count<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>) -> sqlx::Result<()> {
-    let (mut refused, mut forgiven) = (Vec::new(), Vec::new());
+/// Marks those as proven who are accepted for the first time, and counts the refusals of those who are not proven. Writes
+/// nothing in the usual case, in which everybody is proven.
+pub async fn count<'a>(
+    conn: &mut PgConnection,
+    settlements: impl Iterator<Item = &'a Settlement>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let mut weights = BTreeMap::new();
     for settlement in settlements {
-        match &settlement.fate {
-            Fate::Ended(Ending::Dead, Some(death)) if is_refusal(death.reason) => {
-                refused.push(settlement.subscription.0)
-            }
-            Fate::Ended(Ending::Accepted, _) if settlement.refusals > 0 => forgiven.push(settlement.subscription.0),
-            _ => {}
-        }
+        let Some(weight) = weight(settlement) else { continue };
+        let least = weights.entry(settlement.subscription).or_insert(weight);
+        *least = weight.min(*least); // accepted once is proven, whatever else was refused
     }
-    if refused.is_empty() && forgiven.is_empty() {
+    if weights.is_empty() {
         return Ok(());
     }
+    let (ids, weights): (Vec<SubscriptionId>, Vec<i16>) = weights.into_iter().unzip();
+    // What another transaction changes at the same time may be left out: its next answer says the same.
     sqlx::query!(
         r#"
-        WITH given AS (
-            SELECT id, 1 AS refused FROM unnest($1::uuid[]) AS r (id) UNION SELECT id, 0 FROM unnest($2::uuid[]) AS f (id)
-        ),
-        locked AS (
-            SELECT s.ctid AS row, g.refused FROM given g
-            JOIN subscriptions s ON s.id = g.id AND s.shard = get_byte(uuid_send(g.id), 15) & 63
-            ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s
+        WITH locked AS (
+            SELECT s.ctid AS row, g.weight
+            FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
+            JOIN subscriptions s ON s.shard = g.shard AND s.id = g.id
+            WHERE NOT s.proven ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s
         )
-        UPDATE subscriptions s SET refusals = CASE l.refused WHEN 1 THEN least(s.refusals + 1, 1000) ELSE 0 END
+        UPDATE subscriptions s
+        SET proven = l.weight = 0,
+            refusals = CASE WHEN l.weight > 0 THEN least(s.refusals + l.weight, 1000) ELSE 0 END,
+            refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
         FROM locked l WHERE s.ctid = l.row
         "#,
-        &refused,
-        &forgiven
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids.iter().map(|id| id.0).collect::<Vec<Uuid>>(),
+        &weights,
+        now
     )
     .execute(conn)
     .await
     .map(drop)
 }
 
-/// Whether an ending needs [`count`].
-pub fn concerns(settlement: &Settlement) -> bool {
-    settlement.refusals > 0 && matches!(settlement.fate, Fate::Ended(Ending::Accepted, _))
+/// Whether [`count`] changes anything for an ending.
+pub fn counts(settlement: &Settlement) -> bool {
+    weight(settlement).is_some()
 }
 
-/// Answers that would come again for this subscription whatever is sent: 4xx that no retry follows, but for those that
-/// blame the payload.
-fn is_refusal(reason: &str) -> bool {
-    [DeadReason::BadRequest, DeadReason::Unauthorized, DeadReason::NonRetryable, DeadReason::Http4xx]
-        .into_iter()
-        .any(|refusal| refusal.name() == reason)
+/// What an ending weighs against its subscription; 0: it was accepted. None: it says nothing, or nothing new.
+fn weight(settlement: &Settlement) -> Option<i16> {
+    match &settlement.fate {
+        _ if settlement.proven => None,
+        Fate::Ended(Ending::Accepted, _) => Some(0),
+        Fate::Ended(Ending::Dead, Some(death)) => match DeadReason::from_name(death.reason)? {
+            DeadReason::Unauthorized => Some(REFUSALS_MAX),
+            // Answers that would come again whatever is sent.
+            DeadReason::BadRequest | DeadReason::NonRetryable | DeadReason::Http4xx => Some(1),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-/// Suspends a chunk of those that were refused five times in a row and never accepted, unless their whole VAPID key is
-/// failing. Answers how many it looked at, which are not looked at again before the next refusals.
+/// Suspends a chunk of those that are not proven and were refused often enough, where others in the same lane were accepted
+/// in the same minute and again in a later one: nobody is suspended because the whole key was refused for a while. Returns
+/// how many they were.
 pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = sqlx::query!(
         r#"
-        SELECT s.shard, s.id, s.app, s.created_at FROM subscriptions s JOIN lanes l ON l.id = s.lane
+        SELECT s.shard, s.id
+        FROM (SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active') l
+        CROSS JOIN LATERAL (
+            SELECT max(r.minute) AS minute FROM rollups r WHERE r.lane = l.lane AND r.ending = 1 AND r.minute >= $1
+        ) accepted
+        JOIN subscriptions s ON s.lane = l.lane AND s.refused_at >= $1 AND s.refused_at < accepted.minute
         WHERE s.refusals >= 5 AND s.state = 'active' AND EXISTS (
-            SELECT FROM lanes k JOIN rollups r ON r.lane = k.id AND r.minute >= $1 AND r.ending = 1
-            WHERE k.vapid_key = l.vapid_key)
+            SELECT FROM rollups r
+            WHERE r.lane = l.lane AND r.ending = 1 AND r.minute = date_trunc('minute', s.refused_at))
         ORDER BY s.shard, s.id LIMIT $2
         "#,
-        now - KEY_WINDOW,
+        now - LOOK_BACK,
         CHUNK
     )
     .fetch_all(pool)
     .await?;
     for suspect in &suspects {
-        let innocent = was_accepted(pool, suspect.app, suspect.shard, suspect.id, suspect.created_at).await?;
         let mut tx = pool.begin().await?;
-        let state = if innocent { None } else { Some("suspended") };
-        let changed = sqlx::query!(
-            "UPDATE subscriptions SET refusals = 0, state = coalesce($3, state),
-               ended_at = CASE WHEN $3::text IS NULL THEN ended_at ELSE $4 END
+        let suspended = sqlx::query!(
+            "UPDATE subscriptions SET refusals = 0, refused_at = NULL, state = 'suspended', ended_at = $3
              WHERE shard = $1 AND id = $2 AND state = 'active' AND refusals >= 5",
             suspect.shard,
             suspect.id,
-            state,
             now
         )
         .execute(&mut *tx)
         .await?;
-        if changed.rows_affected() == 1 && !innocent {
-            stop(&mut tx, StopKind::Unsubscribe, suspect.id, now).await?;
+        if suspended.rows_affected() == 1 {
+            stop_subscription(&mut tx, StopKind::Unsubscribe, SubscriptionId(suspect.id), now).await?;
             cancel_subscription(&mut tx, suspect.shard, suspect.id, "suspended", now).await?;
         }
         tx.commit().await?;
     }
     Ok(suspects.len())
-}
-
-async fn was_accepted(pool: &PgPool, app: Uuid, shard: i16, id: Uuid, since: Timestamp) -> sqlx::Result<bool> {
-    let found = sqlx::query!(
-        r#"
-        WITH sent AS MATERIALIZED (
-            SELECT id FROM messages WHERE app = $1 AND accepted_at >= $2 ORDER BY id DESC LIMIT $3
-        )
-        SELECT (SELECT count(*) FROM sent) AS "messages!", EXISTS (
-            SELECT FROM sent JOIN attempts a ON a.message = sent.id AND a.subscription = $4 AND a.shard = $5 AND a.ending = 1
-        ) AS "accepted!"
-        "#,
-        app,
-        since,
-        MESSAGES_MAX,
-        id,
-        shard
-    )
-    .fetch_one(pool)
-    .await?;
-    Ok(found.accepted || found.messages == MESSAGES_MAX)
 }

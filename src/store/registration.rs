@@ -1,5 +1,5 @@
-//! How a subscription comes about: registered, refreshed, brought back, or in the place of another one. Who may go on with
-//! a known one is decided in [`known`].
+//! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
+//! one](super::succession). Who may go on with a known one is decided in [`known`].
 
 mod known;
 
@@ -9,11 +9,11 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, write_details};
-use super::unsent::{Waiting, cancel_previous_users, settle_unsent};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, lock_in_order, write_details};
+use super::succession::take_over;
+use super::unsent::cancel_previous_users;
 use super::{lanes, membership};
 use crate::clock::Timestamp;
-use crate::delivery::Ending;
 use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
 use crate::permission::Refused;
@@ -162,21 +162,6 @@ async fn register_within(
     Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
 
-/// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
-/// other would wait for each other otherwise.
-async fn lock_in_order(conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
-    sqlx::query!(
-        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
-         ORDER BY shard, id FOR NO KEY UPDATE",
-        &shards,
-        &ids
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(())
-}
-
 async fn find_endpoint(
     conn: &mut PgConnection,
     app: Uuid,
@@ -236,12 +221,28 @@ async fn refresh(
         row.state = "active".into();
         row.since = now;
         row.ended_at = None;
+        revive(conn, &row).await?;
     }
     if row != before || now - row.last_seen >= chrono::TimeDelta::days(1) {
         row.last_seen = now;
         write_details(conn, &before, &mut row, now).await?;
     }
     Ok(Ok(row))
+}
+
+/// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
+/// worker's hands, is not sent to it.
+async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    sqlx::query!(
+        "UPDATE subscriptions SET life = life + 1, revived = life + 1, replaced_by = NULL, replaced_by_life = NULL
+         WHERE shard = $1 AND id = $2",
+        shard,
+        row.id
+    )
+    .execute(&mut *conn)
+    .await?;
+    membership::return_to(conn, row.typed_id(), row.lane).await
 }
 
 /// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
@@ -340,7 +341,8 @@ async fn carry_on(
            WHERE shard = $5 AND id = $6)
          SELECT a.message FROM ahead a JOIN messages m ON m.id = a.message
          WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
-           SELECT 1 FROM topic_members t
+           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
+                          UNION ALL TABLE former_topic_members) t
            WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
         old.lane,
         old.id,
@@ -380,73 +382,4 @@ async fn carry_on(
 /// A delivery that waits for its first attempt.
 fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timestamp) -> Queued {
     Queued { message, subscription, retries: 0, scheduled_at }
-}
-
-/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
-/// for it. What a worker is just sending to the
-/// old endpoint is sent to the new one too, under the same delivery id, by which the service worker drops the repeat.
-async fn take_over(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let (old_shard, shard) = (old.typed_id().shard(), new.typed_id().shard());
-    sqlx::query!(
-        "WITH old AS (
-           UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3) WHERE shard = $1 AND id = $2
-           RETURNING policy)
-         UPDATE subscriptions AS new SET policy = old.policy FROM old
-         WHERE new.shard = $4 AND new.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL",
-        old_shard,
-        old.id,
-        now,
-        shard,
-        new.id
-    )
-    .execute(&mut *conn)
-    .await?;
-    membership::inherit(conn, old.typed_id(), (new.typed_id(), new.lane)).await?;
-    let waiting = sqlx::query!(
-        "SELECT message, retries, scheduled_at, token FROM queue WHERE shard = $1 AND subscription = $2 FOR UPDATE",
-        old_shard,
-        old.id
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    // Signed for the new subscription, unless somebody has changed the row by hand: then no token fits, as before.
-    let (messages, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = waiting
-        .iter()
-        .map(|row| {
-            let retries = u32::try_from(row.retries).unwrap_or(0);
-            let (message, scheduled_at) = (MessageId(row.message), row.scheduled_at);
-            let old = Queued { message, subscription: old.typed_id(), retries, scheduled_at };
-            let new = Queued { subscription: new.typed_id(), ..old };
-            (row.message, if old.fits(&row.token, vault) { new.sign(vault).to_vec() } else { Vec::new() })
-        })
-        .unzip();
-    let doubled = sqlx::query_as!(
-        Waiting,
-        r#"WITH taken AS (DELETE FROM queue WHERE shard = $1 AND subscription = $2 RETURNING *),
-           moved AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases, token, failed_at)
-             SELECT $3, $4, q.message, $5, tier, retries, CASE WHEN lease IS NULL THEN due_at ELSE $6 END, scheduled_at, leases,
-                    coalesce(t.token, ''), failed_at
-             FROM taken q LEFT JOIN unnest($7::uuid[], $8::bytea[]) AS t (message, token) ON t.message = q.message
-             ON CONFLICT DO NOTHING RETURNING message)
-         SELECT shard, subscription, message, lane, tier, retries FROM taken
-         WHERE message NOT IN (SELECT message FROM moved)"#,
-        old_shard,
-        old.id,
-        shard,
-        new.id,
-        new.lane,
-        now,
-        &messages,
-        &tokens
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    settle_unsent(conn, doubled, Ending::Cancelled, "replaced", now).await
 }

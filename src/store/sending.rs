@@ -266,7 +266,7 @@ async fn send_to(
     let queued = |subscription| Queued { message: message.id, subscription, retries: 0, scheduled_at: now };
     let rows = sqlx::query!(
         r#"WITH named AS (
-             SELECT s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone, s.refusals, t.token,
+             SELECT s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13) AS live
              FROM unnest($1::smallint[], $2::uuid[], $16::bytea[]) AS t (shard, id, token)
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
@@ -279,10 +279,11 @@ async fn send_to(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message.id, lane, count(*) FROM named, message WHERE live GROUP BY message.id, lane ORDER BY lane),
            queued AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token)
-             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END, token
+             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token, life)
+             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END, token,
+               life
              FROM named, message WHERE live)
-         SELECT id, lane, origin_id, policy, timezone, refusals, live AS "live!",
+         SELECT id, lane, origin_id, policy, timezone, proven, life, live AS "live!",
            CASE WHEN live AND $15::uuid IS NOT NULL THEN address ELSE '' END AS "address!" FROM named"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
@@ -321,7 +322,8 @@ async fn send_to(
                 standing: Standing::Sendable,
                 policy: row.policy,
                 timezone: row.timezone,
-                refusals: u16::try_from(row.refusals).unwrap_or(0),
+                proven: row.proven,
+                life: row.life,
             },
             message: message.id,
             retries: 0,

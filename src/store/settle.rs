@@ -8,13 +8,13 @@ mod rows;
 
 use std::collections::BTreeMap;
 
-use chrono::{DurationRound as _, TimeDelta};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use rows::settle_rows;
 
 use super::copy::Rows;
+use super::tally::{Tally, minute};
 use super::{endings, refusals};
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
@@ -113,8 +113,10 @@ pub struct Settlement {
     pub lane: LaneId,
     /// Its tier.
     pub tier: Tier,
-    /// Non-retryable refusals in a row that its subscription had before.
-    pub refusals: u16,
+    /// The life of its subscription that it is for.
+    pub life: i32,
+    /// Whether its subscription is known to be proven: see [`refusals`].
+    pub proven: bool,
     /// If it was accepted later than its app wants: within how many seconds that should have been.
     pub sla_missed_s: Option<u32>,
     /// What was tried, in order; empty for a delivery without a turn.
@@ -156,7 +158,8 @@ pub enum Fenced {
     Out,
 }
 
-/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows.
+/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
+/// changes subscriptions it counts last (see [the order of locks](super)), otherwise at once, which saves statements.
 pub async fn settle_page(
     pool: &PgPool,
     vault: &Vault,
@@ -166,6 +169,7 @@ pub async fn settle_page(
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
+    let counted_last = settlements.iter().any(endings::changes_subscription);
     let mut tx = pool.begin().await?;
     let count =
         |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
@@ -177,12 +181,15 @@ pub async fn settle_page(
             UPDATE message_counts AS c
             SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
                 cancelled = c.cancelled + $7, capped = c.capped + $8
-            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane
+            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane AND NOT $12
+            RETURNING c.lane
         ),
         rolled AS (
             INSERT INTO rollups AS r (minute, lane, tier, ending, n)
             SELECT $9, fence.lane, fence.tier, e.ending, e.n
-            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n) ORDER BY e.ending
+            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n),
+                 (SELECT count(*) FROM counted) AS after -- the account first
+            WHERE NOT $12 ORDER BY e.ending
             ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
         )
         SELECT count(*) AS "n!" FROM fence
@@ -198,6 +205,7 @@ pub async fn settle_page(
         minute(now),
         &rolled,
         &ns,
+        counted_last,
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -206,15 +214,12 @@ pub async fn settle_page(
     }
     log_attempts(&mut tx, settlements).await?;
     queue_rest(&mut tx, vault, first, lease, settlements, now).await?;
-    refusals::count(&mut tx, settlements.iter()).await?;
-    endings::write(&mut tx, settlements.iter(), now).await?; // last: see there
+    let tally = if counted_last { Tally::of(settlements.iter()) } else { Tally::default() };
+    endings::lock(&mut tx, settlements.iter()).await?;
+    refusals::count(&mut tx, settlements.iter(), now).await?;
+    endings::write(&mut tx, settlements.iter(), tally, now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)
-}
-
-/// The start of the minute that `now` lies in.
-fn minute(now: Timestamp) -> Timestamp {
-    now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }
 
 /// Attempts by ending, as two arrays in the order of the rollups' key.
@@ -280,12 +285,14 @@ async fn queue_rest(
     sqlx::query!(
         r#"
         INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases, token,
-                           failed_at, has_turn)
-        SELECT r.shard, r.subscription, $1, $2, $3, r.retries, CASE WHEN r.parked THEN 'infinity' ELSE r.due END,
-               r.scheduled, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END, r.token, r.failed_at, r.has_turn
+                           failed_at, has_turn, life)
+        SELECT r.shard, r.subscription, $1, $2, $3, r.retries,
+               -- Whoever settles may have slept through the resume.
+               CASE WHEN r.parked AND (SELECT state FROM messages WHERE id = $1) = 'paused' THEN 'infinity' ELSE r.due END,
+               r.scheduled, r.lease, CASE WHEN r.lease IS NULL THEN 0 ELSE 1 END, r.token, r.failed_at, r.has_turn, r.life
         FROM unnest($4::smallint[], $5::uuid[], $6::integer[], $7::timestamptz[], $8::boolean[], $9::timestamptz[],
-                    $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[])
-            AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn)
+                    $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[], $14::integer[])
+            AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn, life)
         "#,
         page.message.0,
         page.lane.0,
@@ -300,6 +307,7 @@ async fn queue_rest(
         &rest.tokens,
         &rest.failed_at as &[Option<Timestamp>],
         &rest.has_turn,
+        &rest.lives,
     )
     .execute(connection)
     .await
@@ -319,6 +327,7 @@ struct Rest {
     tokens: Vec<Vec<u8>>,
     failed_at: Vec<Option<Timestamp>>,
     has_turn: Vec<bool>,
+    lives: Vec<i32>,
 }
 
 impl Rest {
@@ -339,5 +348,6 @@ impl Rest {
         self.tokens.push(settlement.queued(retries, scheduled).sign(vault).to_vec());
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());
+        self.lives.push(settlement.life);
     }
 }

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::audit::Entry;
 use super::retrying::retrying;
-use super::stops::{Stop, StopKind};
-use super::unsent::{Waiting, settle_unsent, stop};
+use super::stops::{Stop, StopKind, stop_message};
+use super::unsent::{Waiting, settle_unsent};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::MessageId;
@@ -101,14 +101,21 @@ async fn steer_within(
             set_state(conn, id, "sending", Some(now)).await?;
             set_cursors_due(conn, id, Some(now)).await?;
         }
-        Turn::Cancel => {
-            set_state(conn, id, "cancelled", None).await?;
-            sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
-        }
+        Turn::Cancel => {}
     }
-    let stop = stop(conn, kind, id.0, now).await?;
+    let stop = match turn {
+        Turn::Cancel => cancel_locked(conn, id, now).await?,
+        Turn::Pause | Turn::Resume => stop_message(conn, kind, id, now).await?,
+    };
     let more = chunk(conn, id, turn, now).await?;
     Ok(Steered::Now { stop, more })
+}
+
+/// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.
+pub(super) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<Stop, sqlx::Error> {
+    set_state(conn, id, "cancelled", None).await?;
+    sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
+    stop_message(conn, StopKind::Cancel, id, now).await
 }
 
 async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx::Error> {

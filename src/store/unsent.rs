@@ -1,13 +1,16 @@
 //! How a delivery that waits in `queue` ends without another POST: its row goes, and attempts, account and figures say so.
-//! And the stops that tell workers.
+//! What a worker holds under a lease that lasts is left to that worker, who is told by a stop: what it has sent already
+//! ends by its answer, the rest is not sent.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::endings::bury_unsent;
-use super::stops::{Stop, StopKind};
+use super::stops::{StopKind, stop_subscription};
+use super::tally::Tally;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
+use crate::id::SubscriptionId;
 
 /// A row taken out of `queue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +30,26 @@ pub struct Waiting {
 }
 
 /// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone, expired, or
-/// accepted after all. Gone and expired ones leave letters.
+/// accepted after all. Gone and expired ones leave letters. Locks what [comes last](super): nothing but events may follow.
 pub async fn settle_unsent(
+    conn: &mut PgConnection,
+    rows: Vec<Waiting>,
+    ending: Ending,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let mut tally = Tally::default();
+    log_unsent(conn, rows, ending, reason, &mut tally, now).await?;
+    tally.write(conn, now).await
+}
+
+/// [`settle_unsent`] but for the tally, which the transaction writes later.
+pub async fn log_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
     ending: Ending,
     reason: &str,
+    tally: &mut Tally,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
@@ -40,16 +57,13 @@ pub async fn settle_unsent(
     }
     rows.sort_unstable_by_key(|row| (row.message, row.subscription));
     let column = |value: fn(&Waiting) -> Uuid| rows.iter().map(value).collect::<Vec<_>>();
-    let (messages, subscriptions) = (column(|row| row.message), column(|row| row.subscription));
-    let lanes: Vec<i32> = rows.iter().map(|row| row.lane).collect();
-    let tiers: Vec<i16> = rows.iter().map(|row| row.tier).collect();
     sqlx::query!(
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
          ON CONFLICT DO NOTHING",
-        &messages,
-        &subscriptions,
+        &column(|row| row.message),
+        &column(|row| row.subscription),
         &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
         &rows.iter().map(|row| row.shard).collect::<Vec<_>>(),
         now,
@@ -58,39 +72,16 @@ pub async fn settle_unsent(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
-        "INSERT INTO message_counts AS c (message, lane, cancelled, gone, expired, accepted)
-         SELECT message, lane, count(*) FILTER (WHERE $3 = 6), count(*) FILTER (WHERE $3 = 3), count(*) FILTER (WHERE $3 = 4),
-           count(*) FILTER (WHERE $3 = 1)
-         FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane) GROUP BY message, lane ORDER BY message, lane
-         ON CONFLICT (message, lane) DO UPDATE SET cancelled = c.cancelled + excluded.cancelled,
-           gone = c.gone + excluded.gone, expired = c.expired + excluded.expired, accepted = c.accepted + excluded.accepted",
-        &messages,
-        &lanes,
-        i32::from(ending.code())
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
-        "INSERT INTO rollups (minute, lane, tier, ending, n)
-         SELECT date_trunc('minute', $1::timestamptz), lane, tier, $2, count(*)
-         FROM unnest($3::integer[], $4::smallint[]) AS t (lane, tier) GROUP BY lane, tier ORDER BY lane, tier
-         ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = rollups.n + excluded.n",
-        now,
-        ending.code(),
-        &lanes,
-        &tiers
-    )
-    .execute(&mut *conn)
-    .await?;
+    for row in &rows {
+        tally.ended_unsent(row.message, row.lane, row.tier, ending);
+    }
     match ending {
         Ending::Gone | Ending::Expired => bury_unsent(conn, &rows, ending, now).await,
         _ => Ok(()),
     }
 }
 
-/// Ends everything that waits for a subscription, leased or not: whoever holds a lease finds its row gone and writes
-/// nothing.
+/// Ends everything that waits for a subscription and that nobody holds.
 pub async fn cancel_subscription(
     conn: &mut PgConnection,
     shard: i16,
@@ -98,32 +89,47 @@ pub async fn cancel_subscription(
     reason: &str,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    let mut tally = Tally::default();
+    log_cancelled(conn, shard, subscription, reason, &mut tally, now).await?;
+    tally.write(conn, now).await
+}
+
+/// [`cancel_subscription`] but for the tally, which the transaction writes later.
+pub async fn log_cancelled(
+    conn: &mut PgConnection,
+    shard: i16,
+    subscription: Uuid,
+    reason: &str,
+    tally: &mut Tally,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     let rows = sqlx::query_as!(
         Waiting,
-        "DELETE FROM queue WHERE shard = $1 AND subscription = $2
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
          RETURNING shard, subscription, message, lane, tier, retries",
         shard,
-        subscription
+        subscription,
+        now
     )
     .fetch_all(&mut *conn)
     .await?;
-    settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
+    log_unsent(conn, rows, Ending::Cancelled, reason, tally, now).await
 }
 
-/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, and
-/// remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay. A push that is
-/// just being made is not held back any more.
+/// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
+/// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
 pub async fn cancel_previous_users(
     conn: &mut PgConnection,
     shard: i16,
     subscription: Uuid,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    stop_subscription(&mut *conn, StopKind::User, SubscriptionId(subscription), now).await?;
     let rows = sqlx::query_as!(
         Waiting,
-        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3 WHERE shard = $1 AND id = $2)
+        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2)
          DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
-           AND m.audience ?| ARRAY['users', 'subscriptions']
+           AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries",
         shard,
         subscription,
@@ -132,17 +138,4 @@ pub async fn cancel_previous_users(
     .fetch_all(&mut *conn)
     .await?;
     settle_unsent(conn, rows, Ending::Cancelled, "another user", now).await
-}
-
-/// Tells all workers, with the transaction that makes it so.
-pub async fn stop(conn: &mut PgConnection, kind: StopKind, target: Uuid, now: Timestamp) -> Result<Stop, sqlx::Error> {
-    let id = sqlx::query_scalar!(
-        "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, $2, $3) RETURNING id",
-        now,
-        kind.name(),
-        target
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(Stop { id, kind, target })
 }

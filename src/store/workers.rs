@@ -92,6 +92,10 @@ pub struct LaneState {
     pub held: Option<Held>,
     /// What was held before this is not any more.
     pub released_at: Option<Timestamp>,
+    /// No POST but probes before its end, since the gateway refuses the VAPID key.
+    pub key_held: Option<Held>,
+    /// A probe was accepted: what was held for the key before this is not any more.
+    pub key_released_at: Option<Timestamp>,
     /// Where its breaker stands.
     pub breaker: Option<Snapshot>,
     /// How large a payload it takes.
@@ -101,7 +105,16 @@ pub struct LaneState {
 impl LaneState {
     /// Nothing known.
     pub fn of(lane: LaneId, origin: Arc<str>) -> Self {
-        Self { lane, origin, held: None, released_at: None, breaker: None, payload: None }
+        Self {
+            lane,
+            origin,
+            held: None,
+            released_at: None,
+            key_held: None,
+            key_released_at: None,
+            breaker: None,
+            payload: None,
+        }
     }
 }
 
@@ -170,6 +183,9 @@ pub(super) struct StateRow {
     pub held_at: Option<Timestamp>,
     pub held_until: Option<Timestamp>,
     pub released_at: Option<Timestamp>,
+    pub key_held_at: Option<Timestamp>,
+    pub key_held_until: Option<Timestamp>,
+    pub key_released_at: Option<Timestamp>,
     pub breaker: Option<String>,
     pub open_until: Option<Timestamp>,
     pub open_ms: Option<i32>,
@@ -180,14 +196,22 @@ pub(super) struct StateRow {
 
 impl From<StateRow> for LaneState {
     fn from(row: StateRow) -> Self {
-        let held = row.held_until.map(|until| Held { at: row.held_at.unwrap_or(until), until });
+        let held = |at: Option<Timestamp>, until: Timestamp| Held { at: at.unwrap_or(until), until };
         let breaker = row.breaker.zip(row.breaker_changed_at).and_then(|(name, changed_at)| {
             Snapshot::from_row(&name, row.open_until, row.open_ms.unwrap_or(0), changed_at)
         });
         let max = row.payload_max.and_then(|max| u32::try_from(max).ok());
         let payload = row.payload_at.map(|at| Learned { max, at });
-        let (lane, origin) = (LaneId(row.lane), row.origin.into());
-        Self { lane, origin, held, released_at: row.released_at, breaker, payload }
+        Self {
+            lane: LaneId(row.lane),
+            origin: row.origin.into(),
+            held: row.held_until.map(|until| held(row.held_at, until)),
+            released_at: row.released_at,
+            key_held: row.key_held_until.map(|until| held(row.key_held_at, until)),
+            key_released_at: row.key_released_at,
+            breaker,
+            payload,
+        }
     }
 }
 
@@ -196,8 +220,8 @@ pub async fn lane_states(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Resul
     let rows = sqlx::query_as!(
         StateRow,
         r#"
-        SELECT lane, origin, held_at, held_until, released_at, breaker, open_until, open_ms, breaker_changed_at,
-               payload_max, payload_at
+        SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
+               open_until, open_ms, breaker_changed_at, payload_max, payload_at
         FROM lane_states WHERE $1::timestamptz IS NULL OR changed_at > $1
         "#,
         since

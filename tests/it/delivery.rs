@@ -8,6 +8,7 @@ use bellwire::lane::Gateway;
 use bellwire::simulator::{Action, Rule};
 use serde_json::{Value, json};
 
+use crate::stops::until_told;
 use crate::support::{Setup, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,11 +139,12 @@ async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it
         let replaces = json!({"replaces": {"id": old[place].id}});
         new.extend(app.subscribe_with("fcm", index..index + 1, replaces).await);
     }
+    until_told(&app).await;
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 150), ("accepted", 150), ("awaiting_ack", 150)]));
     let times = |endpoint: &str| app.simulator.received(endpoint).unwrap().len();
-    assert_eq!((times(&old[10].endpoint), times(&new[0].endpoint)), (1, 0), "its page was cut before");
+    assert_eq!((times(&old[10].endpoint), times(&new[0].endpoint)), (0, 1), "its page was cut, and waited for a turn");
     assert_eq!((times(&old[120].endpoint), times(&new[1].endpoint)), (0, 1), "the fan-out had not come to it");
     app.finish().await;
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::crash::{held, until};
 use crate::delivery::counts;
+use crate::stops::until_told;
 use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Moment, START, Setup, TestApp, seed};
 
@@ -23,6 +24,8 @@ const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 /// How the statements begin that settle pages and rows.
 const SETTLE_PAGE: &str = "with fence as (delete from pages";
 const SETTLE_ROWS: &str = "with given as (";
+/// How the one begins that reads a message to send it.
+const LOAD_MESSAGE: &str = "select m.app, m.replay_of";
 
 /// More than what becomes rows at once, and a page that holds all of them.
 const N: u32 = 120;
@@ -145,6 +148,31 @@ async fn nothing_is_claimed_while_settlings_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn when_settling_is_slower_than_posting_no_more_is_cut_and_nothing_is_sent_twice() {
+    const N: u64 = 1_200;
+    let dispatch = Settings { lane_limit_max: 32, page_min: 20, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    seed(&app, "mozilla", 0..N as u32).await;
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE attempts IN SHARE ROW EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted >= 240).await;
+    for _ in 0..3 {
+        until_told(&app).await;
+        app.clock.advance(LEASE * 2 / 3); // long enough for a lease that is not renewed to run out
+    }
+    until_told(&app).await;
+    let cut = app.counts(&message).await["targeted"];
+    assert!(cut < 600, "{cut} were cut while none could be settled");
+    slow.rollback().await.unwrap();
+    app.run_until_idle().await;
+    let end = i64::try_from(N).unwrap();
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
+    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (N, 0), "nothing was sent twice");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn answers_that_come_after_their_page_closed_are_settled_as_rows_and_at_once() {
     let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
     seed(&app, "fcm", 0..N).await;
@@ -162,6 +190,24 @@ async fn answers_that_come_after_their_page_closed_are_settled_as_rows_and_at_on
     assert_eq!((scalar(&app.pool, rows).await, app.simulator.report().requests), (2, u64::from(N) + 1));
     assert_eq!(app.metrics.settle_fenced.get(), 0);
     app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
+    for audience in ["single", "all"] {
+        let app = TestApp::with(Setup { through_proxy: true, dispatch: one_page(), ..Setup::default() }).await;
+        let subscribers = app.subscribe("fcm", 0..N).await;
+        app.proxy().cut_at(Moment::Before, LOAD_MESSAGE);
+        let (to, n) = match audience {
+            "single" => (json!({"subscriptions": [subscribers[0].id]}), 1),
+            _ => (json!({"all": true}), i64::from(N)),
+        };
+        let message = app.send(to, json!({"tier": "transactional"})).await;
+        app.run_until_idle().await;
+        assert_eq!(app.proxy().sprung(), 1);
+        assert_eq!(app.counts(&message).await, counts(&[("targeted", n), ("accepted", n), ("awaiting_ack", n)]));
+        app.finish().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +283,7 @@ async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
     assert!(matches!(cut, Cut::Page(page) if page.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
-    let leased = claims::lease_lost_page(pool, lane, tier, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    let leased = claims::lease_lost_page(pool, lane, tier, &[], app.clock.uuid(), now, now + LEASE).await.unwrap();
     assert_eq!(leased.map(|page| page.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 

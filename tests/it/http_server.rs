@@ -8,6 +8,7 @@ use axum::http::Method;
 use axum::routing::get;
 use bellwire::api::Settings;
 use bellwire::http_server::{Limits, serve};
+use bellwire::store::api_keys::{self, Scope};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -237,14 +238,18 @@ async fn scrape(address: SocketAddr, key: Option<&str>) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_for_operators_or_behind_a_door_of_their_own() {
+async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
     let app = TestApp::start().await;
+    let scraper =
+        api_keys::create(&app.pool, &app.vault, None, "s", &[Scope::Metrics], None, &app.clock).await.unwrap().1;
     let mut server = Server::with(&app, &["--metrics-listen", "127.0.0.1:0"]).await;
     let said: Value = serde_json::from_str(&server.until_said("metrics without authentication").await).unwrap();
     let (main, metrics) = (server.address, said["address"].as_str().unwrap().parse().unwrap());
     assert_eq!(scrape(main, None).await.0, 401);
     assert_eq!(scrape(main, Some(&app.key)).await.0, 403);
-    for (status, text) in [scrape(main, Some(&app.operator)).await, scrape(metrics, None).await] {
+    let keys = [(main, Some(&*scraper)), (main, Some(&*app.operator)), (metrics, None)];
+    for (address, key) in keys {
+        let (status, text) = scrape(address, key).await;
         assert!(status == 200 && text.contains("bellwire_pages_open") && text.trim_end().ends_with("# EOF"), "{text}");
     }
     let mut elsewhere = TcpStream::connect(metrics).await.unwrap();

@@ -57,6 +57,28 @@ async fn keys_of_before_scopes_were_split_keep_what_they_could_do() {
 }
 
 #[tokio::test]
+async fn browsers_that_have_reported_before_keys_could_be_proven_have_proven_them() {
+    let database = before(12).await;
+    sqlx::raw_sql(
+        "CREATE TABLE receipts_ever PARTITION OF receipts DEFAULT;
+         INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, token_version,
+           last_seen, created_at)
+         SELECT n, uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 1, 'active', gen_random_uuid(), now(),
+           sha256(n::text::bytea), '', 7, now(), now() FROM generate_series(1, 2) AS n;
+         INSERT INTO receipts (message, subscription, kind, shard, at)
+         SELECT gen_random_uuid(), uuid(lpad('1', 32, '0')), 1, 1, timestamptz '2027-01-02' - n * interval '1 day'
+         FROM generate_series(0, 1) AS n",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("subscriptions and receipts");
+    migrate(&database.pool, 12).await;
+    let proven = "SELECT proven_at::date::text, token_version::bigint FROM subscriptions ORDER BY shard";
+    let proven = sqlx::query_as::<_, (Option<String>, i64)>(proven).fetch_all(&database.pool).await.expect("columns");
+    assert_eq!(proven, [(Some("2027-01-01".to_owned()), 7), (None, 7)]);
+}
+
+#[tokio::test]
 async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
     let database = before(15).await;
     sqlx::raw_sql(

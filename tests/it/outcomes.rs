@@ -4,8 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bellwire::clock::Timestamp;
+use bellwire::id::SubscriptionId;
 use bellwire::lane::Gateway;
 use bellwire::simulator::{Action, Rule};
+use bellwire::vault;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
@@ -466,5 +468,24 @@ async fn a_browser_that_is_gone_takes_everything_along_that_waits_for_it_and_not
     assert_eq!((app.counts(&retrying).await["accepted"], app.counts(&parked).await["accepted"]), (2, 2));
     let requests: usize = app.simulator.received(&gone.endpoint).unwrap().iter().map(|d| d.attempts.len()).sum();
     assert_eq!(requests, 3, "nothing went to it after it was gone");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_subscription_whose_host_can_never_exist_is_pruned() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let id: SubscriptionId = subscriber.id.parse().unwrap();
+    let sealed: Vec<u8> = sqlx::query("SELECT address FROM subscriptions").fetch_one(&app.pool).await.unwrap().get(0);
+    let mut address = app.vault.open(vault::ADDRESS, id.0, &sealed).unwrap();
+    address.truncate(65 + 16); // p256dh, auth
+    address.extend_from_slice(b"https://permanently-removed.invalid/fcm/send/x");
+    let update =
+        sqlx::query("UPDATE subscriptions SET address = $1").bind(app.vault.seal(vault::ADDRESS, id.0, &address));
+    update.execute(&app.pool).await.unwrap();
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "gone");
+    assert_eq!(app.get(&format!("/v1/apps/shop/subscriptions/{}", subscriber.id)).await["state"], "gone");
     app.finish().await;
 }

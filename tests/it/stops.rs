@@ -3,31 +3,51 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
+use bellwire::clock::Timestamp;
+use bellwire::delivery::Tier;
 use bellwire::dispatch::Settings;
-use bellwire::id::MessageId;
+use bellwire::id::{AppId, LaneId, MessageId};
 use bellwire::simulator::{Action, Rule};
 use bellwire::store::audit::{self, Actor, Entry};
+use bellwire::store::claims::{self, LEASE};
+use bellwire::store::settle::{self, Due, Fate, RowSettlement, Settlement};
 use bellwire::store::steering::{self, Steered, Turn};
+use bellwire::store::stops;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
-use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
+use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar};
 
 /// What a lane of a recognised gateway begins with, less the permit kept for transactional deliveries.
-const IN_FLIGHT: u64 = 31;
+pub const IN_FLIGHT: u64 = 31;
 
 async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
     let path = format!("/v1/apps/shop/subscriptions/{}", subscriber.id);
     app.call(Method::DELETE, &path, Value::Null).await.ok(204);
 }
 
+/// How many of these messages' deliveries to a subscription were accepted, and how many cancelled.
+async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64, u64) {
+    let (mut accepted, mut cancelled) = (0, 0);
+    for message in messages {
+        app.message(message).await;
+        let delivery = app.delivery(message, subscription).await;
+        match delivery["state"].as_str() {
+            Some("accepted") => accepted += 1,
+            Some("cancelled") => cancelled += 1,
+            _ => panic!("{delivery}"),
+        }
+    }
+    (accepted, cancelled)
+}
+
 /// A rule that parks every request.
-fn hold(app: &TestApp) -> u64 {
+pub fn hold(app: &TestApp) -> u64 {
     app.simulator.add_rule(Rule::always(Action::Hold)).unwrap()
 }
 
 /// Lets go what a rule holds and whatever comes to it from now on, and waits until nothing is left to do.
-async fn let_go(app: &TestApp, rule: u64) {
+pub async fn let_go(app: &TestApp, rule: u64) {
     assert!(app.simulator.release(rule, 1_000_000));
     app.run_until_idle().await;
 }
@@ -100,10 +120,7 @@ async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
     }
     let_go(&app, rule).await;
     assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
-    for message in &messages {
-        assert_eq!(app.counts(message).await, counts(&[("targeted", 1), ("cancelled", 1)]));
-        assert_eq!(app.delivery(message, &leaver.id).await["state"], "cancelled");
-    }
+    assert_eq!(endings(&app, &messages, &leaver.id).await, (IN_FLIGHT, 40 - IN_FLIGHT), "what was in flight was taken");
     let later = json!({"to": {"all": true}, "payload": "x"});
     let later = app.call(Method::POST, "/v1/apps/shop/messages", later).await.ok(202);
     assert_eq!((&later["audience_estimate"], &later["state"]), (&json!(0), &json!("done")));
@@ -189,6 +206,27 @@ async fn a_message_resumed_at_once_reaches_everybody_once() {
     let end = counts(&[("targeted", 80), ("accepted", 80), ("awaiting_ack", 80)]);
     assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, 80));
     app.finish().await;
+}
+
+/// Waits until the engine has read everything that others have told by now.
+pub async fn until_told(app: &TestApp) {
+    // What it reads after the stops. A second reading that begins from now on follows on a whole reading of the stops.
+    let reading = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE $1
+                   AND query_start > $2";
+    let mut since: Timestamp = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&app.pool).await.unwrap();
+    for _ in 0..2 {
+        let next = async {
+            loop {
+                let read =
+                    sqlx::query_scalar(reading).bind("%FROM lane_states%").bind(since).fetch_one(&app.pool).await;
+                match read.unwrap() {
+                    Some(read) => break read,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        since = tokio::time::timeout(PATIENCE, next).await.expect("it reads several times a second");
+    }
 }
 
 /// Pushes one after another until the engine has heard what another process did. Answers how long that took.
@@ -286,5 +324,182 @@ async fn the_account_adds_up_at_every_moment() {
     assert_eq!(ended["targeted"], app.message(&message).await["counts"]["targeted"]);
     let ended = |name: &str| ended[name].as_i64().unwrap();
     assert!(ended("gone") > 0 && ended("dead") > 0 && ended("accepted") > 150, "every kind of ending took part");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
+    let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    app.subscribe("fcm", 0..240).await;
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let id: MessageId = message.parse().unwrap();
+    let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
+    let a_minute_ago = app.clock.now() - Duration::from_secs(60);
+    let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessageCancelled, id);
+    steering::steer(&app.pool, app_id.unwrap(), id, Turn::Cancel, &entry, a_minute_ago).await.unwrap();
+    let took = trickle(&app, rule, &message, Instant::now()).await;
+    assert!(took < Duration::from_secs(1), "pushes began until {took:?} after the worker could hear of it");
+    let_go(&app, rule).await;
+    let (end, begun) = (app.counts(&message).await, i64::try_from(app.rule(rule).0).unwrap());
+    assert_eq!((end["accepted"], end["cancelled"]), (begun, 240 - begun), "{end:?}");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn no_reading_misses_a_stop_however_late_it_is_committed() {
+    let app = TestApp::start().await;
+    let insert = "INSERT INTO stops (at, kind, target) VALUES ($1, 'cancel', gen_random_uuid()) RETURNING target";
+    let first = stops::read(&app.pool, None).await.unwrap();
+    assert_eq!(first.stops, []);
+    let mut late = app.pool.begin().await.unwrap();
+    let slow: uuid::Uuid = sqlx::query_scalar(insert).bind(app.clock.now()).fetch_one(&mut *late).await.unwrap();
+    let quick: uuid::Uuid = sqlx::query_scalar(insert).bind(app.clock.now()).fetch_one(&app.pool).await.unwrap();
+    let targets = |reading: &stops::Reading| reading.stops.iter().map(|stop| stop.target).collect::<Vec<_>>();
+    let before = stops::read(&app.pool, Some(first.horizon)).await.unwrap();
+    assert_eq!(targets(&before), [quick]);
+    app.clock.advance(Duration::from_secs(600));
+    late.commit().await.unwrap();
+    let after = stops::read(&app.pool, Some(before.horizon)).await.unwrap();
+    assert_eq!(targets(&after), [slow, quick]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_before_is_not() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe("fcm", 0..1).await.remove(0);
+    let rule = hold(&app);
+    let mut before = Vec::new();
+    for _ in 0..40 {
+        before.push(app.send(json!({"subscriptions": [browser.id]}), json!({})).await);
+    }
+    app.until_held(rule, IN_FLIGHT).await;
+    unsubscribe(&app, &browser).await;
+    assert_eq!(app.come_back("fcm", 0).await, browser.id);
+    let code = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": "transactional"})).await;
+    let_go(&app, rule).await;
+    assert_eq!(app.delivery(&code, &browser.id).await["state"], "accepted");
+    assert_eq!(endings(&app, &before, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
+    assert_eq!(app.rule(rule).0, IN_FLIGHT + 1, "pushes begun");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
+    let app = TestApp::start().await;
+    let all = app.subscribe("fcm", 0..4).await;
+    let state = async |id: &str| app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["state"].clone();
+    let to = |index: usize| json!({"subscriptions": [all[index].id]});
+    let code = json!({"tier": "transactional"});
+    app.send(to(3), code.clone()).await; // so that the key is known to work
+    unsubscribe(&app, &all[0]).await;
+    let once = |index, action, n| Rule { endpoints: Some([index].into()), count: Some(n), ..Rule::always(action) };
+    app.simulator.add_rule(once(1, Action::Answer { status: 410, headers: vec![], body: "".into() }, 1)).unwrap();
+    app.send(to(1), code.clone()).await;
+    app.simulator.add_rule(once(2, Action::BadRequest, 5)).unwrap();
+    for _ in 0..5 {
+        app.send(to(2), code.clone()).await;
+        app.run_until_idle().await;
+    }
+    app.sweep().await;
+    for (index, ended) in [(0, "unsubscribed"), (1, "gone"), (2, "suspended")] {
+        assert_eq!(state(&all[index].id).await, ended);
+        assert_eq!(app.come_back("fcm", u32::try_from(index).unwrap()).await, all[index].id);
+        let again = app.send(to(index), code.clone()).await;
+        app.run_until_idle().await;
+        assert_eq!(app.delivery(&again, &all[index].id).await["state"], "accepted", "after it was {ended}");
+        assert_eq!(state(&all[index].id).await, "active");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_meant_for_a_user_who_left_is_not_sent_and_what_everybody_gets_is() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await.remove(0);
+    let rule = hold(&app);
+    let mut to_ann = Vec::new();
+    for _ in 0..40 {
+        to_ann.push(app.send(json!({"users": ["ann"]}), json!({})).await);
+    }
+    let news = app.send(json!({"topic": "news"}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let path = format!("/v1/apps/shop/subscriptions/{}", browser.id);
+    app.call(Method::PATCH, &path, json!({"user_id": null})).await.ok(200);
+    app.call(Method::PATCH, &path, json!({"user_id": "bob"})).await.ok(200);
+    let to_bob = app.send(json!({"users": ["bob"]}), json!({})).await;
+    until_told(&app).await;
+    let_go(&app, rule).await;
+    assert_eq!(endings(&app, &to_ann, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
+    for message in [&news, &to_bob] {
+        assert_eq!(app.delivery(message, &browser.id).await["state"], "accepted");
+    }
+    assert_eq!(app.rule(rule).0, IN_FLIGHT + 2, "pushes begun");
+    app.finish().await;
+}
+
+/// Claims everything that waits, as a worker does that dies of it.
+pub async fn claim_and_die(app: &TestApp, tier: Tier) {
+    let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
+    let (now, lease) = (app.clock.now(), app.clock.uuid());
+    claims::claim_rows(&app.pool, lane, tier, 500, lease, now, now + LEASE).await.unwrap();
+    claims::cut_page(&app.pool, lane, tier, 500, app.clock.uuid(), now, now + LEASE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_worker_held_of_an_unsubscribed_browser_is_cancelled_and_counted_until_then() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let all = app.subscribe("fcm", 0..120).await;
+    let single = app.send(json!({"subscriptions": [all[0].id, all[1].id, all[2].id]}), json!({})).await;
+    let campaign = app.send(json!({"all": true}), json!({})).await;
+    claim_and_die(&app, Tier::Promotional).await;
+    unsubscribe(&app, &all[0]).await;
+    unsubscribe(&app, &all[1]).await;
+    app.clock.advance(Duration::from_secs(1));
+    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
+    assert_eq!(app.counts(&single).await, counts(&[("targeted", 3), ("dispatching", 3)]), "left to their worker");
+    app.clock.advance(LEASE);
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    let end = |n: i64| counts(&[("targeted", n), ("accepted", n - 2), ("awaiting_ack", n - 2), ("cancelled", 2)]);
+    assert_eq!((app.counts(&single).await, app.counts(&campaign).await), (end(3), end(120)));
+    for stopped in &all[..2] {
+        assert!(app.simulator.received(&stopped.endpoint).unwrap().is_empty(), "it was stopped, back or not");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let to = app.subscribe("fcm", 0..1).await.remove(0).id;
+    let message = app.send(json!({"subscriptions": [to]}), json!({})).await;
+    let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
+    let (now, lease, tier) = (app.clock.now(), app.clock.uuid(), Tier::Promotional);
+    let row = claims::claim_rows(&app.pool, lane, tier, 1, lease, now, now + LEASE * 10).await.unwrap().remove(0);
+    app.steer(&message, "pause").await;
+    app.steer(&message, "resume").await;
+    app.clock.advance(Duration::from_secs(61));
+    app.sweep().await;
+    let settlement = Settlement {
+        subscription: row.recipient.subscription,
+        message: row.message,
+        app: AppId(sqlx::query_scalar("SELECT app FROM messages").fetch_one(&app.pool).await.unwrap()),
+        lane,
+        tier,
+        life: row.recipient.life,
+        proven: true,
+        sla_missed_s: None,
+        attempts: Vec::new(),
+        fate: Fate::Deferred(Due::Parked),
+    };
+    let parked = [RowSettlement { lease, settlement }];
+    assert_eq!(settle::settle_rows(&app.pool, &app.vault, &parked, app.clock.now()).await.unwrap(), 0, "it is its own");
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
     app.finish().await;
 }

@@ -18,11 +18,9 @@ async fn stops(pool: &PgPool) -> i64 {
 /// Inserts a row in a transaction and commits it.
 async fn insert_and_commit(pool: &PgPool) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
-    sqlx::query(
-        "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), 'epoch', 'cancel', gen_random_uuid())",
-    )
-    .execute(&mut *tx)
-    .await?;
+    sqlx::query("INSERT INTO stops (at, kind, target) VALUES ('epoch', 'cancel', gen_random_uuid())")
+        .execute(&mut *tx)
+        .await?;
     tx.commit().await
 }
 
@@ -59,7 +57,7 @@ async fn a_connection_cut_after_a_commit_leaves_its_work_and_an_ignorant_client(
 async fn a_single_prepared_statement_is_cut_after_it_took_effect() {
     let (database, proxy) = (TestDatabase::create().await, FaultProxy::start().await);
     let pool = store::connect(proxy.connect_options(&database.name), 2).await.expect("a pool");
-    let insert = "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, 'cancel', gen_random_uuid())";
+    let insert = "INSERT INTO stops (at, kind, target) VALUES ($1, 'cancel', gen_random_uuid())";
     let at = chrono::DateTime::UNIX_EPOCH;
     sqlx::query(insert).bind(at).execute(&pool).await.expect("prepared once");
     proxy.cut_at(Moment::After, "insert into stops");
@@ -217,6 +215,7 @@ async fn rows_find_their_day_and_days_that_come_late_take_theirs_back() {
 
     // Retention: the template's ten days and 24 April go, and what lies before in the default partition; the 25th stays.
     assert_eq!(partitions::drop_before(pool, now).await.expect("dropped"), 2 * 11);
+    assert_eq!(partitions::clear_defaults(pool, now).await.expect("cleared"), 1);
     let kept = [expected[0], expected[1]].map(|(name, n)| (name.to_owned(), n));
     assert_eq!(attempts_in(pool).await, kept);
 }

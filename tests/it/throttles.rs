@@ -50,6 +50,24 @@ async fn what_exceeds_the_rate_waits_for_its_turn() {
 }
 
 #[tokio::test]
+async fn what_waited_while_no_worker_was_there_does_not_leave_in_one_instant() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    for _ in 0..9 {
+        app.send(to.clone(), throttled(1)).await;
+    }
+    app.run_until_idle().await;
+    assert_eq!(posts(&app), 1);
+    app.advance(Duration::from_secs(12)).await; // every turn that was given has passed
+    assert_eq!(posts(&app), 2);
+    for second in 1..=7 {
+        app.advance(Duration::from_secs(1)).await;
+        assert_eq!(posts(&app), 2 + second);
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn replicas_share_the_rate_over_a_long_run() {
     let app = TestApp::start().await;
     let other_clock = Clock::stub(START);

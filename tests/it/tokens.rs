@@ -58,6 +58,8 @@ async fn a_row_changed_by_hand_is_never_sent() {
         assert_eq!(delivery["attempts"][1]["reason"], "tampered", "{change}: {delivery}");
         let letters = scalar(&app.pool, "SELECT count(*) FROM dead_letters WHERE reason = 'tampered'").await;
         assert_eq!((letters, faults(&app, "tampered")), (1, true), "{change}");
+        let rolled = scalar(&app.pool, "SELECT coalesce(sum(n), 0)::bigint FROM rollups WHERE ending = 5").await;
+        assert_eq!(rolled, 1, "{change}");
         let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
         assert_eq!((&alerts["data"][0]["kind"], &alerts["data"][0]["subject"]), (&json!("tampered"), &json!(message)));
         app.finish().await;

@@ -10,15 +10,15 @@ use tokio::net::TcpListener;
 use super::server::{Server, answer};
 use super::{burst, post, post_to, settings, statuses};
 use crate::classify::Failure;
-use crate::gateway::resolve::Resolver;
+use crate::gateway::resolve::{NoAddress, Resolver};
 use crate::gateway::{Gateways, HostRefused, Settings};
 use crate::subscription::Endpoint;
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
 fn with_dns(settings: Settings, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static) -> Gateways {
     let asked = AtomicUsize::new(0);
-    let fake = move |_: &str| -> Vec<IpAddr> {
-        answer(asked.fetch_add(1, Ordering::SeqCst)).iter().map(|ip| ip.parse().unwrap()).collect()
+    let fake = move |_: &str| -> Result<Vec<IpAddr>, NoAddress> {
+        Ok(answer(asked.fetch_add(1, Ordering::SeqCst)).iter().map(|ip| ip.parse().unwrap()).collect())
     };
     Gateways::with_resolver(settings, Resolver::Fake(Box::new(fake))).unwrap()
 }
@@ -64,6 +64,40 @@ async fn a_name_that_moves_inside_after_its_registration_is_not_connected_to() {
         _ = inside.accept() => panic!("it connected"),
         () = tokio::task::yield_now() => {}
     }
+}
+
+/// What looking twice for a host comes to, where DNS knows the hosts of which `there` is true. A host is gone that was missing
+/// once before.
+async fn missing(host: &str, there: impl Fn(&str) -> Result<bool, NoAddress> + Send + Sync + 'static) -> [Failure; 2] {
+    let fake = move |host: &str| match there(host)? {
+        true => Ok(vec!["1.1.1.1".parse().unwrap()]),
+        false => Err(NoAddress::NoSuchName),
+    };
+    let settings = Settings { gone_after: Duration::ZERO, ..Settings::default() };
+    let gateways = Gateways::with_resolver(settings, Resolver::Fake(Box::new(fake))).unwrap();
+    let dns = &gateways.inner.connector.dns;
+    [dns.addresses(host).await.unwrap_err(), dns.addresses(host).await.unwrap_err()]
+}
+
+#[tokio::test]
+async fn a_host_that_dns_does_not_know_again_and_again_is_gone() {
+    let apple = |host: &str| Ok(host == "web.push.apple.com");
+    let gone = [Failure::Resolve, Failure::InvalidHost];
+    assert_eq!(missing("nope-1.push.apple.com", apple).await, gone);
+    assert_eq!(missing("push.example.org", |host| Ok(host == "fcm.googleapis.com")).await, gone);
+    assert_eq!(missing("x.invalid", |_| Err(NoAddress::NotNow)).await, [Failure::InvalidHost; 2]);
+}
+
+#[tokio::test]
+async fn a_host_is_not_gone_because_our_own_dns_fails_or_hides_a_push_service() {
+    let still = [Failure::Resolve; 2];
+    assert_eq!(missing("nope-1.push.apple.com", |_| Ok(false)).await, still, "it knows nobody");
+    let fcm = |host: &str| Ok(host == "fcm.googleapis.com");
+    assert_eq!(missing("nope-1.push.apple.com", fcm).await, still, "it knows nobody at Apple");
+    assert_eq!(missing("web.push.apple.com", fcm).await, still, "this one exists");
+    assert_eq!(missing("db5p.notify.windows.com", fcm).await, still, "nobody has been seen there yet");
+    let passing = |host: &str| if host == "web.push.apple.com" { Ok(true) } else { Err(NoAddress::NotNow) };
+    assert_eq!(missing("nope-1.push.apple.com", passing).await, still, "nobody could be asked");
 }
 
 #[tokio::test]
@@ -122,7 +156,7 @@ async fn many_posts_share_one_failed_connect_and_the_pause_after_it() {
     let counter = asked.clone();
     let fake = move |_: &str| {
         counter.fetch_add(1, Ordering::SeqCst);
-        vec![]
+        Err(NoAddress::NotNow)
     };
     let settings = Settings { connect_pause: Duration::from_secs(3600), ..Settings::default() };
     let gateways = Gateways::with_resolver(settings, Resolver::Fake(Box::new(fake))).unwrap();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Recipient, Standing, standing};
+use super::{Circumstances, Recipient, Standing, standing};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::{LaneId, MessageId, SubscriptionId};
@@ -154,7 +154,7 @@ async fn read_recipients(
         return sqlx::query_as!(
             Sendable,
             r#"
-            SELECT id, origin_id, address, policy, timezone, refusals FROM subscriptions
+            SELECT id, origin_id, address, policy, timezone, proven, life FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
@@ -171,7 +171,7 @@ async fn read_recipients(
     sqlx::query_as!(
         Sendable,
         r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.refusals
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -196,7 +196,8 @@ struct Sendable {
     address: Vec<u8>,
     policy: Option<Value>,
     timezone: Option<String>,
-    refusals: i16,
+    proven: bool,
+    life: i32,
 }
 
 impl From<Sendable> for Recipient {
@@ -208,16 +209,19 @@ impl From<Sendable> for Recipient {
             standing: Standing::Sendable,
             policy: row.policy,
             timezone: row.timezone,
-            refusals: u16::try_from(row.refusals).unwrap_or(0),
+            proven: row.proven,
+            life: row.life,
         }
     }
 }
 
-/// Leases one page whose lease ran out: its worker died, or lost the database for longer than that.
+/// Leases one page whose lease ran out, and that is none of `own`: its worker died, or lost the database for longer than
+/// that.
 pub async fn lease_lost_page(
     pool: &PgPool,
     lane: LaneId,
     tier: Tier,
+    own: &[Uuid],
     lease: Uuid,
     now: Timestamp,
     until: Timestamp,
@@ -227,17 +231,18 @@ pub async fn lease_lost_page(
         WITH leased AS (
             UPDATE pages SET lease = $4, leases = leases + 1, due_at = $5
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at <= $3
+                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at <= $3 AND id <> ALL ($6)
                 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
             RETURNING id, message, leases, recipients
         )
-        SELECT l.id, l.message, l.leases, l.recipients, m.state FROM leased l JOIN messages m ON m.id = l.message
+        SELECT l.id, l.message, l.leases, l.recipients, m.state, m.accepted_at FROM leased l JOIN messages m ON m.id = l.message
         "#,
         lane.0,
         tier.code(),
         now,
         lease,
-        until
+        until,
+        own
     )
     .fetch_optional(pool)
     .await?
@@ -247,12 +252,16 @@ pub async fn lease_lost_page(
     let found = sqlx::query!(
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
-               s.refusals AS "refusals?"
+               s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
+               -- It may have ended and come back since the page was cut.
+               coalesce(s.since > $2, false) AS "is_past!",
+               CASE WHEN s.since > $2 THEN s.revived - 1 ELSE s.life END AS "life?"
         FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
         LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
         ORDER BY r.place
         "#,
-        &page.recipients
+        &page.recipients,
+        page.accepted_at
     )
     .fetch_all(pool)
     .await?;
@@ -262,38 +271,58 @@ pub async fn lease_lost_page(
             subscription: SubscriptionId(row.id),
             origin_id: row.origin_id.unwrap_or_default(),
             address: row.address.unwrap_or_default(),
-            standing: standing(row.state.as_deref(), &page.state),
+            standing: standing(&Circumstances {
+                message: &page.state,
+                subscription: row.state.as_deref(),
+                has_successor: row.has_successor,
+                is_past: row.is_past,
+            }),
             policy: row.policy,
             timezone: row.timezone,
-            refusals: row.refusals.and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+            proven: row.proven.unwrap_or(false),
+            life: row.life.unwrap_or(0),
         })
         .collect();
     Ok(Some(Page { id: page.id, lease, message: MessageId(page.message), lane, tier, leases: page.leases, recipients }))
 }
 
+/// Renews the leases of pages, by id and lease. One that is just being settled is left alone: nobody else can lease it.
+pub async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
+    let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = pages.iter().copied().unzip();
+    sqlx::query!(
+        "UPDATE pages SET due_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT p.ctid FROM unnest($1::uuid[], $2::uuid[]) AS o (id, lease) JOIN pages p ON p.id = o.id AND p.lease = o.lease
+           FOR UPDATE OF p SKIP LOCKED))",
+        &ids,
+        &leases,
+        until
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
 /// Turns a page that killed its workers into queue rows, so that the recipient that does it ends up alone.
 pub async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
-    let (ids, tokens): (Vec<Uuid>, Vec<Vec<u8>>) = page
-        .recipients
-        .iter()
-        .map(|&Recipient { subscription, .. }| {
-            let queued = Queued { message: page.message, subscription, retries: 0, scheduled_at: now };
-            (subscription.0, queued.sign(vault).to_vec())
-        })
-        .unzip();
+    let token = |recipient: &Recipient| {
+        let subscription = recipient.subscription;
+        Queued { message: page.message, subscription, retries: 0, scheduled_at: now }.sign(vault).to_vec()
+    };
+    let recipients = || page.recipients.iter();
     sqlx::query!(
         r#"
         WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
-        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token)
-        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token
-        FROM fence f, unnest($4::uuid[], $5::bytea[]) AS r (id, token)
+        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token, life)
+        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token, r.life
+        FROM fence f, unnest($4::uuid[], $5::bytea[], $6::integer[]) AS r (id, token, life)
         ON CONFLICT DO NOTHING
         "#,
         page.id,
         page.lease,
         now,
-        &ids,
-        &tokens
+        &recipients().map(|recipient| recipient.subscription.0).collect::<Vec<_>>(),
+        &recipients().map(token).collect::<Vec<_>>(),
+        &recipients().map(|recipient| recipient.life).collect::<Vec<_>>()
     )
     .execute(pool)
     .await

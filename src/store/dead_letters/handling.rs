@@ -4,7 +4,7 @@
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
 //! and whatever it left is open still: repeating it goes on from there, and no letter is replayed twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
@@ -191,10 +191,10 @@ async fn replay_chunk(
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
         let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
-        let to = group.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
-        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(to), None).await?;
+        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(recipients(group)), None).await?;
         made.messages.push(message.id.0);
         made.roots.push(original.root);
+        made.topics.push(original.topic);
         made.letters.extend(group.iter().map(|letter| letter.id));
         made.by.extend(group.iter().map(|_| message.id.0));
     }
@@ -257,6 +257,7 @@ struct Original {
     ttl_s: i32,
     urgency: i16,
     topic_header: Option<String>,
+    topic: Option<i32>,
     policy: Option<Value>,
     enveloped: bool,
 }
@@ -265,13 +266,18 @@ struct Original {
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
     let found = sqlx::query_as!(
         Original,
-        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, policy,
+        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
              enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
         &letters.iter().map(|letter| letter.message).collect::<Vec<_>>()
     )
     .fetch_all(conn)
     .await?;
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
+}
+
+/// Whom these letters are for. One delivery can have left several, and is replayed once.
+fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
+    letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The message that replays these letters of an original. None: its content does not open.
@@ -291,12 +297,11 @@ fn compose(
             return None;
         }
     };
-    let to: Vec<_> = letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect();
     Some(NewMessage {
         id: MessageId(id),
         app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
-        audience: json!({"subscriptions": to}),
+        audience: json!({"subscriptions": recipients(letters)}),
         content: vault.seal(CONTENT, id, &content),
         ttl_s: ttl_s.unwrap_or(original.ttl_s),
         urgency: Urgency::from_code(original.urgency).expect("checked by the table"),
@@ -312,6 +317,8 @@ fn compose(
 struct Made {
     messages: Vec<Uuid>,
     roots: Vec<Uuid>,
+    /// Of the original, since the first message may be past its retention.
+    topics: Vec<Option<i32>>,
     letters: Vec<Uuid>,
     by: Vec<Uuid>,
 }
@@ -322,10 +329,11 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
         return Ok(0);
     }
     sqlx::query!(
-        "UPDATE messages m SET replay_of = t.root, topic = o.topic
-         FROM unnest($1::uuid[], $2::uuid[]) AS t (id, root) LEFT JOIN messages o ON o.id = t.root WHERE m.id = t.id",
+        "UPDATE messages m SET replay_of = t.root, topic = t.topic
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
         &made.messages,
-        &made.roots
+        &made.roots,
+        &made.topics as &[Option<i32>]
     )
     .execute(&mut *conn)
     .await?;
@@ -345,7 +353,11 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
 }
 
 /// Has maintenance look soon whether the content of these messages is still needed.
-async fn look_again(conn: &mut PgConnection, mut messages: Vec<Uuid>, now: Timestamp) -> sqlx::Result<()> {
+pub(in crate::store) async fn look_again(
+    conn: &mut PgConnection,
+    mut messages: Vec<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     messages.sort_unstable();
     messages.dedup();
     sqlx::query!(

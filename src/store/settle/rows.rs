@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Due, Fate, RowSettlement, minute, stored, stored_status};
+use super::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::clock::Timestamp;
+use crate::store::tally::{Tally, minute};
 use crate::store::{endings, refusals};
 use crate::vault::Vault;
 
@@ -16,24 +17,31 @@ pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], n
     ordered.sort_unstable_by_key(|row| {
         (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
     });
-    let special = rows.iter().any(|row| endings::is_special(&row.settlement) || refusals::concerns(&row.settlement));
+    let is_special = |s| endings::is_special(s) || refusals::counts(s);
+    let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
-        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, now).await?.len());
+        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, false, now).await?.len());
     }
+    let all = || ordered.iter().map(|row| &row.settlement);
+    let counted_last = all().any(endings::changes_subscription);
     let mut tx = pool.begin().await?;
-    let written = write_rows(&mut tx, vault, &ordered, now).await?;
-    let ours = ordered.iter().map(|row| &row.settlement).filter(|s| written.contains(&(s.subscription.0, s.message.0)));
-    refusals::count(&mut tx, ours.clone()).await?;
-    endings::write(&mut tx, ours, now).await?; // last: see there
+    endings::lock(&mut tx, all()).await?;
+    let written = write_rows(&mut tx, vault, &ordered, counted_last, now).await?;
+    let is_ours = |s: &&Settlement| written.contains(&(s.subscription.0, s.message.0));
+    let tally = if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() };
+    refusals::count(&mut tx, all().filter(is_ours), now).await?;
+    endings::write(&mut tx, all().filter(is_ours), tally, now).await?; // last: see there
     tx.commit().await?;
     Ok(rows.len() - written.len())
 }
 
-/// Fence, log, counts and rollups of queue rows in one statement. Answers which (subscription, message) were ours.
+/// Fence and log of queue rows in one statement, with counts and rollups unless they come last. Returns which
+/// (subscription, message) were ours.
 async fn write_rows(
     connection: &mut PgConnection,
     vault: &Vault,
     rows: &[&RowSettlement],
+    counted_last: bool,
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
     let mut given = Given::default();
@@ -57,7 +65,9 @@ async fn write_rows(
             UPDATE queue q
             SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries), token = coalesce(g.token, q.token),
                 failed_at = coalesce(g.failed_at, q.failed_at), has_turn = g.has_turn,
-                due_at = CASE WHEN g.parked THEN 'infinity' ELSE g.due END,
+                -- Whoever settles may have slept through the resume.
+                due_at = CASE WHEN g.parked AND (SELECT state FROM messages WHERE id = g.message) = 'paused' THEN 'infinity'
+                              ELSE g.due END,
                 scheduled_at = CASE WHEN g.retries IS NULL THEN q.scheduled_at ELSE g.due END
             FROM given g
             WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease
@@ -83,16 +93,19 @@ async fn write_rows(
                    count(*) FILTER (WHERE ending = 1), count(*) FILTER (WHERE ending = 3),
                    count(*) FILTER (WHERE ending = 4), count(*) FILTER (WHERE ending = 5),
                    count(*) FILTER (WHERE ending = 6), count(*) FILTER (WHERE ending = 7)
-            FROM ended GROUP BY message, lane ORDER BY message, lane
+            FROM ended WHERE NOT $22 GROUP BY message, lane ORDER BY message, lane
             ON CONFLICT (message, lane) DO UPDATE
             SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                 expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                 cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped
+            RETURNING c.lane
         ),
         rolled AS (
             INSERT INTO rollups AS r (minute, lane, tier, ending, n)
             SELECT $18, ours.lane, ours.tier, l.ending, count(*)
-            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription
+            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription,
+                 (SELECT count(*) FROM counted) AS after -- accounts first
+            WHERE NOT $22
             GROUP BY ours.lane, ours.tier, l.ending ORDER BY ours.lane, ours.tier, l.ending
             ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
         )
@@ -119,6 +132,7 @@ async fn write_rows(
         &given.tokens as &[Option<Vec<u8>>],
         &given.failed_at as &[Option<Timestamp>],
         &given.has_turn,
+        counted_last,
     )
     .fetch_all(connection)
     .await?;

@@ -74,7 +74,7 @@ async fn a_paused_message_waits_and_a_resumed_one_goes_on() {
     assert_eq!(kinds(&api.told()), [StopKind::Resume]);
     assert_eq!(due(&api, "cursors").await, [true]);
     assert_eq!(due(&api, "queue").await, [true; 3]);
-    let stops = sqlx::query_scalar::<_, String>("SELECT kind FROM stops ORDER BY at, id").fetch_all(&api.pool).await;
+    let stops = sqlx::query_scalar::<_, String>("SELECT kind FROM stops ORDER BY seq").fetch_all(&api.pool).await;
     assert_eq!(stops.unwrap(), ["pause", "resume"]);
 }
 

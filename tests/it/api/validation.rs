@@ -100,6 +100,8 @@ async fn what_is_wrong_with_a_subscription_is_pointed_to() {
         ("decimal", push(json!({"endpoint": "https://2130706433/x"})), &["/subscription/endpoint"]),
         ("private", push(json!({"endpoint": "https://[fd00::1]/x"})), &["/subscription/endpoint"]),
         ("other", push(json!({"endpoint": "https://push.elsewhere.dev/x"})), &["/subscription/endpoint"]),
+        ("empty label", push(json!({"endpoint": "https://a..push.apple.com/x"})), &["/subscription/endpoint"]),
+        ("no shard", push(json!({"endpoint": "https://a.b.c.push.apple.com/x"})), &["/subscription/endpoint"]),
         ("long", push(json!({"endpoint": fcm(&"x".repeat(2048))})), &["/subscription/endpoint"]),
         ("off the curve", keys(json!({"p256dh": format!("BA{}", "A".repeat(85))})), &["/subscription/keys/p256dh"]),
         ("short", keys(json!({"auth": "AAAA"})), &["/subscription/keys/auth"]),

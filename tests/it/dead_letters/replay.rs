@@ -190,6 +190,28 @@ async fn one_letter_is_replayed_or_discarded_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_delivery_that_left_two_letters_is_replayed_once() {
+    let app = TestApp::start().await;
+    let (subscribers, _) = letters_of(&app, 2).await;
+    // As when a row that had ended was put back by hand.
+    let again = "INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
+                 SELECT shard, $1, app, message, subscription, lane, tier, 'replayed', retries, at
+                 FROM dead_letters LIMIT 1";
+    sqlx::query(again).bind(bellwire::clock::uuid_of(app.clock.now())).execute(&app.pool).await.unwrap();
+    let replayed = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
+    assert_eq!((&replayed["handled"], &replayed["remaining"]), (&json!(3), &json!(0)));
+    let replay = app.message(replayed["messages"][0].as_str().unwrap()).await;
+    assert_eq!((&replay["counts"]["targeted"], &replay["to"]), (&json!(2), &sorted(&subscribers)));
+    app.run_until_idle().await;
+    app.finish().await;
+}
+
+fn sorted(subscribers: &[crate::support::app::Subscriber]) -> Value {
+    let ids: BTreeSet<_> = subscribers.iter().map(|subscriber| &subscriber.id).collect();
+    json!({"subscriptions": ids})
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_that_fit_are_discarded_up_to_the_cap_and_only_those_that_were_there() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 3).await;

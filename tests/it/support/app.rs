@@ -57,6 +57,17 @@ impl Worker {
     }
 }
 
+pub const DAY: Duration = Duration::from_secs(86_400);
+
+/// How long things are kept unless somebody says otherwise.
+pub const RETENTION: maintenance::Retention = maintenance::Retention {
+    history: DAY.saturating_mul(35),
+    archive: DAY.saturating_mul(30),
+    subscriptions: DAY.saturating_mul(90),
+    rollups: DAY.saturating_mul(90),
+    audit_log: None,
+};
+
 /// What is waited for has come within this, or never comes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -218,10 +229,21 @@ impl TestApp {
 
     /// The same, with more members in the request (`topics`, `user_id` …).
     pub async fn subscribe_with(&self, gateway: &str, indices: std::ops::Range<u32>, more: Value) -> Vec<Subscriber> {
+        self.subscribe_by(&self.application_server_key, gateway, indices, more).await
+    }
+
+    /// The same, of browsers that subscribed with that VAPID public key.
+    pub async fn subscribe_by(
+        &self,
+        key: &[u8],
+        gateway: &str,
+        indices: std::ops::Range<u32>,
+        more: Value,
+    ) -> Vec<Subscriber> {
         let host = format!("{gateway}.bellwire.test");
         let mut subscribers = Vec::new();
         for index in indices {
-            let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+            let minted = self.simulator.mint(&host, index, Some(key)).unwrap();
             let mut body = json!({"subscription": {
                 "endpoint": minted.endpoint,
                 "keys": {"p256dh": minted.p256dh, "auth": minted.auth},
@@ -231,6 +253,16 @@ impl TestApp {
             subscribers.push(Subscriber { id: made["id"].as_str().unwrap().to_owned(), endpoint: minted.endpoint });
         }
         subscribers
+    }
+
+    /// Registers a simulated browser that the server knows already, as its next visit does. Answers its id.
+    pub async fn come_back(&self, gateway: &str, index: u32) -> String {
+        let host = format!("{gateway}.bellwire.test");
+        let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
+        let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
+        let body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+        let known = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(200);
+        known["id"].as_str().unwrap().to_owned()
     }
 
     /// Sends a message and answers its id.
@@ -309,6 +341,13 @@ impl TestApp {
     /// One round of maintenance.
     pub async fn sweep(&self) {
         maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
+    }
+
+    /// One round of retention: partitions, then rows.
+    pub async fn keep_house(&self) {
+        let now = self.clock.now();
+        maintenance::tend_partitions(&self.pool, now, RETENTION).await.expect("nobody reads history");
+        maintenance::keep_house(&self.pool, now, RETENTION).await.expect("the database answers");
     }
 
     /// Ends the test: every account adds up, in the counts, in the attempts and at the gateways, and nothing is leased.

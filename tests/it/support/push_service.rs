@@ -16,10 +16,13 @@ use http::{HeaderMap, Request, Response};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+use super::app::PATIENCE;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -97,6 +100,10 @@ struct State {
     pushed: Mutex<Vec<Pushed>>,
     /// What the next requests are answered with; 201 when it is empty.
     statuses: Mutex<Vec<u16>>,
+    /// Requests so far.
+    n: watch::Sender<usize>,
+    /// Whether answers are held back.
+    held: watch::Sender<bool>,
 }
 
 impl PushService {
@@ -126,6 +133,17 @@ impl PushService {
     /// Answers the next requests so, in this order.
     pub fn answer_next(&self, statuses: &[u16]) {
         self.state.statuses.lock().extend(statuses.iter().rev());
+    }
+
+    /// Holds answers back until it is told otherwise.
+    pub fn hold(&self, held: bool) {
+        self.state.held.send_replace(held);
+    }
+
+    /// Waits for so many requests.
+    pub async fn until_pushed(&self, n: usize) {
+        let mut pushed = self.state.n.subscribe();
+        tokio::time::timeout(PATIENCE, pushed.wait_for(|now| *now >= n)).await.expect("requests").expect("ours");
     }
 
     /// Every request so far.
@@ -163,6 +181,8 @@ async fn take(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, st
     let authority = head.uri.authority().unwrap().to_string();
     let path = head.uri.path_and_query().unwrap().to_string();
     state.pushed.lock().push(Pushed { authority, path, headers: head.headers, body });
+    state.n.send_modify(|n| *n += 1);
+    let _ = state.held.subscribe().wait_for(|held| !held).await; // the sender is this service's
     let status = state.statuses.lock().pop().unwrap_or(201);
     // A sender that has given up is not the service's failure.
     let _ = respond.send_response(Response::builder().status(status).body(()).unwrap(), true);

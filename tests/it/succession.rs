@@ -1,0 +1,211 @@
+//! A browser whose endpoint changes: what was for the old one reaches the new one, once, whatever was under way.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::delivery::Tier;
+use bellwire::dispatch::Settings;
+use bellwire::lane::Gateway;
+use bellwire::simulator::{Action, Rule};
+use bellwire::store::claims::LEASE;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::delivery::counts;
+use crate::stops::{IN_FLIGHT, claim_and_die, hold, let_go, until_told};
+use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar};
+use crate::support::push_service::{Browser, PushService};
+
+fn one_page() -> Settings {
+    Settings { page_min: 200, page_max: 200, ..Settings::default() }
+}
+
+/// A browser with a new endpoint takes the place of that subscription.
+async fn replace(app: &TestApp, old: &Subscriber, index: u32) -> Subscriber {
+    app.subscribe_with("fcm", index..index + 1, json!({"replaces": {"id": old.id}})).await.remove(0)
+}
+
+fn received(app: &TestApp, subscriber: &Subscriber) -> usize {
+    app.simulator.received(&subscriber.endpoint).unwrap().len()
+}
+
+/// Exactly that status.
+fn answer(status: u16) -> Action {
+    Action::Answer { status, headers: Vec::new(), body: String::new() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_an_open_page() {
+    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+    let old = app.subscribe("fcm", 0..120).await;
+    let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
+    app.simulator.add_rule(later).unwrap();
+    let rule = hold(&app);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let new = replace(&app, &old[5], 500).await;
+    let_go(&app, rule).await;
+    assert_eq!(app.counts(&message).await["retrying"], 1);
+    app.advance(Duration::from_secs(60)).await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 120), ("accepted", 120), ("awaiting_ack", 120)]));
+    let delivery = app.delivery(&message, &new.id).await;
+    assert_eq!((&delivery["state"], &delivery["attempts"][0]["attempt"]), (&json!("accepted"), &json!(1)));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_push_to_a_replaced_endpoint_starts_a_second_after_the_answer() {
+    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+    let all = app.subscribe("fcm", 0..120).await;
+    let old = &all[119];
+    let rule = hold(&app);
+    let campaign = app.send(json!({"all": true}), json!({})).await;
+    app.until_held(rule, IN_FLIGHT).await;
+    let mut single = Vec::new();
+    for _ in 0..5 {
+        single.push(app.send(json!({"subscriptions": [old.id]}), json!({})).await);
+    }
+    let new = replace(&app, old, 500).await;
+    until_told(&app).await;
+    let_go(&app, rule).await;
+    assert_eq!((received(&app, old), received(&app, &new)), (0, 6));
+    assert_eq!(app.counts(&campaign).await, counts(&[("targeted", 120), ("accepted", 120), ("awaiting_ack", 120)]));
+    for message in &single {
+        assert_eq!(app.delivery(message, &new.id).await["state"], "accepted");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_endpoint_that_is_gone_because_it_was_replaced_loses_nothing() {
+    let service = PushService::start(&[("fcm.wire.test", Gateway::Fcm)]).await;
+    let others = (service.hosts.clone(), service.ca_pem.clone());
+    let app = TestApp::with(Setup { others, ..Setup::default() }).await;
+    let [first, second] = ["first", "second"].map(|name| Browser::new("fcm.wire.test", name));
+    let register = async |browser: &Browser, more: Value| {
+        let mut body = json!({"subscription": browser.to_json()});
+        body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        app.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(201)["id"].clone()
+    };
+    let old = register(&first, json!({})).await;
+    service.hold(true);
+    service.answer_next(&[410]);
+    let message = app.send(json!({"subscriptions": [old]}), json!({"tier": "transactional"})).await;
+    service.until_pushed(1).await;
+    let new = register(&second, json!({"replaces": {"id": old}})).await;
+    until_told(&app).await;
+    service.hold(false);
+    app.advance(Duration::from_secs(1)).await;
+    assert_eq!((service.pushed_to(&first).len(), service.pushed_to(&second).len()), (1, 1));
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+    assert_eq!(app.delivery(&message, new.as_str().unwrap()).await["state"], "accepted");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_in_flight_to_the_old_endpoint_ends_by_its_answer() {
+    let app = TestApp::start().await;
+    let old = app.subscribe("fcm", 0..1).await.remove(0);
+    let rule = hold(&app);
+    let message = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
+    app.until_held(rule, 1).await;
+    let new = replace(&app, &old, 1).await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("dispatching", 1)]));
+    let_go(&app, rule).await;
+    assert_eq!((received(&app, &old), received(&app, &new)), (1, 0));
+    assert_eq!(app.delivery(&message, &old.id).await["state"], "accepted");
+    assert_eq!(app.metrics.settle_fenced.get(), 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_while_it_is_replaced_is_signed_for_whoever_gets_it() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await; // so that rows wait
+    let old = app.subscribe("fcm", 0..1).await.remove(0);
+    let before = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
+    // The replacement waits for this row; meanwhile another one comes.
+    let mut blocker = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM queue FOR UPDATE").execute(&mut *blocker).await.unwrap();
+    let replacing = replace(&app, &old, 1);
+    let meanwhile = async {
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        timeout(PATIENCE, async { while scalar(&app.pool, waits).await == 0 {} }).await.expect("it waits");
+        let message = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
+        blocker.commit().await.unwrap();
+        message
+    };
+    let (new, between) = tokio::join!(replacing, meanwhile);
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    for message in [&before, &between] {
+        assert_eq!(app.counts(message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+    }
+    assert_eq!((received(&app, &old), received(&app, &new)), (0, 2));
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM dead_letters").await, 0, "nobody forged anything");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_worker_held_reaches_the_last_of_several_successors() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let all = app.subscribe("fcm", 0..120).await;
+    let single = app.send(json!({"subscriptions": [all[0].id]}), json!({})).await;
+    let campaign = app.send(json!({"all": true}), json!({})).await;
+    claim_and_die(&app, Tier::Promotional).await;
+    let next = replace(&app, &all[0], 500).await;
+    let last = replace(&app, &next, 501).await;
+    app.clock.advance(LEASE + Duration::from_secs(1));
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    let end = |n: i64| counts(&[("targeted", n), ("accepted", n), ("awaiting_ack", n)]);
+    assert_eq!((app.counts(&single).await, app.counts(&campaign).await), (end(1), end(120)));
+    assert_eq!([&all[0], &next, &last].map(|subscriber| received(&app, subscriber)), [0, 0, 2]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_follows_to_a_successor_that_ended_or_to_another_user() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let all = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
+    let to_ann = app.send(json!({"users": ["ann"]}), json!({})).await;
+    claim_and_die(&app, Tier::Promotional).await;
+    let ended = replace(&app, &all[0], 500).await;
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", ended.id), Value::Null).await.ok(204);
+    assert_eq!(app.come_back("fcm", 500).await, ended.id);
+    let bobs = json!({"replaces": {"id": all[1].id}, "user_id": "bob"});
+    let bobs = app.subscribe_with("fcm", 501..502, bobs).await.remove(0);
+    app.clock.advance(LEASE + Duration::from_secs(1));
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&to_ann).await, counts(&[("targeted", 2), ("cancelled", 2)]));
+    assert_eq!([&ended, &bobs].map(|subscriber| received(&app, subscriber)), [0, 0]);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_that_was_gone_and_comes_again_is_in_its_topics_by_whatever_endpoint() {
+    let app = TestApp::start().await;
+    let all = app.subscribe_with("fcm", 0..4, json!({"topics": ["news", "sport"]})).await;
+    app.simulator.add_rule(Rule { count: Some(3), ..Rule::always(answer(410)) }).unwrap();
+    let ids: Vec<_> = all[..3].iter().map(|subscriber| &subscriber.id).collect();
+    app.send(json!({"subscriptions": ids}), json!({})).await;
+    app.run_until_idle().await;
+    let members = async || app.get("/v1/apps/shop/topics/news").await["members"].clone();
+    assert_eq!(members().await, 1, "who is gone is not counted");
+    let topics = async |id: &str| app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["topics"].clone();
+    let new = replace(&app, &all[0], 500).await;
+    assert_eq!(topics(&new.id).await, json!(["news", "sport"]));
+    // Taken out of one while it was gone, by the site; and one that left for good.
+    let sport = format!("/v1/apps/shop/topics/sport/subscriptions/{}", all[1].id);
+    app.call(Method::DELETE, &sport, Value::Null).await.ok(204);
+    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
+    assert_eq!(topics(&all[1].id).await, json!(["news"]));
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", all[2].id), Value::Null).await.ok(204);
+    app.come_back("fcm", 2).await;
+    assert_eq!(topics(&all[2].id).await, json!([]));
+    let message = app.send(json!({"topic": "news"}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 3), ("accepted", 3), ("awaiting_ack", 3)]));
+    app.finish().await;
+}
