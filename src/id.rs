@@ -95,6 +95,10 @@ typed_id!(
     ActionId, "act_"
 );
 typed_id!(
+    /// A user's being forgotten.
+    ErasureId, "ers_"
+);
+typed_id!(
     /// Something that webhooks are told.
     EventId, "evt_"
 );

@@ -63,13 +63,10 @@ pub async fn run(
         engines = tasks;
     }
     if config.roles.maintenance {
-        let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-        let retention = Retention {
-            history: days(config.retention_days),
-            archive: days(config.dead_letter_retention_days),
-            audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
-        };
-        engines.spawn(maintenance::maintain(foundation.pool.clone(), foundation.clock.clone(), retention));
+        let Foundation { pool, vault, clock, .. } = foundation;
+        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
+        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
+        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
     tokio::join!(store::open_all(&foundation.pool), store::open_all(&foundation.worker_pool));
     let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
@@ -197,6 +194,17 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
     };
     let Foundation { pool, vault, clock, .. } = foundation;
     ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
+}
+
+fn retention(config: &Config) -> Retention {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    Retention {
+        history: days(config.retention_days),
+        archive: days(config.dead_letter_retention_days),
+        subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
+        rollups: days(config.rollup_retention_days),
+        audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+    }
 }
 
 fn policy_settings(config: &Config) -> policy::Settings {

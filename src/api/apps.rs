@@ -6,26 +6,28 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::ApiState;
 use super::auth::{MayChangeSettings, MayRead, Operator, Server};
 use super::details::check_topics;
-use super::extract::{Json, Query, is_plain_text};
+use super::extract::{AppRef, At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, Role, VapidKeyView};
+use super::{ApiState, Work};
 use crate::id::AppId;
 use crate::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
 use crate::store::api_keys::Scope;
 use crate::store::apps::{self, App};
 use crate::store::audit::Action;
-use crate::store::topics;
+use crate::store::{removal, topics};
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
+/// How many hundred messages a request to delete an app cancels itself.
+const CANCEL_ROUNDS: usize = 20;
 /// Most origins of one app.
 pub(super) const ORIGINS_MAX: usize = 50;
 /// Longest origin: scheme, the longest name that DNS knows, port.
@@ -52,6 +54,9 @@ pub struct AppView {
     max_retries: i16,
     /// When it was made.
     created_at: DateTime<Utc>,
+    /// Since when it is being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleting_at: Option<DateTime<Utc>>,
 }
 
 impl From<App> for AppView {
@@ -65,6 +70,7 @@ impl From<App> for AppView {
             browsers_may: app.browsers_may,
             max_retries: app.max_retries,
             created_at: app.created_at,
+            deleting_at: app.deleting_at,
         }
     }
 }
@@ -181,10 +187,15 @@ pub async fn create(
         browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
+        deleting_at: None,
     };
     let mut tx = state.pool.begin().await?;
     if !apps::create(&mut tx, &app).await? {
-        return Err(Problem::conflict("slug_taken", "Another app has this slug."));
+        let detail = match apps::find_any(&state.pool, None, Some(&app.slug)).await? {
+            Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
+            _ => "Another app has this slug.",
+        };
+        return Err(Problem::conflict("slug_taken", detail));
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
     topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
@@ -198,7 +209,7 @@ pub async fn create(
     Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
 }
 
-/// Lists all apps, the newest first.
+/// Lists all apps, those being deleted included, the newest first.
 #[utoipa::path(get, path = "/v1/apps", tag = "Apps", params(Paging),
     security(("api_key" = ["operator"])), responses((status = 200, body = Page<AppView>)))]
 pub async fn list(
@@ -258,6 +269,53 @@ pub async fn change(
     }
     tx.commit().await?;
     Ok(axum::Json(app.into()))
+}
+
+/// The word for it.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Confirmation {
+    /// The app's slug once more.
+    confirm: String,
+}
+
+/// Deletes an app for good: its subscriptions, messages, letters, settings and keys. Nothing is sent any more when this is
+/// answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled.
+/// Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts
+/// and receipts, which name nothing but bare ids, go with their day.
+#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps",
+    params(("app" = String, Path, description = "Id or slug"), Confirmation),
+    security(("api_key" = ["operator"])), responses((status = 202, body = AppView)))]
+pub async fn delete(
+    operator: Operator,
+    State(state): State<ApiState>,
+    At(name): At<AppRef>,
+    Query(Confirmation { confirm }): Query<Confirmation>,
+) -> Result<(StatusCode, axum::Json<AppView>), Problem> {
+    let (id, slug) = name.parts();
+    let app = apps::find_any(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))?;
+    if confirm != app.slug {
+        return Err(Problem::invalid_parameter("confirm", format!("must be the app's slug, `{}`", app.slug)));
+    }
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
+    let entry = operator.caller.did(Some(app.id), Action::AppDeleted, AppId(app.id));
+    entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    (state.engine.tell)(Work::Flow(flow));
+    state.known_apps.forget(app.id);
+    // What workers are about to send is told apart; nothing else is claimed. The rest is maintenance's.
+    for _ in 0..CANCEL_ROUNDS {
+        let stops = removal::cancel_messages(&state.pool, app.id, now).await?;
+        if stops.is_empty() {
+            break;
+        }
+        stops.into_iter().for_each(|stop| (state.engine.tell)(Work::Stop(stop)));
+    }
+    let deleting_at = app.deleting_at.or(Some(now));
+    Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app }.into())))
 }
 
 /// What was changed of an app, for the audit log; none: nothing.

@@ -207,11 +207,7 @@ async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> R
     let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
-    let (id, slug): (Option<Uuid>, Option<&str>) = match &app {
-        None => (None, None),
-        Some(AppRef::Id(id)) => (Some(id.0), None),
-        Some(AppRef::Slug(slug)) => (None, Some(slug)),
-    };
+    let (id, slug) = app.as_ref().map_or((None, None), AppRef::parts);
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let attempt = state.limits.keys.attempt(secret, client)?;
     let found = api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now()).await?;

@@ -101,6 +101,11 @@ impl KnownApps {
     /// How many there may be.
     const MAX: usize = 1_000;
 
+    /// Asks the database for an app again the next time: it is being deleted.
+    pub fn forget(&self, app: Uuid) {
+        self.0.lock().retain(|_, (_, known)| known.id != app);
+    }
+
     /// The app as it is.
     async fn find_now(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
         let app = Arc::new(named_app(state, AppRef::from(name)).await?);

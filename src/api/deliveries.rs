@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Query};
+use super::messages::missing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::{ApiState, Work};
@@ -103,7 +104,7 @@ async fn read(
     rows: Vec<DeliveryRow>,
 ) -> Result<Vec<(Uuid, DeliveryView)>, Problem> {
     let terms = messages::terms(&state.pool, app, message).await?;
-    let terms = terms.ok_or_else(|| Problem::not_found("message"))?;
+    let terms = terms.ok_or_else(|| missing(state, message))?;
     if rows.is_empty() {
         return Ok(Vec::new());
     }

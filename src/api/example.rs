@@ -150,6 +150,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         browsers_may: BrowsersMay::default(),
         max_retries: super::apps::MAX_RETRIES_DEFAULT,
         created_at: state.clock.now(),
+        deleting_at: None,
     };
     let subject = if check_subject(origin).is_ok() { origin } else { NOBODY };
     let mut tx = state.pool.begin().await?;

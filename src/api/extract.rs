@@ -11,10 +11,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
+use uuid::Uuid;
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::id::{AlertId, ApiKeyId, AppId, DeadLetterId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId};
+use crate::id::{
+    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId,
+};
 use crate::store::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
@@ -178,6 +181,8 @@ path_param!(
     DeadLetterId = "dead_letter",
     AlertId = "alert",
     IdentityKeyId = "identity_key",
+    ErasureId = "erasure",
+    AppRef = "app",
     TopicName = "topic",
     UserId = "user"
 );
@@ -226,13 +231,28 @@ impl From<&str> for AppRef {
     }
 }
 
+impl FromStr for AppRef {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.into())
+    }
+}
+
+impl AppRef {
+    /// As an id and as a slug, one of which it is.
+    pub(super) fn parts(&self) -> (Option<Uuid>, Option<&str>) {
+        match self {
+            Self::Id(id) => (Some(id.0), None),
+            Self::Slug(slug) => (None, Some(slug)),
+        }
+    }
+}
+
 /// The app of that name.
 pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Problem> {
-    let found = match name {
-        AppRef::Id(id) => apps::find(&state.pool, Some(id.0), None).await?,
-        AppRef::Slug(slug) => apps::find(&state.pool, None, Some(&slug)).await?,
-    };
-    found.ok_or_else(|| Problem::not_found("app"))
+    let (id, slug) = name.parts();
+    apps::find(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))
 }
 
 /// Name of a topic: 1 to 128 of the unreserved characters of URLs and `%`.

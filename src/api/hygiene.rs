@@ -22,7 +22,8 @@ const DAYS_MAX: u16 = 366;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HygieneQuery {
-    /// Days up to today, 1 to 366; 30 by default.
+    /// Days up to today, 1 to 366; 30 by default. Those that are gone for longer than the server keeps ended subscriptions
+    /// are not counted any more.
     days: Option<u16>,
 }
 

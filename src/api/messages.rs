@@ -18,12 +18,14 @@ use super::paging::{Page, Paging};
 use super::problem::{FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
+use crate::clock::first_uuid_of;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
 use crate::store::apps::App;
 use crate::store::audit::Action;
 use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, MessageRow};
+use crate::store::receipts::kept_since;
 use crate::store::sending::{self, Audience, Sent};
 use crate::store::steering::{self, Steered, Turn};
 
@@ -118,7 +120,7 @@ pub struct MessageView {
     state: Standing,
     /// Its tier.
     tier: Tier,
-    /// `to`, as it was given.
+    /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
     #[schema(value_type = Object)]
     to: Value,
     /// Time to live, in seconds.
@@ -322,9 +324,20 @@ pub async fn show(
 async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<MessageView>, Problem> {
     let now = state.clock.now();
     let found = messages::account(&state.pool, app.id, id, now).await?;
-    let (row, account) = found.ok_or_else(|| Problem::not_found("message"))?;
+    let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = Counts::new(account, row.enveloped, row.expires_at <= now);
     Ok(axum::Json(MessageView::new(app, row, Some(counts))))
+}
+
+/// 404: there is no such message, or no more.
+pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
+    let days = state.settings.receipts.retention_days;
+    let mut problem = Problem::not_found("message");
+    if id.0 < first_uuid_of(kept_since(state.clock.now(), days)) {
+        problem.detail =
+            format!("There is no such message. Messages are kept for {days} days; one of that id would be older.");
+    }
+    problem
 }
 
 /// Lists messages, the newest first.
@@ -391,7 +404,7 @@ async fn steer(
     };
     let (app, entry) = (&server.app, server.did(action, id));
     match steering::steer(&state.pool, app.id, id, turn, &entry, state.clock.now()).await? {
-        Steered::Unknown => return Err(Problem::not_found("message")),
+        Steered::Unknown => return Err(missing(state, id)),
         Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
         Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),
         Steered::Already => {}

@@ -217,7 +217,7 @@ pub fn router(state: ApiState) -> Router {
     let reports = OpenApiRouter::new().routes(routes!(receipts::take));
     let server = OpenApiRouter::new()
         .routes(routes!(apps::list, apps::create))
-        .routes(routes!(apps::show, apps::change))
+        .routes(routes!(apps::show, apps::change, apps::delete))
         .routes(routes!(audit::list))
         .routes(routes!(audit::list_of_app))
         .routes(routes!(api_keys::list, api_keys::create))
@@ -228,6 +228,7 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(vapid_keys::show, vapid_keys::change))
         .routes(routes!(vapid_keys::export))
         .routes(routes!(users::erase))
+        .routes(routes!(users::show_erasure))
         .routes(routes!(topics::list, topics::create))
         .routes(routes!(topics::show, topics::change, topics::remove))
         .routes(routes!(topics::join, topics::leave))

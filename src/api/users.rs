@@ -1,42 +1,112 @@
 //! `/v1/apps/{app}/users/{user}`: what concerns all browsers of one person.
 
+use std::time::Duration;
+
 use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::auth::{MayChangeSubscribers, Server};
+use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
 use super::{ApiState, Work};
-use crate::store::audit::Action;
-use crate::store::subscriptions;
+use crate::id::{AppId, ErasureId};
+use crate::store;
+use crate::store::audit::{self, Action};
+use crate::store::erasures::{self, Erasure};
 use crate::vault::{Purpose, Vault};
 
-/// What was erased.
+/// How long a request looks for messages that name the user before it leaves that to maintenance.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A user's being forgotten.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Erased {
-    /// How many subscriptions.
-    subscriptions: usize,
+pub struct ErasureView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: ErasureId,
+    /// Subscriptions that were unsubscribed and forgotten so far.
+    subscriptions: i64,
+    /// Messages that named the user among those they are for, and do not any more. Most forget that as soon as their last
+    /// delivery has ended, and are not counted.
+    messages: i64,
+    /// When it was asked for.
+    requested_at: DateTime<Utc>,
+    /// When nothing was left that names the user; null: it is still being looked for.
+    completed_at: Option<DateTime<Utc>>,
 }
 
-/// Unsubscribes every browser of a user and forgets all that is known of them. Bare subscription ids remain, since
-/// the accounts of past messages count them.
+impl From<Erasure> for ErasureView {
+    fn from(erasure: Erasure) -> Self {
+        Self {
+            id: ErasureId(erasure.id),
+            subscriptions: erasure.subscriptions,
+            messages: erasure.messages,
+            requested_at: erasure.requested_at,
+            completed_at: erasure.completed_at,
+        }
+    }
+}
+
+/// Unsubscribes every browser of a user and forgets all that is known of them: endpoints, tags, attributes, that messages
+/// were for them, and what their open dead letters hold, which are discarded. Nothing is sent to them after the answer. Bare
+/// ids of subscriptions remain, since the accounts of past messages count them.
+///
+/// 200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
-    security(("api_key" = ["subscribers"])), responses((status = 200, body = Erased)))]
+    security(("api_key" = ["subscribers"])),
+    responses((status = 200, body = ErasureView), (status = 202, body = ErasureView)))]
 pub async fn erase(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(user): At<UserId>,
-) -> Result<axum::Json<Erased>, Problem> {
+) -> Result<Response, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
-    let stops = subscriptions::erase_user(&state.pool, &state.vault, app, &user.0, &entry, now).await?;
-    for stop in &stops {
-        (state.engine.tell)(Work::Stop(*stop));
+    let mut tx = state.pool.begin().await?;
+    let begun = erasures::begin(&mut tx, app, &user.0, &audit::name_of(entry.actor.who.key()), now).await?;
+    let n = erasures::subscriptions_of(&mut tx, app, &user.0).await?;
+    entry.record(&mut tx, n, now).await?;
+    tx.commit().await?;
+    while let Some(stop) = erasures::erase_subscription(&state.pool, &state.vault, &begun, state.clock.now()).await? {
+        (state.engine.tell)(Work::Stop(stop));
     }
-    Ok(axum::Json(Erased { subscriptions: stops.len() }))
+    loop {
+        match erasures::redact_messages(&state.pool, &begun, PATIENCE, state.clock.now()).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) if store::is_statement_timeout(&error) => return accepted(&state, &begun).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let done = erasures::complete(&state.pool, begun.id, state.clock.now()).await?;
+    Ok(axum::Json(ErasureView::from(done)).into_response())
+}
+
+async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem> {
+    let so_far = erasures::find(&state.pool, begun.app, begun.id).await?.ok_or_else(Problem::internal)?;
+    let place = format!("/v1/apps/{}/erasures/{}", AppId(begun.app), ErasureId(begun.id));
+    let location = HeaderValue::try_from(place).expect("ids and slashes");
+    let view = axum::Json(ErasureView::from(so_far));
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
+}
+
+/// Shows how far the erasure of a user has come.
+#[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("erasure" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = ErasureView)))]
+pub async fn show_erasure(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<ErasureId>,
+) -> Result<axum::Json<ErasureView>, Problem> {
+    let found = erasures::find(&state.pool, server.app.id, id.0).await?;
+    found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
 }
 
 /// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.

@@ -19,6 +19,7 @@ pub(super) const NAMES: &Names = &[
     ("/topics", "--topic"),
     ("/browsers_may", "--browsers-may"),
     ("app", "APP"),
+    ("confirm", "--yes-delete"),
 ];
 
 /// What `--browsers-may` takes for no right at all.
@@ -82,6 +83,18 @@ pub enum App {
         #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
         browsers_may: Vec<String>,
     },
+    /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
+    /// a running server deletes its rows.
+    #[command(after_help = "Example:
+  bellwire app delete shop --yes-delete shop")]
+    Delete {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// Its short name once more: there is no way back.
+        #[arg(long, value_name = "SLUG", value_parser = NonEmptyStringValueParser::new())]
+        yes_delete: String,
+    },
     /// Manage what the site's backend signs user tokens with.
     IdentityKey {
         #[command(subcommand)]
@@ -133,6 +146,13 @@ impl App {
                 let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
             }
+            Self::Delete { app, yes_delete } => {
+                let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();
+                let place = format!("{}?confirm={confirm}", path(["apps", &app]));
+                let app = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, place) }).await?;
+                out.say(&app, &show(&app))?;
+                out.note("Nothing is sent for it any more. The maintenance of a running server deletes what it had.");
+            }
             Self::IdentityKey { verb } => verb.run(local, out).await?,
         }
         Ok(())
@@ -152,6 +172,7 @@ fn show(app: &Value) -> String {
         ("lets other gateways in", text(app, "/allow_other_gateways")),
         ("browsers may", text(app, "/browsers_may")),
         ("created", time(app, "/created_at")),
+        ("being deleted since", time(app, "/deleting_at")),
     ])
 }
 

@@ -228,10 +228,15 @@ settings! {
     circuit_failure_threshold: f64 = "0.25", shown, share();
     /// How long a circuit breaker opens at first; each trip that follows soon doubles it, up to a minute.
     circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// Days that attempts and receipts are kept; more than the longest time to live, which is 28 days.
+    /// Days that messages, their attempts and receipts are kept; more than the longest time to live, which is 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
     /// Days that dead letters, the trail of what was done with them, and events are kept.
     dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
+    /// Days that subscriptions are kept after they ended (gone, unsubscribed, replaced, expired); never for less than
+    /// `retention_days`, so that their deliveries can be looked up.
+    subscription_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that outcomes by minute and breaker trips are kept.
+    rollup_retention_days: u32 = "90", shown, number(1..=3_650);
     /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.

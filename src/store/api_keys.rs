@@ -222,6 +222,7 @@ pub async fn authenticate(
              a.browsers_may AS "browsers_may?",
              a.max_retries AS "max_retries?", a.created_at AS "app_created_at?"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
+             AND a.deleting_at IS NULL
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
         secret_mac.as_slice(),
         app_id,
@@ -241,6 +242,7 @@ pub async fn authenticate(
                 browsers_may: row.browsers_may?.into(),
                 max_retries: row.max_retries?,
                 created_at: row.app_created_at?,
+                deleting_at: None,
             })
         })();
         let key = ApiKey {

@@ -25,6 +25,8 @@ pub struct App {
     pub max_retries: i16,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Since when it is being deleted. Such an app is found by operators only.
+    pub deleting_at: Option<Timestamp>,
 }
 
 /// Adds an app. False: its slug is taken.
@@ -46,11 +48,16 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
     Ok(done.rows_affected() == 1)
 }
 
-/// The app of that id or slug.
+/// The app of that id or slug, unless it is being deleted.
 pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+    Ok(find_any(pool, id, slug).await?.filter(|app| app.deleting_at.is_none()))
+}
+
+/// The app of that id or slug, even if it is being deleted.
+pub async fn find_any(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
          WHERE id = $1 OR slug = $2",
         id,
         slug
@@ -59,11 +66,12 @@ pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result
     .await
 }
 
-/// The app of the example page, if it was made.
+/// The app of the example page, if it was made and is not being deleted.
 pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps WHERE is_example"
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
+         WHERE is_example AND deleting_at IS NULL"
     )
     .fetch_optional(pool)
     .await
@@ -74,11 +82,12 @@ pub async fn mark_example(conn: &mut PgConnection, id: Uuid) -> Result<(), sqlx:
     sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id).execute(conn).await.map(drop)
 }
 
-/// Apps with ids below `before`, the newest first.
+/// Apps with ids below `before`, those being deleted included, the newest first.
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at FROM apps WHERE id < $1
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
+         WHERE id < $1
          ORDER BY id DESC LIMIT $2",
         before,
         limit

@@ -17,6 +17,9 @@ use crate::id::ApiKeyId;
 /// How the command line is named, which needs no key.
 pub const LOCAL: &str = "local";
 
+/// Entries that one transaction deletes.
+const CHUNK: i64 = 10_000;
+
 macro_rules! actions {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal),+ $(,)?) => {
         /// What can be done. Names never change; whoever adds a route that changes something adds one.
@@ -44,6 +47,8 @@ actions! {
     AppCreated = "app.created",
     /// An app's name, origins or the like were changed.
     AppChanged = "app.changed",
+    /// An app was deleted.
+    AppDeleted = "app.deleted",
     /// An API key was made.
     ApiKeyCreated = "api_key.created",
     /// An API key was revoked, and what descended from it.
@@ -278,11 +283,17 @@ pub async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> s
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// Deletes what is older than `cutoff`. Only here does a transaction say that it may.
+/// Deletes a chunk of what is older than `cutoff`. Returns how many entries. Only here does a transaction say that it may.
 pub async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin().await?;
     sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;
-    let done = sqlx::query!("DELETE FROM audit_log WHERE id < $1", first_uuid_of(cutoff)).execute(&mut *tx).await?;
+    let done = sqlx::query!(
+        "DELETE FROM audit_log WHERE id = ANY (ARRAY(SELECT id FROM audit_log WHERE id < $1 ORDER BY id LIMIT $2))",
+        first_uuid_of(cutoff),
+        CHUNK
+    )
+    .execute(&mut *tx)
+    .await?;
     tx.commit().await?;
     Ok(done.rows_affected())
 }

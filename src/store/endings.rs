@@ -1,5 +1,6 @@
 //! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
-//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them.
+//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them, in
+//! [the order of locks](super).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,10 +11,12 @@ use uuid::Uuid;
 
 use super::events::{self, Body, Event};
 use super::settle::{Fate, Settlement};
-use super::unsent::{Waiting, settle_unsent};
+use super::tally::Tally;
+use super::unsent::{Waiting, log_unsent};
+use super::{refusals, subscriptions};
 use crate::clock::{Timestamp, uuid_of};
 use crate::delivery::Ending;
-use crate::id::DeadLetterId;
+use crate::id::{DeadLetterId, SubscriptionId};
 
 /// Whether an ending leaves a letter.
 fn leaves_letter(fate: &Fate) -> bool {
@@ -25,10 +28,26 @@ pub fn is_special(settlement: &Settlement) -> bool {
     leaves_letter(&settlement.fate) || settlement.sla_missed_s.is_some()
 }
 
-/// Stores the letters, prunes the subscriptions that are gone, and tells of both.
+/// Whether an ending changes its subscription.
+pub fn changes_subscription(settlement: &Settlement) -> bool {
+    matches!(settlement.fate, Fate::Ended(Ending::Gone, _)) || refusals::counts(settlement)
+}
+
+/// Locks the subscriptions that these endings change.
+pub async fn lock<'a>(
+    connection: &mut PgConnection,
+    settlements: impl Iterator<Item = &'a Settlement>,
+) -> sqlx::Result<()> {
+    let changed: Vec<SubscriptionId> =
+        settlements.filter(|settlement| changes_subscription(settlement)).map(|s| s.subscription).collect();
+    if changed.is_empty() { Ok(()) } else { subscriptions::lock_in_order(connection, changed.into_iter()).await }
+}
+
+/// Stores the letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
 pub async fn write<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
+    mut tally: Tally,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut letters, mut gone, mut told) = (Letters::default(), Vec::new(), Vec::new());
@@ -53,15 +72,21 @@ pub async fn write<'a>(
     gone.sort_unstable_by_key(|(subscription, life)| (*subscription, Reverse(*life)));
     gone.dedup_by_key(|(subscription, _)| *subscription);
     if !gone.is_empty() {
-        told.extend(prune(connection, &gone, now).await?);
+        told.extend(prune(connection, &gone, &mut tally, now).await?);
     }
+    tally.write(connection, now).await?;
     events::record(connection, told, now).await
 }
 
 /// Marks subscriptions gone, ends everything else that waits for them and that nobody holds, takes them out of their
 /// topics, which are remembered, and stops whatever is in some worker's memory. Ids in ascending order, each with the life
 /// that the delivery was for: one that came back since is not gone. Returns what is to be told of it.
-async fn prune(connection: &mut PgConnection, gone: &[(Uuid, i32)], now: Timestamp) -> sqlx::Result<Vec<Event>> {
+async fn prune(
+    connection: &mut PgConnection,
+    gone: &[(Uuid, i32)],
+    tally: &mut Tally,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Event>> {
     let (ids, lives): (Vec<Uuid>, Vec<i32>) = gone.iter().copied().unzip();
     let rows = sqlx::query!(
         r#"
@@ -105,7 +130,7 @@ async fn prune(connection: &mut PgConnection, gone: &[(Uuid, i32)], now: Timesta
             _ => *lost.entry(row.lane).or_insert(0) += 1,
         }
     }
-    settle_unsent(connection, dropped, Ending::Gone, "subscription gone", now).await?;
+    log_unsent(connection, dropped, Ending::Gone, "subscription gone", tally, now).await?;
     events::subscriptions_gone(connection, &lost.into_iter().collect::<Vec<_>>()).await
 }
 
@@ -191,7 +216,7 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// The letters of rows that [`settle_unsent`] ended as gone or expired: closed from the start.
+/// The letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
 pub async fn bury_unsent(
     connection: &mut PgConnection,
     rows: &[Waiting],

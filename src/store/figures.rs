@@ -1,7 +1,6 @@
 //! The figures that workers count: added to by all of them, read as the sums of an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use chrono::{DurationRound as _, TimeDelta};
 use sqlx::PgPool;
@@ -12,9 +11,6 @@ use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::figures::{self, Count, Figure, LaneSums, Reading, State};
 use crate::id::{AppId, LaneId};
-
-/// How long figures are kept: a day more than the longest that anybody looks back.
-const KEPT: Duration = Duration::from_secs(2 * 86_400);
 
 /// What stands for "no tier" in the table.
 const NO_TIER: i16 = 0;
@@ -148,9 +144,4 @@ async fn raise(
     );
     let alert = Alert { app: Some(AppId(lane.app)), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
     alerts::raise(&mut *pool.acquire().await?, &alert, now).await
-}
-
-/// Forgets what nobody looks at any more.
-pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM figures WHERE minute < $1", now - KEPT).execute(pool).await.map(drop)
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::alerts::{self, Alert, Kind};
 use super::events::{self, Body, Event};
 use super::settle::Fenced;
+use super::tally::Tally;
 use crate::classify::DeadReason;
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
@@ -64,15 +65,6 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
         WITH logged AS (
             INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
             SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT $9
-        ),
-        counted AS (
-            INSERT INTO message_counts AS c (message, lane, dead) SELECT $1, $8, 1 WHERE NOT $9
-            ON CONFLICT (message, lane) DO UPDATE SET dead = c.dead + 1
-        ),
-        rolled AS (
-            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
-            SELECT date_trunc('minute', $5::timestamptz), $8, $12, $6, 1 WHERE NOT $9
-            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + 1
         )
         INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
         VALUES ($4, $10, $11, $1, $2, $8, $12, $7, $3, $5)
@@ -92,6 +84,11 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
     )
     .execute(&mut *tx)
     .await?;
+    if !before.ended {
+        let mut tally = Tally::default();
+        tally.ended_unsent(row.message.0, row.lane.0, row.tier.code(), Ending::Dead);
+        tally.write(&mut tx, now).await?;
+    }
     let kind = if row.reason == DeadReason::Replayed { Kind::Replayed } else { Kind::Tampered };
     let (subject, letter) = (row.message.to_string(), DeadLetterId(row.letter));
     let detail =

@@ -55,9 +55,7 @@ pub async fn claim(conn: &mut PgConnection, key: Key<'_>, now: Timestamp) -> Res
     match inserted {
         Ok(done) if done.rows_affected() == 1 => return Ok(Claim::First),
         Ok(_) => {}
-        Err(error) if error.as_database_error().and_then(|e| e.code()).as_deref() == Some("55P03") => {
-            return Ok(Claim::InProgress);
-        }
+        Err(error) if super::is_lock_timeout(&error) => return Ok(Claim::InProgress),
         Err(error) => return Err(error),
     }
     let stored = sqlx::query!(

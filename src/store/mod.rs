@@ -1,6 +1,24 @@
 //! All SQL. One file for each group of tables; functions are named after the transition that they make.
 //!
 //! Here: connecting, migrating, and telling errors that pass from errors that stay.
+//!
+//! # The order of locks
+//!
+//! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
+//!
+//! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the page that is being settled
+//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops
+//! 3. `receipt_counts` by message
+//! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
+//! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
+//! 6. `message_counts` by (message, lane)
+//! 7. `rollups` by (minute, lane, tier, ending)
+//! 8. `alerts`, and last [`events`], which are shared by everything that happens within a minute
+//!
+//! Rows that many transactions add to come late, so that they are held for a short time. [`tally`] writes 6 and 7.
+//! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one
+//! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
+//! [runs again](retrying).
 
 pub mod alerts;
 pub mod api_keys;
@@ -13,6 +31,7 @@ pub mod data_keys;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod endings;
+pub mod erasures;
 pub mod events;
 pub mod figures;
 pub mod flows;
@@ -29,6 +48,8 @@ pub mod policies;
 pub mod receipts;
 pub mod refusals;
 pub mod registration;
+pub mod removal;
+pub mod retention;
 pub mod retrying;
 pub mod sending;
 pub mod settle;
@@ -38,6 +59,7 @@ pub mod stops;
 pub mod subscriptions;
 pub mod succession;
 pub mod sweeps;
+pub mod tally;
 pub mod throttles;
 pub mod topics;
 pub mod unsent;
@@ -169,6 +191,14 @@ pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
 const BEGIN_BY_INDEX: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
                               SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
+/// Gives each statement of a transaction so long, instead of the time that all statements have.
+async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
+    sqlx::query_scalar!("SELECT set_config('statement_timeout', $1, true)", milliseconds(to))
+        .fetch_one(connection)
+        .await
+        .map(drop)
+}
+
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
@@ -251,6 +281,16 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
         | sqlx::Error::BeginFailed => true,
         _ => false,
     }
+}
+
+/// Whether a statement took longer than it may.
+pub fn is_statement_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+}
+
+/// Whether a statement gave up waiting for a lock.
+pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
 }
 
 /// [`is_transient`] by SQLSTATE (PostgreSQL manual, appendix A).

@@ -3,11 +3,16 @@
 //! A message's id is a UUIDv7, which begins with its time, so midnight is an id too, and everything about a message lies
 //! in the partition of the day that it was made. What no partition covers (a message older or newer than the days made
 //! ahead) goes into a default partition: nothing is ever refused for want of one.
+//!
+//! Every change here keeps everybody else from the table while it lasts, and, what is worse, while it waits: behind a
+//! backup that reads the table for an hour, all deliveries would queue. So a change that does not get its lock at once gives
+//! up ([`is_lock_timeout`](super::is_lock_timeout)), and whoever wanted it tries again much later.
 
 use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::BEGIN_BY_INDEX;
 use crate::clock::Timestamp;
 
 /// The partitioned tables.
@@ -16,25 +21,45 @@ const TABLES: [&str; 2] = ["attempts", "receipts"];
 const DAYS_BEHIND: u64 = 1;
 /// Days that have partitions after today: how long maintenance may be away before rows go into the default partition.
 const DAYS_AHEAD: u64 = 8;
-/// Changing partitions waits for running transactions, and everybody else behind it: better to try again later.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
+/// A default partition with more rows than this is crowded: to move them, or only to look through them, would take longer
+/// than anybody should wait.
+const CROWD: i64 = 10_000;
+/// How many days ahead of today a partition can still be made beside a crowded default partition. Until it is made, rows of
+/// that day are refused, which nobody notices as long as there are none.
+const DAYS_CLEAR: u64 = 2;
+/// Others who change partitions are waited for: that keeps nobody from reading and writing.
+const TURN_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
+/// Whoever reads or writes is not waited for any longer than this: everybody else would wait, too.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
+/// Checking a crowded default partition takes minutes, and keeps nobody from anything.
+const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 
 /// Makes the default partitions and those of the days around `now` that are missing, moving rows of those days out of
-/// the default partition. Answers how many it made. Several processes may do this at once.
+/// the default partition. Returns how many it made. Several processes may do this at once.
+///
+/// When maintenance was away for so long that the default partition is crowded, the days that it may hold rows of stay in
+/// it for good, and partitions begin with the day after tomorrow.
 pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
     let today = now.date_naive();
     let mut made = 0;
     for table in TABLES {
         made += usize::from(ensure_default(pool, table).await?);
-        for day in (0..=DAYS_BEHIND + DAYS_AHEAD).map(|n| today - Days::new(DAYS_BEHIND) + Days::new(n)) {
-            made += usize::from(ensure_day(pool, table, day).await?);
+        let there = existing(pool, table).await?;
+        let days = (0..=DAYS_BEHIND + DAYS_AHEAD).map(|n| today - Days::new(DAYS_BEHIND) + Days::new(n));
+        let missing: Vec<_> = days.filter(|day| !there.contains(&name_of(table, *day))).collect();
+        if missing.is_empty() {
+            continue;
         }
+        made += match is_crowded(pool, table).await? {
+            true => ensure_beside_crowd(pool, table, &missing, today + Days::new(DAYS_CLEAR)).await?,
+            false => ensure_days(pool, table, &missing).await?,
+        };
     }
     Ok(made)
 }
 
-/// Drops the partitions of all days that ended before `cutoff`, and such rows of the default partition. Answers how many
-/// partitions it dropped. The cutoff must lie further back than the longest time to live.
+/// Drops the partitions of all days that ended before `cutoff`. Returns how many. The cutoff must lie further back than the
+/// longest time to live.
 pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx::Error> {
     let first_kept = cutoff.date_naive();
     let mut dropped = 0;
@@ -47,11 +72,24 @@ pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx
                 dropped += 1;
             }
         }
-        let mut connection = pool.acquire().await?;
-        execute(&mut connection, format!("DELETE FROM {table}_default WHERE message < '{}'", midnight(first_kept)))
-            .await?;
     }
     Ok(dropped)
+}
+
+/// Deletes a chunk of what the default partitions hold of days that ended before `cutoff`. Returns how many rows.
+pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sqlx::Error> {
+    let mut deleted = 0;
+    for table in TABLES {
+        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let delete = format!(
+            "DELETE FROM {table}_default WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table}_default \
+             WHERE message < '{}' ORDER BY message LIMIT {CROWD}))",
+            midnight(cutoff.date_naive())
+        );
+        deleted += execute(&mut tx, delete).await?;
+        tx.commit().await?;
+    }
+    Ok(deleted)
 }
 
 /// A partition only grows and is dropped whole, and is read by its key alone: vacuum finds nothing to do in it, and
@@ -66,6 +104,54 @@ async fn ensure_default(pool: &PgPool, table: &'static str) -> Result<bool, sqlx
     execute(&mut tx, format!("CREATE TABLE {name} PARTITION OF {table} DEFAULT")).await?;
     tx.commit().await?;
     Ok(true)
+}
+
+/// Whether the default partition holds so much that it should not be moved, or be looked through under a lock.
+async fn is_crowded(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
+    let counted = format!("SELECT count(*) FROM (SELECT FROM {table}_default LIMIT {CROWD} + 1) rows");
+    let rows: i64 = sqlx::query_scalar(AssertSqlSafe(counted)).persistent(false).fetch_one(pool).await?;
+    Ok(rows > CROWD)
+}
+
+async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> Result<usize, sqlx::Error> {
+    let mut made = 0;
+    for day in days {
+        made += usize::from(ensure_day(pool, table, *day).await?);
+    }
+    Ok(made)
+}
+
+/// Makes the partitions of days from `clear` on. A constraint, checked while everybody goes on, proves that the default
+/// partition has no rows of them; otherwise Postgres would look through all of it for each, with everybody locked out.
+async fn ensure_beside_crowd(
+    pool: &PgPool,
+    table: &'static str,
+    missing: &[NaiveDate],
+    clear: NaiveDate,
+) -> Result<usize, sqlx::Error> {
+    let days: Vec<_> = missing.iter().copied().filter(|day| *day >= clear).collect();
+    if days.is_empty() {
+        return Ok(0);
+    }
+    let alter = format!("ALTER TABLE {table}_default");
+    let end_of_crowd = format!("{alter} DROP CONSTRAINT IF EXISTS {table}_crowd");
+    let mut tx = lock(pool, table).await?;
+    execute(&mut tx, end_of_crowd.clone()).await?; // of a try that broke off
+    let check = format!("ADD CONSTRAINT {table}_crowd CHECK (message < '{}') NOT VALID", midnight(clear));
+    execute(&mut tx, format!("{alter} {check}")).await?;
+    tx.commit().await?;
+    let made = async {
+        let mut tx = lock(pool, table).await?;
+        sqlx::query(PROOF_TIMEOUT).execute(&mut *tx).await?;
+        execute(&mut tx, format!("{alter} VALIDATE CONSTRAINT {table}_crowd")).await?;
+        tx.commit().await?;
+        ensure_days(pool, table, &days).await
+    };
+    let made = made.await;
+    let mut tx = lock(pool, table).await?;
+    execute(&mut tx, end_of_crowd).await?;
+    tx.commit().await?;
+    made
 }
 
 async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Result<bool, sqlx::Error> {
@@ -106,16 +192,16 @@ async fn lock_if_missing(
 
 /// Begins a transaction in which nobody else changes the table's partitions, while rows may still be written.
 async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>, sqlx::Error> {
-    let mut tx = pool.begin().await?;
-    sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    sqlx::query(TURN_TIMEOUT).execute(&mut *tx).await?;
     execute(&mut tx, format!("LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE")).await?;
+    sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
     Ok(tx)
 }
 
 /// Runs a statement that no parameter can express. Its parts are our own table names, days and ids.
-async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await?;
-    Ok(())
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<u64, sqlx::Error> {
+    Ok(sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await?.rows_affected())
 }
 
 async fn existing(executor: impl sqlx::PgExecutor<'_>, table: &str) -> Result<Vec<String>, sqlx::Error> {

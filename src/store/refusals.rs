@@ -66,9 +66,9 @@ pub async fn count<'a>(
     .map(drop)
 }
 
-/// Whether an acceptance needs [`count`], as refusals always do.
-pub fn is_first_acceptance(settlement: &Settlement) -> bool {
-    weight(settlement) == Some(0)
+/// Whether [`count`] changes anything for an ending.
+pub fn counts(settlement: &Settlement) -> bool {
+    weight(settlement).is_some()
 }
 
 /// What an ending weighs against its subscription; 0: it was accepted. None: it says nothing, or nothing new.

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, write_details};
+use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, lock_in_order, write_details};
 use super::succession::take_over;
 use super::unsent::cancel_previous_users;
 use super::{lanes, membership};
@@ -160,21 +160,6 @@ async fn register_within(
     let names = membership::names_of(conn, row.typed_id()).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
-}
-
-/// Locks what a registration will change, in the order that everybody locks subscriptions in: two that replace each
-/// other would wait for each other otherwise.
-async fn lock_in_order(conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
-    sqlx::query!(
-        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
-         ORDER BY shard, id FOR NO KEY UPDATE",
-        &shards,
-        &ids
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(())
 }
 
 async fn find_endpoint(

@@ -8,13 +8,13 @@ mod rows;
 
 use std::collections::BTreeMap;
 
-use chrono::{DurationRound as _, TimeDelta};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use rows::settle_rows;
 
 use super::copy::Rows;
+use super::tally::{Tally, minute};
 use super::{endings, refusals};
 use crate::clock::Timestamp;
 use crate::delivery::{Ending, Tier};
@@ -158,7 +158,8 @@ pub enum Fenced {
     Out,
 }
 
-/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows.
+/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
+/// changes subscriptions it counts last (see [the order of locks](super)), otherwise at once, which saves statements.
 pub async fn settle_page(
     pool: &PgPool,
     vault: &Vault,
@@ -168,6 +169,7 @@ pub async fn settle_page(
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
+    let counted_last = settlements.iter().any(endings::changes_subscription);
     let mut tx = pool.begin().await?;
     let count =
         |ending| settlements.iter().filter(|s| matches!(&s.fate, Fate::Ended(e, _) if *e == ending)).count() as i64;
@@ -179,12 +181,15 @@ pub async fn settle_page(
             UPDATE message_counts AS c
             SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
                 cancelled = c.cancelled + $7, capped = c.capped + $8
-            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane
+            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane AND NOT $12
+            RETURNING c.lane
         ),
         rolled AS (
             INSERT INTO rollups AS r (minute, lane, tier, ending, n)
             SELECT $9, fence.lane, fence.tier, e.ending, e.n
-            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n) ORDER BY e.ending
+            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n),
+                 (SELECT count(*) FROM counted) AS after -- the account first
+            WHERE NOT $12 ORDER BY e.ending
             ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
         )
         SELECT count(*) AS "n!" FROM fence
@@ -200,6 +205,7 @@ pub async fn settle_page(
         minute(now),
         &rolled,
         &ns,
+        counted_last,
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -208,15 +214,12 @@ pub async fn settle_page(
     }
     log_attempts(&mut tx, settlements).await?;
     queue_rest(&mut tx, vault, first, lease, settlements, now).await?;
+    let tally = if counted_last { Tally::of(settlements.iter()) } else { Tally::default() };
+    endings::lock(&mut tx, settlements.iter()).await?;
     refusals::count(&mut tx, settlements.iter(), now).await?;
-    endings::write(&mut tx, settlements.iter(), now).await?; // last: see there
+    endings::write(&mut tx, settlements.iter(), tally, now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)
-}
-
-/// The start of the minute that `now` lies in.
-fn minute(now: Timestamp) -> Timestamp {
-    now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }
 
 /// Attempts by ending, as two arrays in the order of the rollups' key.

@@ -101,14 +101,21 @@ async fn steer_within(
             set_state(conn, id, "sending", Some(now)).await?;
             set_cursors_due(conn, id, Some(now)).await?;
         }
-        Turn::Cancel => {
-            set_state(conn, id, "cancelled", None).await?;
-            sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
-        }
+        Turn::Cancel => {}
     }
-    let stop = stop_message(conn, kind, id, now).await?;
+    let stop = match turn {
+        Turn::Cancel => cancel_locked(conn, id, now).await?,
+        Turn::Pause | Turn::Resume => stop_message(conn, kind, id, now).await?,
+    };
     let more = chunk(conn, id, turn, now).await?;
     Ok(Steered::Now { stop, more })
+}
+
+/// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.
+pub(super) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<Stop, sqlx::Error> {
+    set_state(conn, id, "cancelled", None).await?;
+    sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
+    stop_message(conn, StopKind::Cancel, id, now).await
 }
 
 async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx::Error> {

@@ -5,15 +5,15 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::audit::Entry;
 use super::membership::{leave_all, names_of, set_topics};
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind, stop_subscription};
-use super::unsent::{cancel_previous_users, cancel_subscription};
+use super::tally::Tally;
+use super::unsent::{cancel_previous_users, log_cancelled};
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 use crate::permission::{BrowserRight, Refused, Speaker};
-use crate::vault::{ADDRESS, Purpose, Vault};
+use crate::vault::{Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
 pub const ATTRIBUTES_MAX: usize = 2048;
@@ -193,6 +193,24 @@ pub(super) async fn lock(
     .await
 }
 
+/// Locks subscriptions in the order that everybody locks them in: two that replace each other, say, would wait for each
+/// other otherwise. Those that do not exist are left out.
+pub(super) async fn lock_in_order(
+    conn: &mut PgConnection,
+    ids: impl Iterator<Item = SubscriptionId>,
+) -> Result<(), sqlx::Error> {
+    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
+    sqlx::query!(
+        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
+         ORDER BY shard, id FOR NO KEY UPDATE",
+        &shards,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(())
+}
+
 /// A subscription and its topics: the list's query, asked for the first row from this id down.
 pub async fn find(
     pool: &PgPool,
@@ -369,14 +387,22 @@ pub async fn unsubscribe(
         let Some(row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(None);
         };
-        let stop = end(&mut tx, &row, now).await?;
+        let mut tally = Tally::default();
+        let stop = end(&mut tx, &row, &mut tally, now).await?;
+        tally.write(&mut tx, now).await?;
         tx.commit().await?;
         Ok(Some(stop))
     })
     .await
 }
 
-async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> Result<Stop, sqlx::Error> {
+/// Ends a locked subscription and whatever waits for it, but for the tally, which comes last in the transaction.
+pub(super) async fn end(
+    conn: &mut PgConnection,
+    row: &SubscriptionRow,
+    tally: &mut Tally,
+    now: Timestamp,
+) -> Result<Stop, sqlx::Error> {
     let shard = row.typed_id().shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = 'unsubscribed', ended_at = coalesce(ended_at, $3)
@@ -387,58 +413,8 @@ async fn end(conn: &mut PgConnection, row: &SubscriptionRow, now: Timestamp) -> 
     )
     .execute(&mut *conn)
     .await?;
-    cancel_subscription(conn, shard, row.id, "unsubscribed", now).await?;
     leave_all(conn, row.typed_id()).await?;
-    stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await
-}
-
-/// Unsubscribes everything of one user and forgets who it was: user id, tags, attributes, locale, time zone, keys and
-/// endpoint go; the bare ids stay, since accounts of past messages refer to them. `entry` goes into the audit log.
-pub async fn erase_user(
-    pool: &PgPool,
-    vault: &Vault,
-    app: Uuid,
-    user_id: &str,
-    entry: &Entry,
-    now: Timestamp,
-) -> Result<Vec<Stop>, sqlx::Error> {
-    retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let rows = sqlx::query_as!(
-            SubscriptionRow,
-            "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-               s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
-             FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.app = $1 AND s.user_id = $2
-             ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s",
-            app,
-            user_id
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let mut stops = Vec::with_capacity(rows.len());
-        for row in &rows {
-            stops.push(end(&mut tx, row, now).await?);
-            forget(&mut tx, vault, row).await?;
-        }
-        entry.record(&mut tx, stops.len() as i64, now).await?;
-        tx.commit().await?;
-        Ok(stops)
-    })
-    .await
-}
-
-async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
-    // A look-up value that no endpoint has: the HMAC of the row's own id.
-    let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.as_bytes()]);
-    sqlx::query!(
-        "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
-        row.typed_id().shard(),
-        row.id,
-        nowhere.as_slice(),
-        vault.seal(ADDRESS, row.id, b"")
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    let stop = stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await?;
+    log_cancelled(conn, shard, row.id, "unsubscribed", tally, now).await?;
+    Ok(stop)
 }

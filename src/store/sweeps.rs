@@ -1,4 +1,5 @@
-//! What maintenance puts right or clears away, in chunks that each take a fraction of a second.
+//! What maintenance puts right, in chunks that each take a fraction of a second. What it clears away is in
+//! [`retention`](super::retention).
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::{Timestamp, first_uuid_of};
+use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::MessageId;
 
@@ -19,9 +20,6 @@ const RESUME_GRACE: Duration = Duration::from_secs(60);
 const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
 /// A message's content stays for so long after its last delivery was seen to have ended.
 const CONTENT_GRACE: Duration = Duration::from_secs(300);
-const STOPS_KEPT: Duration = Duration::from_secs(3600);
-const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
-const ROLLUPS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
@@ -116,6 +114,9 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
         )
         UPDATE messages m
         SET content = CASE WHEN moving OR needed OR due.ended_by IS NULL THEN m.content END,
+            audience = CASE WHEN moving OR NOT m.audience ? 'users' THEN m.audience
+                            ELSE jsonb_build_object('users', (SELECT jsonb_agg(NULL::text)
+                                                              FROM jsonb_array_elements(m.audience -> 'users'))) END,
             ended_by = CASE WHEN NOT moving THEN coalesce(due.ended_by, $1) END,
             -- A look comes the grace later than `look_at`; the one after expiry comes when it is due.
             look_at = $1 + CASE WHEN moving AND due.expires_at < $3 THEN interval '0'
@@ -158,44 +159,4 @@ async fn expire_rows(pool: &PgPool, message: Uuid, now: Timestamp) -> sqlx::Resu
     settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
     tx.commit().await?;
     Ok(n)
-}
-
-/// Deletes a chunk of what the archive keeps no longer: letters, their trail, and events of before `cutoff`. Answers how
-/// many rows that were.
-pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
-    let first_kept = first_uuid_of(cutoff);
-    let letters = sqlx::query!(
-        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(
-           SELECT l.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM dead_letters WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) l LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
-    let trail = sqlx::query!(
-        "DELETE FROM dead_letter_actions WHERE ctid = ANY (ARRAY(
-           SELECT t.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM dead_letter_actions WHERE app = a.id AND operation < $1
-             LIMIT $2 FOR UPDATE SKIP LOCKED) t LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
-    let events = sqlx::query!(
-        "DELETE FROM events WHERE ctid = ANY (ARRAY(
-           SELECT e.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM events WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) e LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
-    Ok(letters.execute(pool).await?.rows_affected()
-        + trail.execute(pool).await?.rows_affected()
-        + events.execute(pool).await?.rows_affected())
-}
-
-/// Clears away what nobody reads any more: old stops, idempotency keys, rollups and trips.
-pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM stops WHERE at < $1", now - STOPS_KEPT).execute(pool).await?;
-    sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", now - IDEMPOTENCY_KEPT).execute(pool).await?;
-    sqlx::query!("DELETE FROM rollups WHERE minute < $1", now - ROLLUPS_KEPT).execute(pool).await?;
-    sqlx::query!("DELETE FROM breaker_trips WHERE minute < $1", now - ROLLUPS_KEPT).execute(pool).await?;
-    Ok(())
 }

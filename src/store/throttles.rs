@@ -9,9 +9,6 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::id::SubscriptionId;
 
-/// How long a throttle that nobody asks for is remembered.
-const KEPT: Duration = Duration::from_secs(3600);
-
 /// A delivery that needs a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
@@ -100,11 +97,6 @@ pub async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Resul
     )
     .fetch_one(pool)
     .await
-}
-
-/// Forgets throttles whose next turn came long ago.
-pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM throttles WHERE next_at < $1", now - KEPT).execute(pool).await.map(drop)
 }
 
 #[cfg(test)]

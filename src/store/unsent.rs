@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::endings::bury_unsent;
 use super::stops::{StopKind, stop_subscription};
+use super::tally::Tally;
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::SubscriptionId;
@@ -29,12 +30,26 @@ pub struct Waiting {
 }
 
 /// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone, expired, or
-/// accepted after all. Gone and expired ones leave letters.
+/// accepted after all. Gone and expired ones leave letters. Locks what [comes last](super): nothing but events may follow.
 pub async fn settle_unsent(
+    conn: &mut PgConnection,
+    rows: Vec<Waiting>,
+    ending: Ending,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let mut tally = Tally::default();
+    log_unsent(conn, rows, ending, reason, &mut tally, now).await?;
+    tally.write(conn, now).await
+}
+
+/// [`settle_unsent`] but for the tally, which the transaction writes later.
+pub async fn log_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
     ending: Ending,
     reason: &str,
+    tally: &mut Tally,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
@@ -42,16 +57,13 @@ pub async fn settle_unsent(
     }
     rows.sort_unstable_by_key(|row| (row.message, row.subscription));
     let column = |value: fn(&Waiting) -> Uuid| rows.iter().map(value).collect::<Vec<_>>();
-    let (messages, subscriptions) = (column(|row| row.message), column(|row| row.subscription));
-    let lanes: Vec<i32> = rows.iter().map(|row| row.lane).collect();
-    let tiers: Vec<i16> = rows.iter().map(|row| row.tier).collect();
     sqlx::query!(
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
          ON CONFLICT DO NOTHING",
-        &messages,
-        &subscriptions,
+        &column(|row| row.message),
+        &column(|row| row.subscription),
         &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
         &rows.iter().map(|row| row.shard).collect::<Vec<_>>(),
         now,
@@ -60,31 +72,9 @@ pub async fn settle_unsent(
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!(
-        "INSERT INTO message_counts AS c (message, lane, cancelled, gone, expired, accepted)
-         SELECT message, lane, count(*) FILTER (WHERE $3 = 6), count(*) FILTER (WHERE $3 = 3), count(*) FILTER (WHERE $3 = 4),
-           count(*) FILTER (WHERE $3 = 1)
-         FROM unnest($1::uuid[], $2::integer[]) AS t (message, lane) GROUP BY message, lane ORDER BY message, lane
-         ON CONFLICT (message, lane) DO UPDATE SET cancelled = c.cancelled + excluded.cancelled,
-           gone = c.gone + excluded.gone, expired = c.expired + excluded.expired, accepted = c.accepted + excluded.accepted",
-        &messages,
-        &lanes,
-        i32::from(ending.code())
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!(
-        "INSERT INTO rollups (minute, lane, tier, ending, n)
-         SELECT date_trunc('minute', $1::timestamptz), lane, tier, $2, count(*)
-         FROM unnest($3::integer[], $4::smallint[]) AS t (lane, tier) GROUP BY lane, tier ORDER BY lane, tier
-         ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = rollups.n + excluded.n",
-        now,
-        ending.code(),
-        &lanes,
-        &tiers
-    )
-    .execute(&mut *conn)
-    .await?;
+    for row in &rows {
+        tally.ended_unsent(row.message, row.lane, row.tier, ending);
+    }
     match ending {
         Ending::Gone | Ending::Expired => bury_unsent(conn, &rows, ending, now).await,
         _ => Ok(()),
@@ -99,6 +89,20 @@ pub async fn cancel_subscription(
     reason: &str,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    let mut tally = Tally::default();
+    log_cancelled(conn, shard, subscription, reason, &mut tally, now).await?;
+    tally.write(conn, now).await
+}
+
+/// [`cancel_subscription`] but for the tally, which the transaction writes later.
+pub async fn log_cancelled(
+    conn: &mut PgConnection,
+    shard: i16,
+    subscription: Uuid,
+    reason: &str,
+    tally: &mut Tally,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     let rows = sqlx::query_as!(
         Waiting,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
@@ -109,7 +113,7 @@ pub async fn cancel_subscription(
     )
     .fetch_all(&mut *conn)
     .await?;
-    settle_unsent(conn, rows, Ending::Cancelled, reason, now).await
+    log_unsent(conn, rows, Ending::Cancelled, reason, tally, now).await
 }
 
 /// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all

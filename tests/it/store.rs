@@ -215,6 +215,7 @@ async fn rows_find_their_day_and_days_that_come_late_take_theirs_back() {
 
     // Retention: the template's ten days and 24 April go, and what lies before in the default partition; the 25th stays.
     assert_eq!(partitions::drop_before(pool, now).await.expect("dropped"), 2 * 11);
+    assert_eq!(partitions::clear_defaults(pool, now).await.expect("cleared"), 1);
     let kept = [expected[0], expected[1]].map(|(name, n)| (name.to_owned(), n));
     assert_eq!(attempts_in(pool).await, kept);
 }

@@ -194,6 +194,7 @@ async fn replay_chunk(
         sending::send(&mut tx, vault, &message, &Audience::Subscriptions(recipients(group)), None).await?;
         made.messages.push(message.id.0);
         made.roots.push(original.root);
+        made.topics.push(original.topic);
         made.letters.extend(group.iter().map(|letter| letter.id));
         made.by.extend(group.iter().map(|_| message.id.0));
     }
@@ -256,6 +257,7 @@ struct Original {
     ttl_s: i32,
     urgency: i16,
     topic_header: Option<String>,
+    topic: Option<i32>,
     policy: Option<Value>,
     enveloped: bool,
 }
@@ -264,7 +266,7 @@ struct Original {
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
     let found = sqlx::query_as!(
         Original,
-        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, policy,
+        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
              enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
         &letters.iter().map(|letter| letter.message).collect::<Vec<_>>()
     )
@@ -315,6 +317,8 @@ fn compose(
 struct Made {
     messages: Vec<Uuid>,
     roots: Vec<Uuid>,
+    /// Of the original, since the first message may be past its retention.
+    topics: Vec<Option<i32>>,
     letters: Vec<Uuid>,
     by: Vec<Uuid>,
 }
@@ -325,10 +329,11 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
         return Ok(0);
     }
     sqlx::query!(
-        "UPDATE messages m SET replay_of = t.root, topic = o.topic
-         FROM unnest($1::uuid[], $2::uuid[]) AS t (id, root) LEFT JOIN messages o ON o.id = t.root WHERE m.id = t.id",
+        "UPDATE messages m SET replay_of = t.root, topic = t.topic
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
         &made.messages,
-        &made.roots
+        &made.roots,
+        &made.topics as &[Option<i32>]
     )
     .execute(&mut *conn)
     .await?;
@@ -348,7 +353,11 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
 }
 
 /// Has maintenance look soon whether the content of these messages is still needed.
-async fn look_again(conn: &mut PgConnection, mut messages: Vec<Uuid>, now: Timestamp) -> sqlx::Result<()> {
+pub(in crate::store) async fn look_again(
+    conn: &mut PgConnection,
+    mut messages: Vec<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     messages.sort_unstable();
     messages.dedup();
     sqlx::query!(

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Due, Fate, RowSettlement, minute, stored, stored_status};
+use super::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::clock::Timestamp;
+use crate::store::tally::{Tally, minute};
 use crate::store::{endings, refusals};
 use crate::vault::Vault;
 
@@ -16,25 +17,31 @@ pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], n
     ordered.sort_unstable_by_key(|row| {
         (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
     });
-    let is_special = |s| endings::is_special(s) || refusals::is_first_acceptance(s);
+    let is_special = |s| endings::is_special(s) || refusals::counts(s);
     let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
-        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, now).await?.len());
+        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, false, now).await?.len());
     }
+    let all = || ordered.iter().map(|row| &row.settlement);
+    let counted_last = all().any(endings::changes_subscription);
     let mut tx = pool.begin().await?;
-    let written = write_rows(&mut tx, vault, &ordered, now).await?;
-    let ours = ordered.iter().map(|row| &row.settlement).filter(|s| written.contains(&(s.subscription.0, s.message.0)));
-    refusals::count(&mut tx, ours.clone(), now).await?;
-    endings::write(&mut tx, ours, now).await?; // last: see there
+    endings::lock(&mut tx, all()).await?;
+    let written = write_rows(&mut tx, vault, &ordered, counted_last, now).await?;
+    let is_ours = |s: &&Settlement| written.contains(&(s.subscription.0, s.message.0));
+    let tally = if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() };
+    refusals::count(&mut tx, all().filter(is_ours), now).await?;
+    endings::write(&mut tx, all().filter(is_ours), tally, now).await?; // last: see there
     tx.commit().await?;
     Ok(rows.len() - written.len())
 }
 
-/// Fence, log, counts and rollups of queue rows in one statement. Answers which (subscription, message) were ours.
+/// Fence and log of queue rows in one statement, with counts and rollups unless they come last. Returns which
+/// (subscription, message) were ours.
 async fn write_rows(
     connection: &mut PgConnection,
     vault: &Vault,
     rows: &[&RowSettlement],
+    counted_last: bool,
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
     let mut given = Given::default();
@@ -86,16 +93,19 @@ async fn write_rows(
                    count(*) FILTER (WHERE ending = 1), count(*) FILTER (WHERE ending = 3),
                    count(*) FILTER (WHERE ending = 4), count(*) FILTER (WHERE ending = 5),
                    count(*) FILTER (WHERE ending = 6), count(*) FILTER (WHERE ending = 7)
-            FROM ended GROUP BY message, lane ORDER BY message, lane
+            FROM ended WHERE NOT $22 GROUP BY message, lane ORDER BY message, lane
             ON CONFLICT (message, lane) DO UPDATE
             SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                 expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                 cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped
+            RETURNING c.lane
         ),
         rolled AS (
             INSERT INTO rollups AS r (minute, lane, tier, ending, n)
             SELECT $18, ours.lane, ours.tier, l.ending, count(*)
-            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription
+            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription,
+                 (SELECT count(*) FROM counted) AS after -- accounts first
+            WHERE NOT $22
             GROUP BY ours.lane, ours.tier, l.ending ORDER BY ours.lane, ours.tier, l.ending
             ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
         )
@@ -122,6 +132,7 @@ async fn write_rows(
         &given.tokens as &[Option<Vec<u8>>],
         &given.failed_at as &[Option<Timestamp>],
         &given.has_turn,
+        counted_last,
     )
     .fetch_all(connection)
     .await?;

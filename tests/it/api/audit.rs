@@ -13,8 +13,7 @@ use bellwire::webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
 use super::{TestApi, content, fcm};
-
-const DAY: Duration = Duration::from_secs(86_400);
+use crate::support::app::{DAY, RETENTION};
 
 /// A request that changes something, and the actions that it is.
 type Deed = (Method, String, Value, &'static [Action]);
@@ -100,13 +99,18 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     ];
     let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
-    deeds.push((delete, shop("/users/ada@example.com"), Value::Null, &[Action::UserErased]));
+    deeds.push((delete.clone(), shop("/users/ada@example.com"), Value::Null, &[Action::UserErased]));
+    deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
     (api, deeds)
 }
 
+/// What operators only may do to an app.
+const DELETION: &str = "?confirm=shop";
+
 /// Does it, with the app's key where that may.
 async fn status(api: &TestApi, (method, path, body, _): &Deed) -> u16 {
-    let key = if path.starts_with("/v1/apps/") { &api.key } else { &api.operator };
+    let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION);
+    let key = if of_app { &api.key } else { &api.operator };
     let body = Some(body.clone()).filter(|body| !body.is_null());
     api.call(method.clone(), path, Some(key), body).await.status
 }
@@ -225,7 +229,7 @@ async fn nobody_changes_the_log_and_only_retention_takes_the_oldest_away() {
     api.clock.advance(DAY * 10);
     api.post("/vapid-keys", json!({})).await.ok(201);
     let keep = async |audit_log| {
-        let retention = Retention { history: DAY * 35, archive: DAY * 30, audit_log };
+        let retention = Retention { audit_log, ..RETENTION };
         maintenance::keep_house(&api.pool, api.clock.now(), retention).await.unwrap();
         log(&api, "").await.len()
     };

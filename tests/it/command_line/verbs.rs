@@ -213,6 +213,18 @@ async fn topics_are_made_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
+    let shell = Shell::with_app().await;
+    let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;
+    assert!(refused.contains("--yes-delete: must be"), "{refused}");
+    assert_eq!(shell.json(&["app", "list"]).await["data"][0]["deleting_at"], json!(null));
+    let deleted = shell.json(&["app", "delete", "shop", "--yes-delete", "shop"]).await;
+    assert!(deleted["deleting_at"].is_string(), "{deleted}");
+    let gone = shell.refused(&["app", "show", "shop"]).await;
+    assert!(gone.contains("There is no such app"), "{gone}");
+}
+
+#[tokio::test]
 async fn identity_keys_are_made_listed_and_deleted() {
     let shell = Shell::with_app().await;
     let made = shell.ok(&["app", "identity-key", "create", "shop", "--name", "backend"]).await;

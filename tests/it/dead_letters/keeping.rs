@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use bellwire::maintenance::{self, Retention};
 use bellwire::simulator::{Action, Rule};
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};
 use crate::support::TestApp;
-use crate::support::app::scalar;
+use crate::support::app::{DAY, scalar};
 
 const GRACE: Duration = Duration::from_secs(300);
-const DAY: Duration = Duration::from_secs(86_400);
 
 async fn deleted(app: &TestApp, message: &str) -> bool {
     app.sweep().await;
@@ -81,15 +79,13 @@ async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_
     let (_, message) = letters_of(&app, 1).await;
     bury(&app, 10_050).await; // of the last 10,050 seconds
     export(&app, "?format=csv").await;
-    let retention = Retention { history: DAY * 35, archive: DAY * 30, audit_log: None };
-    let keep = async || maintenance::keep_house(&app.pool, app.clock.now(), retention).await.unwrap();
     app.clock.advance(DAY * 30 - Duration::from_secs(10_000));
-    keep().await;
+    app.keep_house().await;
     let kept = open_letters(&app).await;
     assert!((10_000..=10_002).contains(&kept), "{kept} letters");
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM events").await, 1);
     app.clock.advance(Duration::from_secs(10_001));
-    keep().await;
+    app.keep_house().await;
     for table in ["dead_letters", "dead_letter_actions", "events"] {
         let left: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
             .fetch_one(&app.pool)

@@ -57,6 +57,17 @@ impl Worker {
     }
 }
 
+pub const DAY: Duration = Duration::from_secs(86_400);
+
+/// How long things are kept unless somebody says otherwise.
+pub const RETENTION: maintenance::Retention = maintenance::Retention {
+    history: DAY.saturating_mul(35),
+    archive: DAY.saturating_mul(30),
+    subscriptions: DAY.saturating_mul(90),
+    rollups: DAY.saturating_mul(90),
+    audit_log: None,
+};
+
 /// What is waited for has come within this, or never comes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -330,6 +341,13 @@ impl TestApp {
     /// One round of maintenance.
     pub async fn sweep(&self) {
         maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
+    }
+
+    /// One round of retention: partitions, then rows.
+    pub async fn keep_house(&self) {
+        let now = self.clock.now();
+        maintenance::tend_partitions(&self.pool, now, RETENTION).await.expect("nobody reads history");
+        maintenance::keep_house(&self.pool, now, RETENTION).await.expect("the database answers");
     }
 
     /// Ends the test: every account adds up, in the counts, in the attempts and at the gateways, and nothing is leased.

@@ -1,0 +1,105 @@
+//! Whoever changes several rows locks them in one order, so that no two transactions wait for each other.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::simulator::{Action, Rule};
+use serde_json::{Value, json};
+use sqlx::postgres::PgPool;
+
+use crate::support::app::{PATIENCE, scalar};
+use crate::support::{TestApp, seed};
+
+/// Waits until some transaction waits for a lock.
+async fn until_somebody_waits(pool: &PgPool) {
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waited = tokio::time::timeout(PATIENCE, async { while scalar(pool, waiting).await == 0 {} });
+    waited.await.expect("nobody ever waited");
+}
+
+/// How many accounts nobody holds at this moment.
+async fn free_accounts(pool: &PgPool) -> i64 {
+    scalar(pool, "SELECT count(*) FROM (SELECT FROM message_counts FOR UPDATE SKIP LOCKED) free").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_of_a_message_is_locked_before_the_rollups_that_all_share() {
+    // One is settled as a row, 150 as pages.
+    for recipients in [1, 150] {
+        let app = TestApp::start().await;
+        seed(&app, "fcm", 0..recipients).await;
+        sqlx::query("INSERT INTO rollups (minute, lane, tier, ending, n) SELECT $1, id, 2, 1, 0 FROM lanes")
+            .bind(app.clock.now())
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        let mut other = app.pool.begin().await.unwrap();
+        sqlx::query("SELECT FROM rollups FOR UPDATE").execute(&mut *other).await.unwrap();
+        let message = app.send(json!({"all": true}), json!({})).await;
+        until_somebody_waits(&app.pool).await;
+        assert_eq!(free_accounts(&app.pool).await, 0, "{recipients} recipients: the account is not held yet");
+        other.rollback().await.unwrap();
+        app.run_until_idle().await;
+        assert_eq!(app.counts(&message).await["accepted"], i64::from(recipients));
+        app.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_is_gone_is_locked_before_any_account() {
+    for recipients in [1, 150] {
+        let app = TestApp::start().await;
+        seed(&app, "fcm", 0..recipients).await;
+        app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::Gone) }).unwrap();
+        let mut unsubscribing = app.pool.begin().await.unwrap();
+        sqlx::query("SELECT FROM subscriptions FOR NO KEY UPDATE").execute(&mut *unsubscribing).await.unwrap();
+        let message = app.send(json!({"all": true}), json!({})).await;
+        until_somebody_waits(&app.pool).await;
+        assert_eq!(
+            free_accounts(&app.pool).await,
+            1,
+            "{recipients} recipients: it would wait with the account in hand"
+        );
+        unsubscribing.rollback().await.unwrap();
+        app.run_until_idle().await;
+        let counts = app.counts(&message).await;
+        assert_eq!((counts["gone"], counts["targeted"]), (1, i64::from(recipients)));
+        app.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_are_erased_beside_traffic_without_a_collision() {
+    let app = TestApp::start().await;
+    for user in 0..24 {
+        app.subscribe_with("fcm", user * 3..user * 3 + 3, json!({"user_id": format!("user-{user}")})).await;
+    }
+    app.subscribe("mozilla", 0..120).await;
+    // What fails waits in the queue, for many messages and few subscriptions.
+    app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
+    let mut messages = Vec::new();
+    for _ in 0..12 {
+        messages.push(app.send(json!({"all": true}), json!({})).await);
+    }
+    app.run_until_idle().await;
+    let traffic = async {
+        for _ in 0..10 {
+            messages.push(app.send(json!({"all": true}), json!({})).await);
+            app.advance(Duration::from_secs(5)).await;
+        }
+    };
+    let erasures = futures_util::future::join_all((0..24).map(|user| {
+        let path = format!("/v1/apps/shop/users/user-{user}");
+        let app = &app;
+        async move { app.call(Method::DELETE, &path, Value::Null).await.ok(200) }
+    }));
+    let (erased, ()) = tokio::join!(erasures, traffic);
+    assert!(erased.iter().all(|erasure| erasure["subscriptions"] == 3), "{erased:?}");
+    for message in &messages {
+        app.steer(message, "cancel").await;
+    }
+    app.advance(Duration::from_secs(60)).await;
+    app.sweep().await;
+    app.finish().await;
+}

@@ -1,0 +1,196 @@
+//! Everything goes when its time is over, and nothing before.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::simulator::{Action, Rule};
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use crate::support::TestApp;
+use crate::support::app::{DAY, Subscriber, scalar};
+
+async fn count(app: &TestApp, table: &str) -> i64 {
+    let counted = format!("SELECT count(*) FROM {table}");
+    sqlx::query_scalar(AssertSqlSafe(counted)).fetch_one(&app.pool).await.unwrap()
+}
+
+/// Lets contents go: they are seen to have ended, and have had their grace.
+async fn end_contents(app: &TestApp) {
+    for _ in 0..3 {
+        app.clock.advance(Duration::from_secs(301));
+        app.sweep().await;
+    }
+}
+
+async fn refusal(app: &TestApp, path: &str) -> String {
+    let refused = app.call(Method::GET, path, Value::Null).await.ok(404);
+    refused["detail"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_go_with_their_history_and_counts_with_them() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let to = json!({"subscriptions": [subscriber.id]});
+    let old = app.send(to.clone(), json!({})).await;
+    app.run_until_idle().await;
+    sqlx::query("INSERT INTO receipt_counts (message) SELECT id FROM messages").execute(&app.pool).await.unwrap();
+    end_contents(&app).await;
+
+    app.clock.advance(DAY * 35);
+    app.keep_house().await;
+    assert_eq!((count(&app, "messages").await, count(&app, "attempts").await), (1, 1), "its day is not past yet");
+    app.clock.advance(DAY);
+    let recent = app.send(to, json!({})).await;
+    app.run_until_idle().await;
+    app.keep_house().await;
+    for table in ["messages", "message_counts", "attempts"] {
+        assert_eq!(count(&app, table).await, 1, "{table}");
+    }
+    assert_eq!(count(&app, "receipt_counts").await, 0);
+    assert_eq!(app.counts(&recent).await["accepted"], 1);
+    let words = refusal(&app, &format!("/v1/apps/shop/messages/{old}")).await;
+    assert!(words.contains("kept for 35 days"), "{words}");
+    let words = refusal(&app, &format!("/v1/apps/shop/messages/{old}/deliveries")).await;
+    assert!(words.contains("kept for 35 days"), "{words}");
+    let made_up = recent.replace(&recent[recent.len() - 4..], "0000");
+    let words = refusal(&app, &format!("/v1/apps/shop/messages/{made_up}")).await;
+    assert_eq!(words, "There is no such message.", "nobody says that it was");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_stays_while_an_open_letter_needs_it() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    app.simulator.add_rule(Rule::always(refusing)).unwrap();
+    app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    app.run_until_idle().await;
+    // The archive of this server is kept for longer than its history.
+    let kept = bellwire::maintenance::Retention { archive: DAY * 60, ..crate::support::app::RETENTION };
+    let keep = async || {
+        end_contents(&app).await;
+        bellwire::maintenance::keep_house(&app.pool, app.clock.now(), kept).await.unwrap();
+    };
+    app.clock.advance(DAY * 40);
+    keep().await;
+    assert_eq!((count(&app, "messages").await, count(&app, "dead_letters").await), (1, 1));
+    app.clock.advance(DAY * 21);
+    keep().await;
+    assert_eq!((count(&app, "messages").await, count(&app, "dead_letters").await), (1, 0));
+    app.clock.advance(DAY);
+    keep().await;
+    assert_eq!(count(&app, "messages").await, 0, "its letter is gone, and its content after it");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_go_long_after_they_ended_and_not_while_they_live() {
+    let app = TestApp::start().await;
+    let mut subscribers = app.subscribe_with("fcm", 0..6, json!({"topics": ["news"]})).await;
+    let end = async |subscriber: &Subscriber, state: &'static str| {
+        let id: bellwire::id::SubscriptionId = subscriber.id.parse().unwrap();
+        sqlx::query("UPDATE subscriptions SET state = $2, ended_at = $3 WHERE id = $1")
+            .bind(id.0)
+            .bind(state)
+            .bind(app.clock.now())
+            .execute(&app.pool)
+            .await
+            .unwrap();
+    };
+    for state in ["gone", "unsubscribed", "replaced", "expired", "suspended"] {
+        end(&subscribers.remove(0), state).await;
+    }
+    app.clock.advance(DAY * 90);
+    app.keep_house().await;
+    assert_eq!(count(&app, "subscriptions").await, 6);
+    app.clock.advance(Duration::from_secs(1));
+    app.keep_house().await;
+    assert_eq!(count(&app, "subscriptions").await, 2, "one lives, one is only suspended");
+    assert_eq!(count(&app, "topic_members").await, 2);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_things_go_too_each_in_its_time() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    // (table, how long its rows are kept, a row of the present)
+    let hour = Duration::from_secs(3_600);
+    let tables = [
+        (
+            "stops",
+            hour,
+            "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, 'cancel', gen_random_uuid())",
+        ),
+        ("throttles", hour, "INSERT INTO throttles (shard, subscription, next_at) VALUES (3, gen_random_uuid(), $1)"),
+        (
+            "idempotency_keys",
+            DAY * 2,
+            "INSERT INTO idempotency_keys (app, route, key, body_hash, status, response, created_at)
+             SELECT id, 'r', $1::text, '', 202, 'null', $1 FROM apps",
+        ),
+        ("figures", DAY * 2, "INSERT INTO figures (minute, lane, tier, figure, n) VALUES ($1, 1, 1, 1, 1)"),
+        ("rollups", DAY * 90, "INSERT INTO rollups (minute, lane, tier, ending, n) VALUES ($1, 1, 1, 1, 1)"),
+        ("breaker_trips", DAY * 90, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
+        (
+            "alerts",
+            DAY * 30,
+            "INSERT INTO alerts (id, kind, subject, detail, first_at, last_at, resolved_at)
+             VALUES (gen_random_uuid(), 'figure', $1::text, 'd', $1, $1, $1)",
+        ),
+        (
+            "erasures",
+            DAY * 30,
+            "INSERT INTO erasures (id, app, actor, requested_at, completed_at)
+             SELECT '00000000-0000-7000-8000-000000000000', id, 'local', $1, $1 FROM apps",
+        ),
+    ];
+    sqlx::query(
+        "INSERT INTO alerts (id, kind, subject, detail, first_at, last_at) VALUES (gen_random_uuid(), 'figure', 's', 'd', $1, $1)",
+    )
+    .bind(app.clock.now())
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    for (table, kept, insert) in tables {
+        sqlx::query(AssertSqlSafe(insert)).bind(app.clock.now()).execute(&app.pool).await.unwrap();
+        let open = i64::from(table == "alerts");
+        app.clock.advance(kept);
+        app.keep_house().await;
+        assert_eq!(count(&app, table).await, 1 + open, "{table} after {kept:?}");
+        app.clock.advance(Duration::from_secs(1));
+        app.keep_house().await;
+        assert_eq!(count(&app, table).await, open, "{table} after {kept:?} and a second");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_goes_in_chunks_and_what_is_held_does_not_stop_the_rest() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let now = app.clock.now();
+    let ids: Vec<_> = (0..5_000).map(|_| bellwire::clock::uuid_of(now)).collect();
+    sqlx::query(
+        "INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
+         SELECT t.id, a.id, 2, 'sending', '{\"all\": true}', CASE WHEN t.n % 1000 = 0 THEN '\\x00'::bytea END, 0, 1, 1, $2, $2
+         FROM apps a, unnest($1::uuid[]) WITH ORDINALITY AS t (id, n)",
+    )
+    .bind(&ids)
+    .bind(now)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query("INSERT INTO message_counts (message, lane) SELECT id, 1 FROM messages")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    app.clock.advance(DAY * 37);
+    app.keep_house().await;
+    assert_eq!((count(&app, "messages").await, count(&app, "message_counts").await), (5, 5), "those with content stay");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE content IS NULL").await, 0);
+    app.finish().await;
+}
