@@ -154,6 +154,8 @@ async fn when_settling_is_slower_than_posting_no_more_is_cut_and_nothing_is_sent
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..N as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
+    // However long the test waits.
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
     sqlx::query("LOCK TABLE attempts IN SHARE ROW EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| report.accepted >= 240).await;
