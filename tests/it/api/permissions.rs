@@ -1,14 +1,11 @@
 //! What browsers may say of themselves, and what only servers may; and the topics that all of it is about.
 
-use std::time::Duration;
-
 use axum::http::Method;
 use bellwire::maintenance::{self, Retention};
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi, content, fcm, registration, roomy};
-
-const DAY: Duration = Duration::from_secs(86_400);
+use crate::support::app::{DAY, RETENTION};
 
 /// An app as it is unless somebody allows more, with the open topic `news` and the closed one `staff`.
 async fn strict() -> TestApi {
