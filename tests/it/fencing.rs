@@ -76,6 +76,8 @@ async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Act
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     app.simulator.add_rule(Rule::always(action)).unwrap();
     let subscriber = &app.subscribe("wns", 0..1).await[0];
+    // The first acceptance is settled with more than one statement.
+    sqlx::query("UPDATE subscriptions SET proven = true").execute(&app.pool).await.unwrap();
     app.proxy().cut_at(moment, statement);
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
     app.run_until_idle().await;
