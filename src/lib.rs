@@ -49,6 +49,7 @@ pub mod simulator;
 pub mod store;
 pub mod subscription;
 pub mod telemetry;
+mod trust;
 pub mod vault;
 pub mod webpush;
 

@@ -15,7 +15,9 @@ use uuid::Uuid;
 use crate::clock::{Clock, Timestamp};
 use crate::store::erasures::Erasure;
 use crate::store::removal::Step;
-use crate::store::{self, audit, erasures, figures, partitions, refusals, removal, retention, steering, sweeps, topics};
+use crate::store::{
+    self, audit, erasures, figures, partitions, refusals, removal, retention, steering, sweeps, topics,
+};
 use crate::vault::Vault;
 
 /// How often overdue work is looked for.

@@ -246,6 +246,9 @@ fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
             "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
         );
     }
+    if let Some(file) = config.passed_over() {
+        tracing::warn!("{} is not read for being here; `--config` names a file of settings", file.display());
+    }
     Ok(())
 }
 

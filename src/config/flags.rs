@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::{FILE, SETTINGS, Setting};
+use super::{SETTINGS, Setting};
 
 /// The flags that were given. `#[command(flatten)]` it into every command that needs settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,7 +45,10 @@ impl Args for Flags {
             .long("config")
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help(format!("File of settings [BELLWIRE_CONFIG] [default: {FILE}, if there is one]"))
+            .help(
+                "File of settings, which nobody else may own or write [BELLWIRE_CONFIG] [default: bellwire.toml in the data \
+                 directory, or /etc/bellwire/bellwire.toml, if there is one]",
+            )
             .help_heading("Settings");
         let shown = SETTINGS.iter().filter(|setting| !setting.secret);
         shown.fold(command.arg(file), |command, setting| command.arg(argument(setting)))

@@ -4,6 +4,7 @@
 //! `bellwire.toml` (`page_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
 //! command lines.
 
+mod file;
 mod flags;
 mod value;
 
@@ -23,8 +24,6 @@ pub(crate) use value::parse_duration;
 use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, share, switch};
 pub use value::{LogFormat, Roles, Secret};
 
-/// The file that is read when no other is named.
-const FILE: &str = "bellwire.toml";
 /// What every variable but one begins with.
 const PREFIX: &str = "BELLWIRE_";
 /// The variable that names another.
@@ -53,7 +52,7 @@ pub enum Error {
         /// The key.
         key: String,
     },
-    /// The file is not TOML, or cannot be read.
+    /// The file is not TOML, cannot be read, or may have been written by somebody else.
     #[error("{}: {reason}", file.display())]
     File {
         /// The file.
@@ -99,6 +98,8 @@ macro_rules! settings {
             search_path: Option<std::ffi::OsString>,
             /// Variables that look like settings and are none.
             unknown_variables: Vec<String>,
+            /// A file in the current directory that looks like one of settings and is not read.
+            passed_over: Option<PathBuf>,
         }
 
         const SETTINGS: &[Setting] = &[$(Setting {
@@ -118,6 +119,7 @@ macro_rules! settings {
                     given,
                     search_path: sources.search_path.clone(),
                     unknown_variables: unknown_variables(sources.variables.iter().map(String::as_str)),
+                    passed_over: sources.passed_over.clone(),
                 })
             }
         }
@@ -262,7 +264,8 @@ enum Origin {
 struct Sources<'a> {
     flags: &'a BTreeMap<&'static str, String>,
     environment: &'a dyn Fn(&str) -> Option<String>,
-    file: Option<(PathBuf, BTreeMap<String, String>)>,
+    file: Option<file::Values>,
+    passed_over: Option<PathBuf>,
     default_data_dir: String,
     search_path: Option<std::ffi::OsString>,
     /// Names of all variables that there are.
@@ -315,17 +318,17 @@ impl Config {
     pub fn load(flags: &Flags) -> Result<Self, Error> {
         // Compose files and unit files pass empty variables for what is not set.
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let default_data_dir = default_data_dir(nix::unistd::geteuid().is_root(), &environment);
+        let data_dir = flags.values.get("data_dir").cloned().or_else(|| environment("BELLWIRE_DATA_DIR"));
+        let data_dir = PathBuf::from(data_dir.unwrap_or_else(|| default_data_dir.clone()));
         let named = flags.file.clone().or_else(|| environment(FILE_VARIABLE).map(PathBuf::from));
-        let file = match named {
-            Some(file) => Some(read_file(&file)?),
-            None if Path::new(FILE).exists() => Some(read_file(Path::new(FILE))?),
-            None => None,
-        };
+        let file = file::find(named, &data_dir);
         let sources = Sources {
             flags: &flags.values,
             environment: &environment,
-            file,
-            default_data_dir: default_data_dir(nix::unistd::geteuid().is_root(), &environment),
+            passed_over: file::passed_over(file.as_deref()),
+            file: file.map(|file| file::read(&file)).transpose()?,
+            default_data_dir,
             search_path: std::env::var_os("PATH"),
             variables: std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect(),
         };
@@ -347,6 +350,11 @@ impl Config {
     /// Variables that are named like settings but are none: mostly misspelt, and without effect.
     pub fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
+    }
+
+    /// A `bellwire.toml` in the current directory that is not read.
+    pub fn passed_over(&self) -> Option<&Path> {
+        self.passed_over.as_deref()
     }
 
     /// Whether a setting, named by its key, was left at its default.
@@ -410,43 +418,6 @@ fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
         names.filter(ours).filter(|name| !known(name) && !link(name)).map(str::to_owned).collect();
     unknown.sort_unstable();
     unknown
-}
-
-/// The file's values as texts: a number or switch may be written as such, a list as an array.
-fn read_file(file: &Path) -> Result<(PathBuf, BTreeMap<String, String>), Error> {
-    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    parse_file(file, &text)
-}
-
-fn parse_file(file: &Path, text: &str) -> Result<(PathBuf, BTreeMap<String, String>), Error> {
-    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
-    // The parser's own text would quote the line, which may hold a secret.
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-        failed(format!("line {line}: {}", error.message()))
-    })?;
-    let mut values = BTreeMap::new();
-    for (key, value) in table {
-        if !SETTINGS.iter().any(|setting| setting.key == key) {
-            return Err(Error::UnknownKey { file: file.to_owned(), key });
-        }
-        let text = text_of(&value)
-            .ok_or_else(|| failed(format!("`{key}` must be a string, number, boolean or list of them")))?;
-        values.insert(key, text);
-    }
-    Ok((file.to_owned(), values))
-}
-
-fn text_of(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Float(number) => Some(number.to_string()),
-        toml::Value::Boolean(switch) => Some(switch.to_string()),
-        toml::Value::Array(items) => Some(items.iter().map(text_of).collect::<Option<Vec<_>>>()?.join(",")),
-        _ => None,
-    }
 }
 
 fn default_data_dir(root: bool, environment: &dyn Fn(&str) -> Option<String>) -> String {

@@ -9,7 +9,8 @@ fn read(flags: &[(&'static str, &str)], variables: &[(&str, &str)], file: &str) 
     let sources = Sources {
         flags: &flags.iter().map(|(key, value)| (*key, (*value).to_owned())).collect(),
         environment: &environment,
-        file: Some(parse_file(Path::new("bellwire.toml"), file)?),
+        file: Some(file::parse(Path::new("bellwire.toml"), file)?),
+        passed_over: None,
         default_data_dir: "/data".to_owned(),
         search_path: None,
         variables: variables.iter().map(|(name, _)| (*name).to_owned()).collect(),

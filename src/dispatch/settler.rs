@@ -34,7 +34,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const PAGES_AT_ONCE: usize = 3;
 /// Pages that wait to be settled before no more are cut: what is posted faster than it can be written down would only be
 /// sent again if this process died.
-const PAGES_WAITING_MAX: usize = 12;
+const PAGES_WAITING_MAX: usize = 20;
 /// The same for rows.
 const ROWS_WAITING_MAX: usize = 4 * ROWS_MAX;
 /// How often leases are renewed while rows wait for a batch that takes long.
@@ -110,7 +110,7 @@ impl Settler {
         self.waiting_rows.load(Ordering::Acquire) >= ROWS_WAITING_MAX
     }
 
-    /// Resolves once it is not behind any more.
+    /// Resolves once it has caught up by so much that more may be taken.
     pub async fn caught_up(&self) {
         self.caught_up.notified().await;
     }
@@ -155,15 +155,20 @@ impl Settler {
                 settler.row(RowSettlement { lease: page.lease, settlement: late });
             }
             drop(permit);
-            let was_behind = settler.is_behind_with_pages();
-            settler.waiting_pages.lock().remove(&page.id);
-            settler.tell_if_caught_up(was_behind, settler.is_behind_with_pages());
+            let left = {
+                let mut waiting = settler.waiting_pages.lock();
+                waiting.remove(&page.id);
+                waiting.len()
+            };
+            settler.tell_if_caught_up(left + 1, left, PAGES_WAITING_MAX);
             settler.done(1);
         });
     }
 
-    fn tell_if_caught_up(&self, was_behind: bool, is_behind: bool) {
-        if was_behind && !is_behind {
+    /// Tells when what waits falls below half of its bound: not at each step below the bound itself, since a look for work
+    /// follows.
+    fn tell_if_caught_up(&self, before: usize, after: usize, bound: usize) {
+        if (after..before).contains(&(bound / 2)) {
             self.caught_up.notify_one();
         }
     }
@@ -215,9 +220,8 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
                 }
             }
         }
-        let was_behind = settler.is_behind_with_rows();
-        settler.waiting_rows.fetch_sub(batch.len(), Ordering::AcqRel);
-        settler.tell_if_caught_up(was_behind, settler.is_behind_with_rows());
+        let before = settler.waiting_rows.fetch_sub(batch.len(), Ordering::AcqRel);
+        settler.tell_if_caught_up(before, before.saturating_sub(batch.len()), ROWS_WAITING_MAX);
         settler.done(batch.len());
     }
 }

@@ -6,7 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::unistd::geteuid;
+use tracing::warn;
+
 use super::Error;
+use crate::trust::{self, Untrusted};
 
 /// The oldest major version that the schema and our SQL are tested with.
 pub const OLDEST_MAJOR: u32 = 15;
@@ -28,14 +32,24 @@ impl Binaries {
     /// Picks the installation that can open a cluster: of major version `existing`, or, for a new cluster, the newest.
     ///
     /// `dir` names the only directory to look at; otherwise the usual places and then `search_path` (the form of
-    /// `PATH`) are looked through.
+    /// `PATH`) are looked through. Root looks only where nobody else may have put something: what is found is run.
     pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
         let candidates = match dir {
-            Some(dir) => vec![dir.to_owned()],
+            Some(dir) => {
+                check(dir).map_err(|why| Error::Untrusted { dir: dir.to_owned(), why })?;
+                vec![dir.to_owned()]
+            }
             None => candidates(search_path),
         };
         candidates
             .into_iter()
+            .filter(|dir| {
+                let trusted = check(dir);
+                if let Err(why) = &trusted {
+                    warn!("the Postgres in {} is passed over: {why}", dir.display());
+                }
+                trusted.is_ok()
+            })
             .filter_map(Self::inspect)
             .filter(|found| existing.map_or(found.major >= OLDEST_MAJOR, |major| found.major == major))
             .min_by_key(|found| Reverse(found.major)) // the first of the newest
@@ -60,6 +74,15 @@ impl Binaries {
         let output = Command::new(postgres).arg("--version").env_clear().output().ok()?;
         let major = major_of(std::str::from_utf8(&output.stdout).ok()?)?;
         Some(Self { dir, major })
+    }
+}
+
+/// Whether the programs in a directory may be run. Whoever is not root can harm no more than themselves.
+fn check(dir: &Path) -> Result<(), Untrusted> {
+    let programs = ["postgres", "initdb"].map(|name| dir.join(name));
+    match geteuid().is_root() {
+        true => programs.iter().filter(|program| program.exists()).try_for_each(|program| trust::check(program)),
+        false => Ok(()),
     }
 }
 

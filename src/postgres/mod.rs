@@ -71,6 +71,14 @@ pub enum Error {
         /// Which versions would do.
         wanted: String,
     },
+    /// Root was to run programs that somebody else may have written.
+    #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
+    Untrusted {
+        /// The configured directory.
+        dir: PathBuf,
+        /// Who may have.
+        why: crate::trust::Untrusted,
+    },
     /// Started by root on a system without the user that Postgres is to run as.
     #[error(
         "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
@@ -85,7 +93,10 @@ pub enum Error {
         user: &'static str,
     },
     /// Somebody else made the socket's directory, or opened it to others.
-    #[error("{} belongs to somebody else or is open to others: remove it", .0.display())]
+    #[error(
+        "{} belongs to somebody else or is open to others, who could answer there in place of Postgres: remove it",
+        .0.display()
+    )]
     SocketDir(PathBuf),
     /// A file operation failed.
     #[error("{what}: {source}")]
@@ -225,7 +236,7 @@ impl Embedded {
         let mut holder = self.holder.lock();
         let runs = match &mut *holder {
             Holder::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
-            Holder::Adopted(pid) => self.place.status().is_some_and(|(now, _)| now == *pid),
+            Holder::Adopted(pid) => self.place.status()?.is_some_and(|(now, _)| now == *pid),
             Holder::Nobody => true,
         };
         if !runs {
@@ -249,14 +260,14 @@ fn bring_up(place: &Place) -> Result<Holder, Error> {
     let deadline = Instant::now() + START_DEADLINE;
     let _lock = place.lock()?;
     while Instant::now() < deadline {
-        match place.status() {
+        match place.status()? {
             Some((pid, Status::Ready)) => return Ok(Holder::Adopted(pid)),
             Some((_, Status::Changing)) => sleep(POLL),
             None => match launch(place, deadline) {
                 // A Postgres that died moments ago: its sessions are still letting go of the shared memory.
                 Err(Error::Start(said)) if said.contains("still in use") => sleep(POLL),
                 // Another process was faster.
-                Err(Error::Start(_)) if place.status().is_some() => {}
+                Err(Error::Start(_)) if place.status()?.is_some() => {}
                 launched => return launched,
             },
         }
@@ -284,7 +295,7 @@ fn launch(place: &Place, deadline: Instant) -> Result<Holder, Error> {
         .map_err(Error::io("cannot start /bin/sh"))?;
     let postmaster = read_pid(&mut guard).ok_or_else(|| Error::Start(place.said_since(log_start)))?;
     while Instant::now() < deadline {
-        if place.status() == Some((postmaster, Status::Ready)) {
+        if place.status()? == Some((postmaster, Status::Ready)) {
             return Ok(Holder::Ours { guard, postmaster });
         }
         if !matches!(guard.try_wait(), Ok(None)) {

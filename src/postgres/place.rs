@@ -135,12 +135,15 @@ impl Place {
 
     /// The Postgres that runs on this cluster and answers at its socket, if any.
     ///
-    /// Its lock file alone proves nothing: after a crash of the machine its process id may be anybody's.
-    pub fn status(&self) -> Option<(Pid, Status)> {
-        let lock_file = fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
-        let (pid, status) = parse_lock_file(&lock_file)?;
-        let lives = kill(pid, None) != Err(Errno::ESRCH);
-        (lives && UnixStream::connect(self.socket()).is_ok()).then_some((pid, status))
+    /// Its lock file alone proves nothing: after a crash of the machine its process id may be anybody's. Nor does an answer
+    /// where others can listen.
+    pub fn status(&self) -> Result<Option<(Pid, Status)>, Error> {
+        if !self.has_socket_dir()? {
+            return Ok(None);
+        }
+        let lock_file = fs::read_to_string(self.cluster().join("postmaster.pid")).unwrap_or_default();
+        let alive = parse_lock_file(&lock_file).filter(|(pid, _)| kill(*pid, None) != Err(Errno::ESRCH));
+        Ok(alive.filter(|_| UnixStream::connect(self.socket()).is_ok()))
     }
 
     /// Sets the user, directory and environment of a child. The environment is emptied: ours may hold the master key,
@@ -198,7 +201,22 @@ impl Place {
         Err(Error::InitDb(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// `/tmp` is everybody's: a directory that another user made there first could hand us to a Postgres of theirs.
+    /// Whether the socket's directory is there. `/tmp` is everybody's: one that another user made there first, or may write
+    /// to, could hand us to a Postgres of theirs.
+    fn has_socket_dir(&self) -> Result<bool, Error> {
+        let dir = &self.socket_dir;
+        let found = match fs::symlink_metadata(dir) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(at("cannot read", dir)(error)),
+        };
+        let owner = self.user.as_ref().map_or(geteuid(), |user| user.uid);
+        match found.is_dir() && found.uid() == owner.as_raw() && found.mode() & 0o077 == 0 {
+            true => Ok(true),
+            false => Err(Error::SocketDir(dir.clone())),
+        }
+    }
+
     /// Called under the lock, as is [`remove_socket_dir`](Self::remove_socket_dir).
     pub fn make_socket_dir(&self) -> Result<(), Error> {
         let dir = &self.socket_dir;
@@ -207,17 +225,12 @@ impl Place {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(at("cannot make", dir)(error)),
         }
-        let found = fs::symlink_metadata(dir).map_err(at("cannot read", dir))?;
-        let owner = self.user.as_ref().map_or(geteuid(), |user| user.uid);
-        if !found.is_dir() || found.uid() != owner.as_raw() || found.mode() & 0o077 != 0 {
-            return Err(Error::SocketDir(dir.clone()));
-        }
-        Ok(())
+        self.has_socket_dir().map(drop)
     }
 
     /// Leaves nothing behind in `/tmp`, unless another process has started Postgres meanwhile.
     pub fn remove_socket_dir(&self) {
-        if self.status().is_none() {
+        if let Ok(None) = self.status() {
             // It is not empty if that other process is about to start; and nothing depends on its removal.
             let _ = fs::remove_dir(&self.socket_dir);
         }

@@ -343,3 +343,30 @@ pub async fn sign_again(
     .await?;
     Ok(signed.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_first_decides_and_only_what_waits_for_a_browser_that_has_a_successor_is_handed_on() {
+        for (message, subscription, has_successor, is_past, expected) in [
+            ("sending", Some("active"), false, false, Standing::Sendable),
+            ("paused", Some("active"), false, false, Standing::Paused),
+            ("cancelled", Some("gone"), false, false, Standing::Cancelled),
+            ("sending", None, false, false, Standing::Cancelled),
+            ("sending", Some("unsubscribed"), false, false, Standing::Cancelled),
+            ("paused", Some("suspended"), false, false, Standing::Cancelled),
+            ("paused", Some("gone"), false, false, Standing::Gone),
+            ("sending", Some("expired"), false, false, Standing::Gone),
+            ("paused", Some("replaced"), true, false, Standing::Replaced),
+            ("sending", Some("replaced"), false, false, Standing::Cancelled), // before successors were remembered
+            ("cancelled", Some("replaced"), true, false, Standing::Cancelled),
+            ("sending", Some("replaced"), true, true, Standing::Cancelled),
+            ("sending", Some("active"), false, true, Standing::Cancelled),
+        ] {
+            let circumstances = Circumstances { message, subscription, has_successor, is_past };
+            assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
+        }
+    }
+}

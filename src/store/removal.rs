@@ -207,6 +207,8 @@ async fn delete_subscriptions(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT shard, id FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          topics AS (DELETE FROM topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
+         former AS (
+           DELETE FROM former_topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
          throttles AS (DELETE FROM throttles t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id)
          DELETE FROM subscriptions s USING mine m WHERE s.shard = m.shard AND s.id = m.id",
         app,

@@ -64,7 +64,9 @@ pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Resu
            SELECT shard, id FROM subscriptions
            WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1
            ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED),
-         topics AS (DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id)
+         topics AS (DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id),
+         former AS (
+           DELETE FROM former_topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id)
          DELETE FROM subscriptions s USING ended e WHERE s.shard = e.shard AND s.id = e.id",
         cutoff,
         CHUNK_OF_MANY

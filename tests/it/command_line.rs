@@ -4,7 +4,9 @@ mod policies;
 mod verbs;
 mod whole;
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -73,13 +75,57 @@ async fn the_settings_in_force_are_printed_without_secrets() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     for line in [
         "page_min = \"12\" # --page-min",
-        "page_max = \"111\" # bellwire.toml",
+        &format!("page_max = \"111\" # {}", dir.path().join("bellwire.toml").display()),
         "# database_url = \"********\" # DATABASE_URL",
         "listen = \"127.0.0.1:8787\" # default",
     ] {
         assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
     }
     assert!(!text.contains("hush"));
+}
+
+#[tokio::test]
+async fn a_file_that_merely_lies_in_the_current_directory_is_told_of_but_not_read() {
+    let (dir, elsewhere) = (TempDir::new(), TempDir::new());
+    std::fs::write(elsewhere.path().join("bellwire.toml"), "page_max = 111\n").expect("a file");
+    let print = || {
+        let mut command = bellwire(dir.path());
+        command.args(["serve", "--print-config"]).current_dir(elsewhere.path());
+        command
+    };
+    let output = run(&mut print()).await;
+    assert!(String::from_utf8_lossy(&output.stdout).contains("page_max = \"500\" # default"), "{output:?}");
+    let told = error_text(&output);
+    assert_eq!(told.lines().filter(|line| line.contains("bellwire.toml is not read")).count(), 1, "{told}");
+    let output = run(print().args(["--config", "bellwire.toml"])).await;
+    assert!(String::from_utf8_lossy(&output.stdout).contains("page_max = \"111\" # bellwire.toml"), "{output:?}");
+    assert_eq!(error_text(&output), "");
+}
+
+#[tokio::test]
+async fn a_file_that_others_own_or_may_write_is_refused_however_it_was_found() {
+    let dir = TempDir::new();
+    let file = dir.path().join("bellwire.toml");
+    let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
+    let refused = async |words: &str| {
+        for arguments in [vec![], vec!["--config", "bellwire.toml"]] {
+            let output = run(bellwire(dir.path()).args(["serve", "--print-config"]).args(arguments)).await;
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            assert!(error_text(&output).contains(words), "{output:?}");
+        }
+    };
+    std::fs::write(&file, "page_max = 111\n").expect("a file");
+    set_mode(&file, 0o646);
+    refused("bellwire.toml may be written by others: `chmod go-w` it").await;
+    set_mode(&file, 0o644);
+    set_mode(dir.path(), 0o777);
+    refused("may be written by others: `chmod go-w` it").await;
+    set_mode(dir.path(), 0o700);
+    assert!(run(bellwire(dir.path()).args(["serve", "--print-config"])).await.status.success());
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(&file, Some(12_345), None).expect("root may");
+        refused("bellwire.toml belongs to user 12345").await;
+    }
 }
 
 #[tokio::test]

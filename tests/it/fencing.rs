@@ -76,6 +76,8 @@ async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Act
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     app.simulator.add_rule(Rule::always(action)).unwrap();
     let subscriber = &app.subscribe("wns", 0..1).await[0];
+    // The first acceptance is settled with more than one statement.
+    sqlx::query("UPDATE subscriptions SET proven = true").execute(&app.pool).await.unwrap();
     app.proxy().cut_at(moment, statement);
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
     app.run_until_idle().await;
@@ -154,6 +156,8 @@ async fn when_settling_is_slower_than_posting_no_more_is_cut_and_nothing_is_sent
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..N as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
+    // However long the test waits.
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
     sqlx::query("LOCK TABLE attempts IN SHARE ROW EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| report.accepted >= 240).await;

@@ -254,11 +254,11 @@ async fn prove(app: &TestApp) {
 async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_probe_is_accepted() {
     let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    let other = app.worker(app.clock.clone()).await;
     seed(&app, "fcm", 0..200).await;
     seed(&app, "mozilla", 0..200).await;
     app.subscribe("apple", 0..1).await;
     prove(&app).await;
+    let other = app.worker(app.clock.clone()).await;
     let before = app.simulator.report().requests;
     let refusals =
         [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, Action::Unauthorized)));

@@ -172,6 +172,39 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
 }
 
 #[test]
+fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    let sockets = postgres.socket().parent().expect("a directory").to_owned();
+    let set_mode = |mode| std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    set_mode(0o755);
+    let error = Embedded::start(&options(dir.path())).expect_err("who answers there may be anybody");
+    assert!(matches!(error, Error::SocketDir(_)), "{error}");
+    set_mode(0o700);
+    postgres.stop();
+}
+
+#[test]
+fn programs_that_others_may_have_written_are_not_run_as_root() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = TempDir::new();
+    let (bin, ran) = (dir.path().join("bin"), dir.path().join("ran"));
+    std::fs::create_dir(&bin).expect("a directory");
+    for name in ["postgres", "initdb"] {
+        std::fs::write(bin.join(name), format!("#!/bin/sh\ntouch {}\n", ran.display())).expect("a file");
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    std::fs::set_permissions(&bin, std::fs::Permissions::from_mode(0o777)).expect("open to others");
+    let theirs = Options { binaries: Some(bin), ..options(&dir.path().join("data")) };
+    let error = Embedded::start(&theirs).expect_err("that is no Postgres");
+    match nix::unistd::geteuid().is_root() {
+        true => assert!(matches!(error, Error::Untrusted { .. }) && !ran.exists(), "{error}"),
+        false => assert!(matches!(error, Error::NotThere { .. }), "{error}"),
+    }
+}
+
+#[test]
 fn an_interrupted_initdb_is_made_again() {
     let dir = TempDir::new();
     std::fs::create_dir(dir.path().join("postgres.new")).expect("a directory");

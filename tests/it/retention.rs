@@ -120,11 +120,7 @@ async fn small_things_go_too_each_in_its_time() {
     // (table, how long its rows are kept, a row of the present)
     let hour = Duration::from_secs(3_600);
     let tables = [
-        (
-            "stops",
-            hour,
-            "INSERT INTO stops (id, at, kind, target) VALUES (gen_random_uuid(), $1, 'cancel', gen_random_uuid())",
-        ),
+        ("stops", hour, "INSERT INTO stops (at, kind, target) VALUES ($1, 'cancel', gen_random_uuid())"),
         ("throttles", hour, "INSERT INTO throttles (shard, subscription, next_at) VALUES (3, gen_random_uuid(), $1)"),
         (
             "idempotency_keys",

@@ -404,6 +404,10 @@ async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
         app.send(to(2), code.clone()).await;
         app.run_until_idle().await;
     }
+    // Others were accepted in that minute, and are in a later one.
+    app.clock.advance(Duration::from_secs(60));
+    app.send(to(3), code.clone()).await;
+    app.run_until_idle().await;
     app.sweep().await;
     for (index, ended) in [(0, "unsubscribed"), (1, "gone"), (2, "suspended")] {
         assert_eq!(state(&all[index].id).await, ended);

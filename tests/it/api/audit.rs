@@ -22,7 +22,7 @@ type Deed = (Method, String, Value, &'static [Action]);
 async fn stage() -> (TestApi, Vec<Deed>) {
     let api = TestApi::start().await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let more = json!({"user_id": "ada@example.com", "topics": ["news"]});
+    let more = json!({"user_id": "otto@example.com", "topics": ["news"]});
     let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
     let message = json!({"to": {"all": true}, "content": content()});
     let message = text(&api.post("/messages", message).await.ok(202)["id"]);
@@ -99,7 +99,7 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     ];
     let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
-    deeds.push((delete.clone(), shop("/users/ada@example.com"), Value::Null, &[Action::UserErased]));
+    deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, &[Action::UserErased]));
     deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
     (api, deeds)
 }
@@ -148,7 +148,7 @@ async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_ca
     }
     assert!(never.is_empty(), "no request of this test is {never:?}: add one to `stage`");
     let text = Value::from(log(&api, "").await).to_string();
-    for secret in ["ada", "bw_", "bwi_", "PRIVATE", api.key.as_str()] {
+    for secret in ["otto", "bw_", "bwi_", "PRIVATE", api.key.as_str()] {
         assert!(!text.contains(secret), "{secret} is in the log");
     }
 }
@@ -158,11 +158,11 @@ async fn an_entry_says_who_from_where_to_what_and_how_many() {
     let settings = Settings { trusted_proxies: 1, ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     for name in ["a", "b"] {
-        api.subscribe(&fcm(name), json!({"user_id": "ada"})).await;
+        api.subscribe(&fcm(name), json!({"user_id": "otto"})).await;
     }
     let erase = async |key: &str, client: &str| {
         let headers = [("x-forwarded-for", client)];
-        let path = "/v1/apps/shop/users/ada";
+        let path = "/v1/apps/shop/users/otto";
         api.call_with(Method::DELETE, path, Some(key), None, &headers).await.ok(200);
     };
     erase(&api.key, "made-up, 192.0.2.7").await;

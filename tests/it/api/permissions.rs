@@ -1,14 +1,11 @@
 //! What browsers may say of themselves, and what only servers may; and the topics that all of it is about.
 
-use std::time::Duration;
-
 use axum::http::Method;
 use bellwire::maintenance::{self, Retention};
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi, content, fcm, registration, roomy};
-
-const DAY: Duration = Duration::from_secs(86_400);
+use crate::support::app::{DAY, RETENTION};
 
 /// An app as it is unless somebody allows more, with the open topic `news` and the closed one `staff`.
 async fn strict() -> TestApi {
@@ -55,7 +52,7 @@ async fn number(api: &TestApi, sql: &'static str) -> i64 {
 }
 
 async fn keep_house(api: &TestApi) {
-    let retention = Retention { history: 90 * DAY, archive: 30 * DAY, audit_log: None };
+    let retention = Retention { history: 90 * DAY, archive: 30 * DAY, ..RETENTION };
     maintenance::keep_house(&api.pool, api.clock.now(), retention).await.unwrap();
 }
 

@@ -37,7 +37,8 @@ impl Site {
         site.serve(listener);
         // The first visitor makes the app.
         let host = format!("localhost:{}", addr.port());
-        let visit = Request::get("/example/").header("host", host).body(Body::empty()).unwrap();
+        let visit =
+            Request::get("/example/").header("host", host).extension(ConnectInfo(addr)).body(Body::empty()).unwrap();
         assert_eq!(site.app.router.clone().oneshot(visit).await.unwrap().status(), 200);
         let key = json!({"name": "browser", "scopes": bellwire::store::api_keys::Scope::OF_APPS});
         let made = site.app.operate(Method::POST, "/v1/apps/example/api-keys", key).await.ok(201);

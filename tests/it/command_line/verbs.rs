@@ -175,7 +175,7 @@ async fn a_site_begins_with_one_command_which_says_what_to_paste() {
     let topics = shell.json(&["topic", "list", "--app", "shop"]).await;
     assert_eq!((&topics["data"][0]["name"], &topics["data"][1]), (&json!("news"), &json!(null)));
     let keys = shell.json(&["key", "list", "--app", "shop"]).await;
-    assert_eq!(keys["data"][0]["scopes"], json!(["send", "read", "subscribers"]));
+    assert_eq!(keys["data"][0]["scopes"], json!(["read", "send", "subscribers"]));
 
     let again = shell.refused(&init).await;
     assert!(again.contains("there is an app shop already, and nothing was changed"), "{again}");

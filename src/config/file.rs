@@ -1,0 +1,71 @@
+//! The file of settings: where it is looked for, whether it can be believed, and what it says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::{Error, SETTINGS};
+use crate::trust::{self, Untrusted};
+
+/// The name under which it is looked for.
+const NAME: &str = "bellwire.toml";
+/// Where it is looked for when there is none in the data directory.
+const SYSTEM_DIR: &str = "/etc/bellwire";
+
+/// A file and its values, as texts.
+pub(super) type Values = (PathBuf, BTreeMap<String, String>);
+
+/// The file that is read: the one that was named, or else the first that is there. Never one of the current directory for
+/// being there: that may be anybody's.
+pub(super) fn find(named: Option<PathBuf>, data_dir: &Path) -> Option<PathBuf> {
+    let there = || [data_dir, Path::new(SYSTEM_DIR)].map(|dir| dir.join(NAME)).into_iter().find(|file| file.exists());
+    named.or_else(there)
+}
+
+/// The file of the current directory, if there is one and another, or none, is read.
+pub(super) fn passed_over(read: Option<&Path>) -> Option<PathBuf> {
+    let here = std::fs::canonicalize(NAME).ok()?;
+    let read = read.and_then(|file| std::fs::canonicalize(file).ok());
+    (read.as_ref() != Some(&here)).then_some(here)
+}
+
+/// Reads it, if nobody else can have written it.
+pub(super) fn read(file: &Path) -> Result<Values, Error> {
+    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
+    trust::check(file).map_err(|why| match why {
+        Untrusted::Io { source, .. } => failed(source.to_string()),
+        why => failed(format!("it is not read, since somebody else may have written it: {why}")),
+    })?;
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    parse(file, &text)
+}
+
+/// A number or switch may be written as such, a list as an array.
+pub(super) fn parse(file: &Path, text: &str) -> Result<Values, Error> {
+    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
+    // The parser's own text would quote the line, which may hold a secret.
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        failed(format!("line {line}: {}", error.message()))
+    })?;
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        if !SETTINGS.iter().any(|setting| setting.key == key) {
+            return Err(Error::UnknownKey { file: file.to_owned(), key });
+        }
+        let text = text_of(&value)
+            .ok_or_else(|| failed(format!("`{key}` must be a string, number, boolean or list of them")))?;
+        values.insert(key, text);
+    }
+    Ok((file.to_owned(), values))
+}
+
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        toml::Value::Boolean(switch) => Some(switch.to_string()),
+        toml::Value::Array(items) => Some(items.iter().map(text_of).collect::<Option<Vec<_>>>()?.join(",")),
+        _ => None,
+    }
+}
