@@ -6,8 +6,8 @@ ALTER TABLE subscriptions
     -- browser before its present user. Browsers get new ones when they register again, as they do at the next visit.
     ALTER COLUMN token_version TYPE integer,
     ADD COLUMN user_left_at timestamptz, -- when a user last left it: what was addressed to them, or to it, until then is for nobody
-    ADD COLUMN proven_at    timestamptz; -- when a receipt first showed that its browser can decrypt; null: its keys may be made up
+    ADD COLUMN keys_proven_at    timestamptz; -- when a receipt first showed that its browser can decrypt; null: its keys may be made up
 
-UPDATE subscriptions s SET proven_at = r.first
+UPDATE subscriptions s SET keys_proven_at = r.first
 FROM (SELECT shard, subscription, min(at) AS first FROM receipts GROUP BY shard, subscription) r
 WHERE s.shard = r.shard AND s.id = r.subscription;

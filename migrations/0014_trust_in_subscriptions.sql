@@ -8,8 +8,8 @@ ALTER TABLE subscriptions
     -- When it was last refused, if it was since; only while it is not proven.
     ADD COLUMN refused_at timestamptz;
 ALTER TABLE subscriptions ALTER COLUMN proven SET DEFAULT false;
--- Whose last answer was a refusal has to show it again.
-UPDATE subscriptions SET proven = false, refusals = 0 WHERE refusals > 0;
+-- Whose last answer was a refusal, and who was suspended for refusals, has to show it again.
+UPDATE subscriptions SET proven = false, refusals = 0 WHERE refusals > 0 OR state = 'suspended';
 
 -- `refusals` counts for those only that are not proven. A refusal of the key weighs as much as five of another kind.
 DROP INDEX subscriptions_refused;

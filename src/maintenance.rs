@@ -190,31 +190,33 @@ where
     }
 }
 
-/// Goes on with erasures and deletions of apps, for ever.
+/// Goes on with erasures and deletions of apps, for ever. Neither waits for the other, which may take hours.
 pub async fn forget_on(pool: PgPool, vault: Vault, clock: Clock) {
-    let mut erasing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
-    let mut removing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
+    let erasing = for_ever(&clock, "erasing users", |now| erase(&pool, &vault, now));
+    let removing = for_ever(&clock, "deleting apps", |now| remove_apps(&pool, now));
+    tokio::join!(erasing, removing);
+}
+
+async fn for_ever<F: Future<Output = sqlx::Result<()>>>(clock: &Clock, name: &str, work: impl Fn(Timestamp) -> F) {
+    let mut chore = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
     let mut ticks = ticks();
     loop {
         ticks.tick().await;
         let now = clock.now();
-        if erasing.is_due(now) {
-            let erased = erase(&pool, &vault, now).await;
-            erasing.tried("erasing users", &erased, now);
-        }
-        if removing.is_due(now) {
-            let removed = remove_apps(&pool, now).await;
-            removing.tried("deleting apps", &removed, now);
+        if chore.is_due(now) {
+            chore.tried(name, &work(now).await, now);
         }
     }
 }
 
-/// Completes every erasure that the request for it has not.
+/// Completes every erasure that the request for it has not. One that fails holds up none of the others; the last error is
+/// returned.
 pub async fn erase(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
+    let mut outcome = Ok(());
     for erasure in erasures::abandoned(pool, now).await? {
-        complete_erasure(pool, vault, &erasure, now).await?;
+        outcome = complete_erasure(pool, vault, &erasure, now).await.and(outcome);
     }
-    Ok(())
+    outcome
 }
 
 async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<()> {
@@ -224,22 +226,27 @@ async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: 
     Ok(())
 }
 
-/// Does what can be done now of deleting apps.
+/// Does what can be done now of deleting apps. One that fails holds up none of the others; the last error is returned.
 pub async fn remove_apps(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+    let mut outcome = Ok(());
     for (app, begun_at) in removal::begun(pool).await? {
-        loop {
-            let began = Instant::now();
-            match removal::step(pool, app, begun_at, now).await? {
-                Step::More => sleep(began.elapsed() * REST_FACTOR).await,
-                Step::Later => break,
-                Step::Gone => {
-                    info!(%app, "an app was deleted with all that it had");
-                    break;
-                }
+        outcome = remove_app(pool, app, begun_at, now).await.and(outcome);
+    }
+    outcome
+}
+
+async fn remove_app(pool: &PgPool, app: Uuid, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<()> {
+    loop {
+        let began = Instant::now();
+        match removal::step(pool, app, begun_at, now).await? {
+            Step::More => sleep(began.elapsed() * REST_FACTOR).await,
+            Step::Later => return Ok(()),
+            Step::Gone => {
+                info!(%app, "an app was deleted with all that it had");
+                return Ok(());
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -121,8 +121,8 @@ pub async fn create(
     create_for(&state, Some(server.app.id), &server.caller, body).await
 }
 
-/// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made: whoever stole
-/// it may have made some.
+/// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys
+/// included: whoever stole it may have made some. A key revokes none that may do more than itself.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path), RevokeQuery),
     security(("api_key" = ["keys"])), responses((status = 200, body = Revoked)))]
@@ -236,6 +236,11 @@ async fn revoke_of(
     id: ApiKeyId,
     RevokeQuery { keep_descendants }: RevokeQuery,
 ) -> Result<axum::Json<Revoked>, Problem> {
+    let target = api_keys::find(&state.pool, app, id.0).await?.ok_or_else(|| Problem::not_found("API key"))?;
+    // Whatever a key made has no more scopes than it has.
+    if target.scopes.iter().any(|scope| Scope::from_name(scope).is_none_or(|scope| !by.may(scope))) {
+        return Err(Problem::forbidden("A key revokes no key that may do more than itself."));
+    }
     let now = state.clock.now();
     let revoked = api_keys::revoke(&state.pool, app, id.0, keep_descendants, by.actor(), now).await?;
     revoked.map(|revoked| axum::Json(Revoked { revoked })).ok_or_else(|| Problem::not_found("API key"))

@@ -25,6 +25,7 @@ use super::problem::Problem;
 use crate::delivery::Tier;
 use crate::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::store::api_keys::Scope;
+use crate::store::audit::Action;
 use crate::store::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
 use crate::store::deliveries;
 use crate::vault::CONTENT;
@@ -185,7 +186,7 @@ pub struct Opened {
     content: Option<Value>,
 }
 
-/// Opens a dead letter. Its content takes a key with the scope `export`.
+/// Opens a dead letter. Its content takes a key with the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = Opened)))]
@@ -194,7 +195,12 @@ pub async fn show(
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
 ) -> Result<axum::Json<Opened>, Problem> {
-    open(&state, server.app.id, &server.caller, id).await.map(axum::Json)
+    let opened = open(&state, server.app.id, &server.caller, id).await?;
+    if opened.content_state == ContentState::Shown {
+        let entry = server.did(Action::DeadLettersExported, id);
+        entry.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
+    }
+    Ok(axum::Json(opened))
 }
 
 /// The letter of that id.

@@ -15,6 +15,7 @@ use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::id::{AppId, IdentityKeyId};
 use crate::identity::{Form, Key, prove};
+use crate::store::api_keys::Scope;
 use crate::store::apps::App;
 use crate::store::audit::Action;
 use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
@@ -96,7 +97,8 @@ pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Res
     Ok(axum::Json(IdentityKeys { data: keys.into_iter().map(IdentityKeyView::from).collect() }))
 }
 
-/// Makes a secret, or takes a public key. Those before stay valid until they are deleted.
+/// Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made
+/// it is revoked, unless what that one made is kept; a key that expires makes none.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
     security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
@@ -105,6 +107,11 @@ pub async fn create(
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
 ) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
+    if !server.caller.may(Scope::Operator) && server.caller.expires_at().is_some() {
+        return Err(Problem::forbidden(
+            "An identity key never expires: one that lasts makes it, not an API key that expires.",
+        ));
+    }
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     let made = read_key(&body, &mut faults);
@@ -122,6 +129,7 @@ pub async fn create(
         form: key.form().name().to_owned(),
         secret: sealed,
         public_key,
+        made_by: server.caller.actor().who.key(),
         created_at: state.clock.now(),
     };
     let mut tx = state.pool.begin().await?;

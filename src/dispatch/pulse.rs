@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use super::Dispatcher;
 use super::job::Job;
 use crate::clock::Timestamp;
+use crate::lane::Gateway;
 use crate::policy::breaker::State;
 use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;
@@ -160,6 +161,8 @@ impl Dispatcher {
     pub(super) fn watch_key(self: &Arc<Self>, job: &Job, refused: bool, now: Timestamp) {
         let lane = job.lane.id;
         let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);
+        // Anybody may run a push service of the lane `other`: what it refuses holds nobody who is with another one.
+        let alarm = alarm.map(|alarm| if job.lane.gateway == Gateway::Other { Alarm::Doubtful } else { alarm });
         let Some(alarm) = alarm else { return };
         if alarm == Alarm::Refused {
             self.fair.hold_key(lane, of_refused_key(None, now));

@@ -275,8 +275,16 @@ pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) ->
     .await
 }
 
-/// Revokes a key for good and, unless they are to be kept, the keys that it made, those that these made, and so on. How
-/// many that were; none of them if all were revoked already. None: the app has no such key.
+/// A key of an app or, without one, of the server.
+pub async fn find(pool: &PgPool, app: Option<Uuid>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
+    let above = Uuid::from_u128(id.as_u128().saturating_add(1));
+    let first = list(pool, app, above, 1).await?.pop();
+    Ok(first.filter(|key| key.id == id))
+}
+
+/// Revokes a key for good and, unless they are to be kept, the keys that it made, those that these made, and so on, with
+/// the identity keys that any of them made. Returns how many API keys that were; none of them if all were revoked already.
+/// None: the app has no such key.
 ///
 /// Each app that loses keys finds that in its log.
 pub async fn revoke(
@@ -309,6 +317,19 @@ pub async fn revoke(
     for of_app in &revoked {
         let entry = Entry::new(by, of_app.app, Action::ApiKeyRevoked, ApiKeyId(id));
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
+    }
+    let identities = sqlx::query!(
+        r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
+             removed AS (DELETE FROM identity_keys WHERE NOT $2 AND made_by IN (SELECT id FROM line) RETURNING app)
+           SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
+        id,
+        keep_descendants
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    for of_app in identities {
+        let entry = Entry::new(by, Some(of_app.app), Action::IdentityKeyRemoved, ApiKeyId(id));
+        entry.with(json!({"made_by_revoked_key": true})).record(&mut tx, of_app.n, now).await?;
     }
     tx.commit().await?;
     Ok(Some(revoked.iter().map(|of_app| of_app.n).sum()))

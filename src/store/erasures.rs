@@ -186,7 +186,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.as_bytes()]);
     sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           policy = NULL, proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
+           policy = NULL, keys_proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
         row.typed_id().shard(),
         row.id,
         nowhere.as_slice(),

@@ -23,6 +23,8 @@ pub struct IdentityKey {
     pub secret: Option<Vec<u8>>,
     /// An uncompressed point; ES256 only.
     pub public_key: Option<Vec<u8>>,
+    /// The API key that made it: revoking that one takes it along. None: the command line.
+    pub made_by: Option<Uuid>,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -33,8 +35,8 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *conn).await?;
     let done = sqlx::query!(
-        "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
+        "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at, made_by)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $10 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
         key.id,
         app,
         key.name,
@@ -43,7 +45,8 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
         key.secret,
         key.public_key,
         key.created_at,
-        KEYS_MAX
+        KEYS_MAX,
+        key.made_by
     )
     .execute(conn)
     .await?;
@@ -54,7 +57,7 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
 pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
-        "SELECT id, name, algorithm, form, secret, public_key, created_at FROM identity_keys WHERE app = $1
+        "SELECT id, name, algorithm, form, secret, public_key, made_by, created_at FROM identity_keys WHERE app = $1
          ORDER BY id DESC",
         app
     )

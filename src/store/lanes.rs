@@ -312,15 +312,22 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
     Ok(lanes.into_iter().map(state).collect())
 }
 
-/// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted. Nothing is held.
+/// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted, or that a push
+/// service refuses which anybody may run. Nothing is held.
 pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     let refused = Refused::lock(&mut tx, lane).await?;
-    let detail = format!(
-        "{} refuses this VAPID key for subscriptions for which nothing was ever accepted: if that is so of all of them, look at \
-         its subject and this server's clock; if others are accepted, somebody registers what was made with another key",
-        refused.gateway
-    );
+    let detail = if refused.gateway == Gateway::Other.name() {
+        "push services of no known kind refuse this VAPID key; nothing is held for that, since anybody may run one: the dead \
+         letters tell which"
+            .to_owned()
+    } else {
+        format!(
+            "{} refuses this VAPID key for subscriptions for which nothing was ever accepted: if that is so of all of them, look \
+             at its subject and this server's clock; if others are accepted, somebody registers what was made with another key",
+            refused.gateway
+        )
+    };
     refused.raise(&mut tx, &detail, now).await?;
     tx.commit().await
 }

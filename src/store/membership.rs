@@ -141,6 +141,24 @@ pub(super) async fn leave_all(conn: &mut PgConnection, id: SubscriptionId) -> Re
     leave_all_but(conn, id, &[], &Speaker::Server).await
 }
 
+/// Takes a subscription out of the topics that only servers put subscriptions into.
+pub(super) async fn leave_closed(conn: &mut PgConnection, id: SubscriptionId) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH closed AS MATERIALIZED (
+           SELECT t.id FROM topics t WHERE t.join_by = 'server' AND t.id IN (
+             SELECT topic FROM topic_members WHERE shard = $1 AND subscription = $2
+             UNION ALL SELECT topic FROM former_topic_members WHERE shard = $1 AND subscription = $2)),
+           former AS (
+             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM closed))
+         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM closed)",
+        id.shard(),
+        id.0
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Takes a subscription out of one topic, also if it was in it when it turned out to be gone.
 async fn leave(conn: &mut PgConnection, id: SubscriptionId, topic: i32) -> Result<(), sqlx::Error> {
     sqlx::query!(

@@ -137,18 +137,18 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec
 }
 
 /// Remembers whose browsers can decrypt: a receipt's token comes in a push. One of a message that is older than the
-/// subscription's `since` proves nothing, since it may have been sealed with other keys. Subscriptions that somebody is
+/// subscription's keys, or its `since`, proves nothing: it may have been sealed with others. Subscriptions that somebody is
 /// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         "WITH unproven AS MATERIALIZED (
            SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)
-           JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.proven_at IS NULL),
+           JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.keys_proven_at IS NULL),
          free AS (
            SELECT s.shard, s.id FROM unproven u JOIN messages m ON m.id = u.message
-           JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND s.since <= m.accepted_at
+           JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND greatest(s.since, s.keys_since) <= m.accepted_at
            FOR NO KEY UPDATE OF s SKIP LOCKED)
-         UPDATE subscriptions s SET proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
+         UPDATE subscriptions s SET keys_proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
         &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),

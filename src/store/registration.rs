@@ -11,7 +11,9 @@ use uuid::Uuid;
 
 use super::audit::{Action, Actor, Entry};
 use super::retrying::retrying;
-use super::subscriptions::{Right, SubscriptionRow, Wanted, lock, lock_in_order, write_details};
+use super::subscriptions::{
+    Right, SubscriptionRow, Wanted, forget_what_servers_said, lock, lock_in_order, write_details,
+};
 use super::succession::take_over;
 use super::unsent::cancel_previous_users;
 use super::{lanes, membership, policies};
@@ -128,9 +130,12 @@ async fn register_within(
         },
     };
     // One that was unsubscribed or replaced hands nothing on: whoever comes now begins anew.
-    let old = old.filter(|old| {
+    let mut old = old.filter(|old| {
         old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
     });
+    if let Some(old) = old.as_mut().filter(|old| request.wanted.changes_user(old)) {
+        forget_what_servers_said(conn, old).await?;
+    }
     let (row, new) = match known {
         Some(id) => match refresh(conn, vault, request, id, now).await? {
             Ok(row) => (row, false),
@@ -203,7 +208,7 @@ async fn refresh(
     let verdict = known::judge(&Case {
         covered: request.right.covers(vault, &before),
         same_keys,
-        proven: before.proven_at.is_some(),
+        proven: before.keys_proven_at.is_some(),
         active: before.state == "active",
         user: before.user_id.as_deref(),
         wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
@@ -219,6 +224,8 @@ async fn refresh(
     let mut row = before.clone();
     if verdict == Verdict::BeginsAnew {
         begin_anew(conn, &mut row, now).await?;
+    } else if request.wanted.changes_user(&before) {
+        forget_what_servers_said(conn, &mut row).await?;
     }
     if !request.wanted.apply(&mut row) {
         return Ok(Err(Registered::TooLarge));
@@ -296,7 +303,7 @@ async fn insert(
         timezone: old.and_then(|old| old.timezone.clone()),
         expires_at: request.expires_at,
         token_version: 1,
-        proven_at: None,
+        keys_proven_at: None,
         last_seen: now,
         created_at: now,
         ended_at: None,

@@ -126,7 +126,8 @@ pub async fn send(
     let Resolved { reach, topic, unreachable } = resolve(conn, message.app, audience).await?;
     match reach {
         Reach::Rows(ids) => {
-            let sent = send_to(conn, vault, message, topic, &ids, lease).await?;
+            let users = if let Audience::Users(users) = audience { Some(users.as_slice()) } else { None };
+            let sent = send_to(conn, vault, message, topic, &ids, users, lease).await?;
             Ok(Sent { unreachable: sent.unreachable + unreachable, ..sent })
         }
         Reach::Lanes { lanes, total } => {
@@ -253,13 +254,15 @@ async fn small_or_lanes(
 }
 
 /// Stores a message with a queue row for each of these subscriptions that is active, all in one statement: this is
-/// the way of the one-time code. If any id is unknown, nothing is stored.
+/// the way of the one-time code. If any id is unknown, nothing is stored. With `users`, it is for those subscriptions only that
+/// still are theirs: somebody else may have logged in since they were looked up.
 async fn send_to(
     conn: &mut PgConnection,
     vault: &Vault,
     message: &NewMessage,
     topic: Option<i32>,
     ids: &[SubscriptionId],
+    users: Option<&[String]>,
     lease: Option<Uuid>,
 ) -> Result<Sent, sqlx::Error> {
     let now = message.accepted_at;
@@ -267,7 +270,8 @@ async fn send_to(
     let rows = sqlx::query!(
         r#"WITH named AS (
              SELECT s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life, t.token,
-               s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13) AS live
+               s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13)
+                 AND ($19::text[] IS NULL OR s.user_id = ANY ($19)) IS TRUE AS live
              FROM unnest($1::smallint[], $2::uuid[], $16::bytea[]) AS t (shard, id, token)
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
            message AS (
@@ -302,7 +306,8 @@ async fn send_to(
         lease,
         &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>(),
         topic,
-        message.enveloped
+        message.enveloped,
+        users
     )
     .fetch_all(conn)
     .await?;

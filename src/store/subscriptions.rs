@@ -5,7 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use super::membership::{leave_all, names_of, set_topics};
+use super::membership::{leave_all, leave_closed, names_of, set_topics};
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind, stop_subscription};
 use super::tally::Tally;
@@ -52,7 +52,7 @@ pub struct SubscriptionRow {
     /// Which of its tokens is valid.
     pub token_version: i32,
     /// When a receipt first showed that its keys are its browser's.
-    pub proven_at: Option<Timestamp>,
+    pub keys_proven_at: Option<Timestamp>,
     /// When its browser was last heard of, by day.
     pub last_seen: Timestamp,
     /// When it was first registered.
@@ -128,6 +128,12 @@ pub enum Merge {
 }
 
 impl Wanted {
+    /// Whether a browser says that it has another user now than the one that it had. Servers know what they say of whom.
+    pub(super) fn changes_user(&self, before: &SubscriptionRow) -> bool {
+        let says_another = self.user_id.as_ref().is_some_and(|user| *user != before.user_id);
+        before.user_id.is_some() && says_another && self.by != Speaker::Server
+    }
+
     /// Changes a row's details in memory, as far as whoever wants it may. False: its attributes would grow beyond
     /// [`ATTRIBUTES_MAX`].
     pub(super) fn apply(&self, row: &mut SubscriptionRow) -> bool {
@@ -182,7 +188,7 @@ pub(super) async fn lock(
     sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s",
         id.shard(),
@@ -248,7 +254,7 @@ pub async fn list(
     let rows = sqlx::query_as!(
         SubscriptionRow,
         "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
            AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
@@ -313,6 +319,9 @@ pub async fn change(
             return Ok(Changed::Ended);
         }
         let mut row = before.clone();
+        if wanted.changes_user(&before) {
+            forget_what_servers_said(&mut tx, &mut row).await?;
+        }
         if !wanted.apply(&mut row) {
             return Ok(Changed::TooLarge);
         }
@@ -325,6 +334,16 @@ pub async fn change(
         Ok(Changed::Done(Box::new(row), names, refused))
     })
     .await
+}
+
+/// Takes out of a locked row what servers said of the user whom a browser says it has no more: the next one is somebody else.
+pub(super) async fn forget_what_servers_said(
+    conn: &mut PgConnection,
+    row: &mut SubscriptionRow,
+) -> Result<(), sqlx::Error> {
+    row.tags.clear();
+    row.attributes = Value::Object(Map::new());
+    leave_closed(conn, row.typed_id()).await
 }
 
 /// Writes everything of a locked row that may change while it lives, or as it comes back to life. With another user or
@@ -341,13 +360,13 @@ pub(super) async fn write_details(
         row.token_version = before.token_version + 1;
     }
     if other_keys {
-        row.proven_at = None;
+        row.keys_proven_at = None;
     }
     let shard = row.typed_id().shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
            locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
-           proven_at = $15 WHERE shard = $1 AND id = $2",
+           keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END WHERE shard = $1 AND id = $2",
         shard,
         row.id,
         row.state,
@@ -362,7 +381,9 @@ pub(super) async fn write_details(
         row.last_seen,
         row.ended_at,
         row.token_version,
-        row.proven_at
+        row.keys_proven_at,
+        other_keys,
+        now
     )
     .execute(&mut *conn)
     .await?;

@@ -73,7 +73,7 @@ async fn browsers_that_have_reported_before_keys_could_be_proven_have_proven_the
     .await
     .expect("subscriptions and receipts");
     migrate(&database.pool, 12).await;
-    let proven = "SELECT proven_at::date::text, token_version::bigint FROM subscriptions ORDER BY shard";
+    let proven = "SELECT keys_proven_at::date::text, token_version::bigint FROM subscriptions ORDER BY shard";
     let proven = sqlx::query_as::<_, (Option<String>, i64)>(proven).fetch_all(&database.pool).await.expect("columns");
     assert_eq!(proven, [(Some("2027-01-01".to_owned()), 7), (None, 7)]);
 }

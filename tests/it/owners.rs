@@ -92,6 +92,33 @@ async fn a_token_ends_with_every_change_of_user_whoever_makes_it() {
 }
 
 #[tokio::test]
+async fn what_servers_said_of_a_user_does_not_stay_with_the_next_one() {
+    let site = Site::start().await;
+    site.api.post("/topics", json!({"name": "staff", "join": "server"})).await.ok(201);
+    let hers = async |name: &str| {
+        let said = site.user("ann", json!({"topics": ["news"]}));
+        let made = site.register(&push_subscription(&fcm(name)), &Value::Null, said).await.ok(201);
+        let path = format!("/v1/apps/shop/subscriptions/{}", made["id"].as_str().unwrap());
+        let said = json!({"tags": ["vip"], "attributes": {"plan": "pro"}, "topics": ["news", "staff"]});
+        site.api.call(Method::PATCH, &path, Some(&site.api.key), Some(said)).await.ok(200);
+        made
+    };
+    let told = |view: &Value| [view["tags"].clone(), view["attributes"].clone(), view["topics"].clone()];
+    let (own, nothing) = ([json!(["vip"]), json!({"plan": "pro"}), json!(["news", "staff"])], [json!([]), json!({})]);
+    let ann = hers("a").await;
+    let same = site.browse(Method::PATCH, &ann, &ann["token"], Some(site.user("ann", json!({})))).await.ok(200);
+    assert_eq!(told(&same), own);
+    let bob = site.browse(Method::PATCH, &ann, &ann["token"], Some(site.user("bob", json!({})))).await.ok(200);
+    assert_eq!(told(&bob)[..2], nothing);
+    assert_eq!(bob["topics"], json!(["news"]), "which anybody may join");
+
+    let ann = hers("b").await;
+    let replaces = json!({"replaces": {"id": ann["id"], "token": ann["token"]}});
+    let new = site.register(&push_subscription(&fcm("c")), &Value::Null, site.user("bob", replaces)).await.ok(201);
+    assert_eq!((told(&new)[..2].to_vec(), &new["topics"]), (nothing.to_vec(), &json!(["news"])));
+}
+
+#[tokio::test]
 async fn what_replaces_a_users_subscription_is_nobodys_until_it_proves_whose_it_is() {
     let site = Site::start().await;
     let details = json!({"topics": ["news"], "tags": ["a"], "attributes": {"n": 1}});
@@ -191,6 +218,7 @@ async fn made_up_keys_give_way_until_a_receipt_has_proven_the_right_ones() {
     assert_eq!(refused.refusal(), (409, "endpoint_taken", vec![]));
     let changed = site.register(&stranger, &made["token"], json!({})).await.ok(200);
     assert_ne!(changed["token"], made["token"]);
+    receipt_of(&late).await;
     assert_eq!(site.register(&browser, &Value::Null, json!({})).await.status, 200, "the new keys are not proven");
 }
 

@@ -144,3 +144,36 @@ async fn a_key_makes_nothing_once_its_revocation_has_begun() {
         .unwrap();
     assert_eq!(left, 0);
 }
+
+#[tokio::test]
+async fn a_stolen_key_leaves_no_identity_key_behind_and_revokes_nobody_who_may_more() {
+    let api = TestApi::start().await;
+    let identity = async |key: &str| {
+        let body = Some(json!({"name": "n"}));
+        api.call(Method::POST, "/v1/apps/shop/identity-keys", Some(key), body).await
+    };
+    let left = async || api.get("/identity-keys").await.ok(200)["data"].as_array().unwrap().len();
+    let (thief, key) = made(&api, &[Scope::Keys], None).await;
+    let child = make(&api, &key, json!({"name": "n", "scopes": ["keys"]})).await.ok(201);
+    let kept = identity(&api.key).await.ok(201);
+    for maker in [&key, secret(&child)] {
+        identity(maker).await.ok(201);
+    }
+    let hour = api.clock.now() + Duration::from_secs(3_600);
+    let (_, passing) = made(&api, &[Scope::Keys], Some(hour)).await;
+    assert_eq!(identity(&passing).await.refusal(), (403, "forbidden", vec![]), "it would outlast its maker");
+    assert_eq!(left().await, 3);
+
+    let (sender, _) = made(&api, &[Scope::Send], None).await;
+    let path = format!("/v1/apps/shop/api-keys/{sender}");
+    let refused = api.call(Method::DELETE, &path, Some(&key), None).await;
+    assert_eq!(refused.refusal(), (403, "forbidden", vec![]));
+    let own = format!("/v1/apps/shop/api-keys/{}", id(&child));
+    api.call(Method::DELETE, &own, Some(&key), None).await.ok(200);
+    assert_eq!(left().await, 2, "what the child made goes with it");
+    revoke(&api, &thief, "").await;
+    let keys = api.get("/identity-keys").await.ok(200);
+    assert_eq!((left().await, &keys["data"][0]["id"]), (1, &kept["id"]));
+    let log = api.get("/audit-log?action=identity_key.removed").await.ok(200);
+    assert_eq!(log["data"].as_array().unwrap().len(), 2, "{log}");
+}

@@ -117,14 +117,14 @@ async fn a_known_endpoint_is_refreshed_with_its_keys_its_token_or_a_server_key_o
         "nothing said, nothing changed"
     );
 
-    sqlx::query("UPDATE subscriptions SET proven_at = since").execute(&api.pool).await.unwrap();
+    sqlx::query("UPDATE subscriptions SET keys_proven_at = since").execute(&api.pool).await.unwrap();
     let other_keys = json!({"subscription": push_subscription(&fcm("a")), "tags": ["stolen"]});
     assert_eq!(post(None, other_keys.clone()).await.refusal(), (409, "endpoint_taken", vec![]));
     let stranger = post(None, registration(&fcm("b"), json!({}))).await.ok(201);
     assert_eq!(post(token(&stranger), other_keys.clone()).await.refusal(), (409, "endpoint_taken", vec![]));
     let changed = post(token(&made), other_keys).await.ok(200);
     assert_eq!((id(&changed), token(&changed) == token(&made)), (id(&made), false), "other keys, another token");
-    sqlx::query("UPDATE subscriptions SET proven_at = since").execute(&api.pool).await.unwrap();
+    sqlx::query("UPDATE subscriptions SET keys_proven_at = since").execute(&api.pool).await.unwrap();
     assert_eq!(post(None, json!({"subscription": push})).await.status, 409, "the keys are others now");
     assert_eq!(id(&api.subscribe(&fcm("a"), json!({})).await), id(&made), "a server may");
     let new_key = api.post("/vapid-keys", json!({})).await.ok(201);
