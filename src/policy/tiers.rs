@@ -92,9 +92,9 @@ impl Settings {
     };
 
     /// The figures of a server that is not told otherwise: the guide's, but for `circuitFailureThreshold`, published
-    /// 0.05, here 0.25. When 10 % of POSTs failed by chance, the published one stopped a lane that worked until 14,845 of
+    /// 0.05, here 0.25. When 10 % of POSTs failed by chance, the published one stopped a lane that worked until 15,146 of
     /// 20,000 one-time codes had expired, and this lost none; an outage trips by five failures in a row anyway. And for
-    /// openings, which grow to a minute: growing to 10, they cost 28,446 of 60,000 deliveries that lived for 10 minutes
+    /// openings, which grow to a minute: growing to 10, they cost 28,455 of 60,000 deliveries that lived for 10 minutes
     /// around an outage as long, and growing to this 3,099.
     pub const DEFAULT: Settings = Settings {
         circuit_failure_threshold: 0.25,
