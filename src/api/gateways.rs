@@ -259,15 +259,22 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, mor
     let first = more.then_some(Duration::ZERO);
     for pause in first.into_iter().chain(RECALLED_AFTER) {
         tokio::time::sleep(pause).await;
-        loop {
-            match recall::recall(&state.pool, lane, opens_at, state.clock.now()).await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return tracing::warn!(%error, lane = lane.0, "what was put off comes back by itself"),
-            }
+        match recall_once_more(&state, lane, opens_at).await {
+            Ok(true) => (state.engine.tell)(Work::Due),
+            Ok(false) => return,
+            Err(error) => return tracing::warn!(%error, lane = lane.0, "what was put off comes back by itself"),
         }
-        (state.engine.tell)(Work::Due);
     }
+}
+
+/// False: the lane is shut again, and what is put off now is to wait.
+async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -> sqlx::Result<bool> {
+    let origins = lanes::states(&state.pool, &[lane.0]).await?;
+    if origins.iter().any(|origin| origin.held_until.max(origin.open_until) > Some(opens_at)) {
+        return Ok(false);
+    }
+    while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? {}
+    Ok(true)
 }
 
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
