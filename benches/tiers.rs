@@ -1,5 +1,6 @@
-//! How the tiers share a server that cannot keep up: three campaigns to the same browsers, one of each tier, until the
-//! first ends. While all three have work, deliveries go 8 : 3 : 1. `cargo bench --bench tiers`
+//! How the tiers share what is scarce: three campaigns to the same browsers, one of each tier, until the first ends. While
+//! all three have work, deliveries go 8 : 3 : 1, be it sealing that is scarce, since gateways answer at once, or the
+//! lanes' permits, since they take their time. `cargo bench --bench tiers`
 //!
 //! `N` subscriptions (60,000). What it costs a one-time code to pass two campaigns is measured by `latency`.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
@@ -8,7 +9,7 @@ mod support;
 
 use std::time::Duration;
 
-use bellwire::id::MessageId;
+use bellwire::id::{AppId, MessageId};
 use serde_json::json;
 use support::stage::{Stage, notice};
 use support::table::{Bar, figure, heading, number};
@@ -17,6 +18,8 @@ use support::{seed, setting};
 /// Shares of the tiers, in the order of their numbers.
 const WEIGHTS: [f64; 3] = [8.0, 3.0, 1.0];
 const TIERS: [&str; 3] = ["transactional", "promotional", "engagement"];
+/// How long gateways take where permits are scarce: a lane's, used up all the time, let through a tenth of what is sealed.
+const SLOW_MS: u32 = 200;
 
 fn main() {
     support::run(tiers());
@@ -27,6 +30,12 @@ async fn tiers() {
     let stage = Stage::open().await;
     let app = stage.app("tiers").await;
     seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
+    share(&stage, app, n, "sealing is scarce").await;
+    stage.gateways.post("/rules", &json!({"delay_ms": SLOW_MS, "action": "behave"})).await;
+    share(&stage, app, n, "permits are scarce").await;
+}
+
+async fn share(stage: &Stage, app: AppId, n: u32, scarce: &str) {
     let mut messages = Vec::new();
     // The one with the greatest weight last, so that the others are under way when it begins.
     for tier in TIERS.into_iter().rev() {
@@ -40,10 +49,10 @@ async fn tiers() {
     for message in &messages {
         stage.wait_for(*message).await;
     }
-    let counts = counts(&stage, &messages).await;
+    let counts = counts(stage, &messages).await;
     let all: f64 = counts.iter().sum();
     heading(&format!(
-        "Three campaigns to {} at once: {} deliveries while all of them had work",
+        "Three campaigns to {} at once while {scarce}: {} deliveries while all of them had work",
         number(n.into()),
         number(all)
     ));

@@ -1,20 +1,57 @@
 //! A delivery: one message to one subscription. It has no id of its own; it is `(message, subscription)`.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Decides policy, weight, window and defaults of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+/// Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// One-time codes, payments: reserved capacity, never batched or held.
-    #[serde(alias = "1")]
     Transactional,
     /// Campaigns, announcements.
-    #[serde(alias = "2")]
     Promotional,
     /// Nudges, digests: the lowest weight.
-    #[serde(alias = "3")]
     Engagement,
+}
+
+/// What a tier looks like, for whoever got it wrong.
+const TIER_RULE: &str = "must be transactional (1), promotional (2) or engagement (3)";
+
+impl FromStr for Tier {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_it = |tier: &Tier| text == tier.name() || text == tier.code().to_string();
+        Self::ALL.into_iter().find(is_it).ok_or(TIER_RULE)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tier {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrNumber;
+
+        impl Visitor<'_> for NameOrNumber {
+            type Value = Tier;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("transactional (1), promotional (2) or engagement (3)")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Tier, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Tier, E> {
+                i16::try_from(number).ok().and_then(Tier::from_code).ok_or_else(|| E::custom(TIER_RULE))
+            }
+        }
+
+        deserializer.deserialize_any(NameOrNumber)
+    }
 }
 
 impl Tier {
@@ -170,6 +207,27 @@ impl ReceiptKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tier_goes_by_its_name_or_its_number() {
+        for (tier, name, number) in [
+            (Tier::Transactional, "transactional", 1),
+            (Tier::Promotional, "promotional", 2),
+            (Tier::Engagement, "engagement", 3),
+        ] {
+            for written in [serde_json::json!(name), serde_json::json!(number), serde_json::json!(number.to_string())] {
+                assert_eq!(serde_json::from_value::<Tier>(written.clone()).unwrap(), tier, "{written}");
+            }
+            assert_eq!((name.parse(), number.to_string().parse()), (Ok(tier), Ok(tier)));
+            assert_eq!(serde_json::to_value(tier).unwrap(), name);
+        }
+        for wrong in
+            ["\"promo\"", "\"Promotional\"", "\"\"", "\"01\"", "0", "4", "-1", "65537", "1.5", "true", "null", "[1]"]
+        {
+            let error = serde_json::from_str::<Tier>(wrong).unwrap_err().to_string();
+            assert!(error.contains("transactional (1), promotional (2) or engagement (3)"), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn every_stored_number_reads_back_as_what_it_stood_for() {

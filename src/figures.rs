@@ -59,7 +59,7 @@ pub enum Count {
     TokenFailures = 10,
     /// Queue rows whose token was right but late.
     TokensLate = 11,
-    /// Acceptances later than the tier's `sla_seconds`.
+    /// Deliveries accepted later than the tier's `sla_seconds`, dead or expired.
     SlaMissed = 12,
 }
 

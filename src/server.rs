@@ -27,7 +27,6 @@ use crate::gateway::{self, Gateways};
 use crate::http_server;
 use crate::maintenance::{self, Retention};
 use crate::metrics::Metrics;
-use crate::policy;
 use crate::receipts;
 use crate::store::{self, figures::Wanted};
 
@@ -48,7 +47,7 @@ pub async fn run(
             lane_limit_max: config.lane_concurrency_max,
             page_min: config.page_min as usize,
             page_max: config.page_max as usize,
-            policy: policy_settings(config),
+            policy: config.policy(),
             ..dispatch::Settings::default()
         };
         let (started, tasks) = Dispatcher::start(
@@ -190,7 +189,7 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
-        policy: policy_settings(config),
+        policy: config.policy(),
     };
     let Foundation { pool, vault, clock, .. } = foundation;
     ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
@@ -204,14 +203,6 @@ fn retention(config: &Config) -> Retention {
         subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
         rollups: days(config.rollup_retention_days),
         audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
-    }
-}
-
-fn policy_settings(config: &Config) -> policy::Settings {
-    policy::Settings {
-        circuit_failure_threshold: config.circuit_failure_threshold,
-        circuit_open: config.circuit_open,
-        ..policy::Settings::DEFAULT
     }
 }
 

@@ -234,6 +234,8 @@ pub struct Client<S> {
     pub app: App,
     /// Whether it showed an API key.
     pub server: bool,
+    /// Whose API key that is.
+    pub caller: Option<Caller>,
     token: Option<[u8; 32]>,
     scope: PhantomData<S>,
 }
@@ -263,8 +265,8 @@ impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         if is_servers(&parts.headers, &parts.extensions) {
-            let Server { app, scope, .. } = Server::from_request_parts(parts, state).await?;
-            return Ok(Self { app, server: true, token: None, scope });
+            let Server { app, caller, scope } = Server::from_request_parts(parts, state).await?;
+            return Ok(Self { app, server: true, caller: Some(caller), token: None, scope });
         }
         let token = match bearer(&parts.headers) {
             None if parts.headers.contains_key(header::AUTHORIZATION) => {
@@ -275,6 +277,6 @@ impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
         };
         let app = parts.extensions.get::<App>().cloned();
         let app = app.expect("`cors::public` stands before every route that lets browsers in");
-        Ok(Self { app, server: false, token, scope: PhantomData })
+        Ok(Self { app, server: false, caller: None, token, scope: PhantomData })
     }
 }

@@ -9,12 +9,13 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 use uuid::Uuid;
 
 use super::ApiState;
 use super::problem::{FieldError, Problem, pointer_segment};
+use crate::delivery::Tier;
 use crate::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId,
 };
@@ -93,6 +94,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let error = error.into_inner();
         match error.classify() {
             serde_json::error::Category::Data => Problem::invalid_member(at, without_position(&error)),
+            // Serde takes a number where it wants a word for a mistake of grammar.
+            _ if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
+                Problem::invalid_member(at, "must be a value of another type")
+            }
             _ => malformed(format!("The body is not JSON: {error}.")),
         }
     })?;
@@ -184,7 +189,8 @@ path_param!(
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",
-    UserId = "user"
+    UserId = "user",
+    Tier = "tier"
 );
 
 /// A path parameter of this kind.
@@ -328,6 +334,7 @@ mod tests {
     #[expect(dead_code, reason = "only read by serde")]
     struct Inner {
         n: u8,
+        urgency: Option<crate::delivery::Urgency>,
     }
 
     #[test]
@@ -336,6 +343,8 @@ mod tests {
             (r#"{"inner": [{"n": 1}, {"n": 256}]}"#, 422, Some("/inner/1/n")),
             (r#"{"inner": [{"n": "1"}]}"#, 422, Some("/inner/0/n")),
             (r#"{"inner": [{"n": 1, "a/b": 2}]}"#, 422, Some("/inner/0/a~1b")),
+            (r#"{"inner": [{"n": 1, "urgency": 3}]}"#, 422, Some("/inner/0/urgency")),
+            (r#"{"inner": [{"n": 1, "urgency": "loud"}]}"#, 422, Some("/inner/0/urgency")),
             (r#"{"other": 1}"#, 422, Some("/other")),
             (r#"{"inner": [{}]}"#, 422, Some("/inner/0")),
             (r#"{"inner": 3}"#, 422, Some("/inner")),

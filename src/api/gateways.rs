@@ -21,6 +21,7 @@ use crate::id::{AppId, LaneId, VapidKeyId};
 use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::audit::Action;
 use crate::store::lanes::{self, LaneRow, Order, OriginRow};
+use crate::store::recall;
 use crate::store::workers::ALL_ORIGINS;
 
 /// A hold or an opening lasts for this long unless the request says otherwise.
@@ -240,8 +241,33 @@ async fn order(
     let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
     let told = told.ok_or_else(|| Problem::not_found("lane"))?;
     tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
+    let opens_at = match order {
+        Order::Hold { until, .. } | Order::Open { until } => until,
+        Order::Release | Order::Close | Order::Probe => state.clock.now(),
+    };
+    let more = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
     (state.engine.tell)(Work::Orders(told));
+    tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, more));
     view(state, lane).await
+}
+
+/// After these, too, what was put off is looked for: a worker hears of an order within a second, and settles what it put
+/// off before within another few. Should this process end first, what is left comes back by itself within a minute.
+const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
+
+async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, more: bool) {
+    let first = more.then_some(Duration::ZERO);
+    for pause in first.into_iter().chain(RECALLED_AFTER) {
+        tokio::time::sleep(pause).await;
+        loop {
+            match recall::recall(&state.pool, lane, opens_at, state.clock.now()).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return tracing::warn!(%error, lane = lane.0, "what was put off comes back by itself"),
+            }
+        }
+        (state.engine.tell)(Work::Due);
+    }
 }
 
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.

@@ -53,7 +53,7 @@ pub struct FiguresView {
     retry_token_failures: u64,
     /// Retries that came so late that their state was read again.
     retry_tokens_late: u64,
-    /// Acceptances later than the tier's `sla_seconds`.
+    /// Deliveries accepted later than the tier's `sla_seconds`, dead or expired.
     sla_missed: u64,
 }
 

@@ -1,8 +1,6 @@
 //! `/v1/apps/{app}/policies`: delivery policies of tiers, topics and subscriptions. A message brings its own. What comes of
 //! them together is shown by [`super::preview`].
 
-use std::str::FromStr;
-
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,8 +9,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::{MayRead, MaySetPolicies, Server};
-use super::extract::{At, Json, PathParam, Query, TopicName};
+use super::auth::{Caller, MayRead, MaySetPolicies, Server};
+use super::extract::{At, Json, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, FieldError, Problem};
 use super::subscriptions::{too_many_topics, unknown};
@@ -20,27 +18,11 @@ use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
 use crate::permission::Speaker;
-use crate::policy::{DEPRECATED, Layer, Parsed, Place, Places, Policy, Preset, Terms};
+use crate::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, Preset, Terms};
+use crate::store::api_keys::Scope;
 use crate::store::apps::App;
-use crate::store::audit::{Action, Entry};
+use crate::store::audit::{Action, Actor, Entry};
 use crate::store::{policies, throttles, topics};
-
-/// A tier as a path names it: by its name, or 1, 2 or 3.
-#[derive(Debug)]
-pub struct TierName(Tier);
-
-impl FromStr for TierName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let tier = Tier::ALL.into_iter().find(|tier| text == tier.name() || text == tier.code().to_string());
-        tier.map(Self).ok_or("must be transactional (1), promotional (2) or engagement (3)")
-    }
-}
-
-impl PathParam for TierName {
-    const NAME: &'static str = "tier";
-}
 
 /// What is set at one place.
 #[derive(Debug, Serialize, ToSchema)]
@@ -186,7 +168,7 @@ pub async fn list(
         max_retries: app.max_retries,
         tiers: tiers.map(|(tier, policy)| PolicyView::of_tier(&state, &app, tier, policy)).collect(),
         topics: cut.page(rows, |row| number_cursor(row.id), topic),
-        presets: Preset::ALL.map(Preset::name).to_vec(),
+        presets: [&Preset::ALL.map(Preset::name)[..], &[Guide::PRESET]].concat(),
     }))
 }
 
@@ -197,7 +179,7 @@ pub async fn list(
 pub async fn show_tier(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
-    At(TierName(tier)): At<TierName>,
+    At(tier): At<Tier>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let policy = policies::tier(&state.pool, app.id, tier).await?;
     Ok(Answer(PolicyView::of_tier(&state, &app, tier, policy)))
@@ -211,7 +193,7 @@ pub async fn show_tier(
 pub async fn set_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(TierName(tier)): At<TierName>,
+    At(tier): At<Tier>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let (policy, warnings) = accept(&server.app, Place::Tier, policy)?;
@@ -226,7 +208,7 @@ pub async fn set_tier(
 pub async fn unset_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
-    At(TierName(tier)): At<TierName>,
+    At(tier): At<Tier>,
 ) -> Result<StatusCode, Problem> {
     write_tier(&state, &server, tier, None).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -236,6 +218,22 @@ pub async fn unset_tier(
 fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Option<&Value>) -> Entry {
     let action = if policy.is_some() { Action::PolicySet } else { Action::PolicyRemoved };
     server.did(action, format!("{}:{name}", place.name()))
+}
+
+/// Checks the policy that a subscription is registered with, at `/policy` of the body: as much a server's word, with the
+/// scope for policies, as one that is set later. Returns what to store, and by whom.
+pub(super) fn of_new_subscription(
+    policy: Option<Value>,
+    app: &App,
+    caller: Option<&Caller>,
+    faults: &mut Faults,
+) -> Result<Option<(Value, Actor)>, Problem> {
+    let Some(policy) = policy else { return Ok(None) };
+    let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
+        Problem::forbidden("A subscription's policy is set with an API key that has the scope `policies`.")
+    })?;
+    check(&policy, &Terms::of(app, Place::Subscription), "/policy", faults);
+    Ok(Some((kept(policy), caller.actor())))
 }
 
 async fn write_tier(
@@ -378,17 +376,6 @@ async fn write_subscription(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tiers_go_by_name_and_number() {
-        for (text, tier) in [("transactional", 0), ("1", 0), ("promotional", 1), ("2", 1), ("engagement", 2), ("3", 2)]
-        {
-            assert_eq!(text.parse::<TierName>().unwrap().0, Tier::ALL[tier]);
-        }
-        for bad in ["", "0", "4", "01", "Promotional", "promo"] {
-            assert!(bad.parse::<TierName>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn what_says_nothing_is_not_stored() {

@@ -17,7 +17,7 @@ use crate::chart::{Curve, timetable_svg};
 use crate::delivery::Tier;
 use crate::id::SubscriptionId;
 use crate::policy::preview::{self, Timetable};
-use crate::policy::{Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
+use crate::policy::{Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
 use crate::store::apps::App;
 use crate::store::policies;
 
@@ -223,10 +223,10 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = Vec<PresetView>)))]
 pub async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
-    let view = |preset: Preset| {
-        let retry = Retry::Phased(Phased::preset(preset));
+    let view = |(name, retry)| {
         let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) });
-        PresetView { name: preset.name(), policy: json!({ "preset": preset.name() }), timetable }
+        PresetView { name, policy: json!({ "preset": name }), timetable }
     };
-    Answer(Preset::ALL.into_iter().map(view).collect())
+    let fixed = Preset::ALL.into_iter().map(|preset| (preset.name(), Retry::Phased(Phased::preset(preset))));
+    Answer(fixed.chain([(Guide::PRESET, Retry::Guide(Guide::DEFAULT))]).map(view).collect())
 }

@@ -23,10 +23,13 @@ const SECONDS_MAX: u32 = 30 * 86_400;
 #[serde(deny_unknown_fields, default)]
 pub struct Slas {
     /// Of one-time codes and the like.
+    #[serde(alias = "1")]
     transactional: Option<u32>,
     /// Of campaigns.
+    #[serde(alias = "2")]
     promotional: Option<u32>,
     /// Of nudges and digests.
+    #[serde(alias = "3")]
     engagement: Option<u32>,
 }
 

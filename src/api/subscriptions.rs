@@ -14,6 +14,7 @@ use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
 use super::identity_keys::check_user;
 use super::paging::{Page, Paging};
+use super::policies;
 use super::problem::{Faults, Problem};
 use super::refused::{self, RefusedView};
 use super::{ApiState, Work};
@@ -150,6 +151,9 @@ pub struct NewSubscription {
     /// everything that waits for it. From a browser, its user does not come along, nor what was addressed to them, unless
     /// `user_id` says so again. No push to the old endpoint starts later than a second after the answer.
     replaces: Option<Replaced>,
+    /// Its delivery policy. It takes an API key that has the scope `policies`, too.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
 }
 
 /// A subscription to be replaced.
@@ -305,6 +309,7 @@ pub async fn register(
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
+    let policy = policies::of_new_subscription(body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
     let address = check_address(&body.subscription, &client.app, &state, &mut faults).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
@@ -324,6 +329,7 @@ pub async fn register(
         expires_at: address.expires_at,
         right: client.right(),
         replaces,
+        policy: policy.as_ref().map(|(policy, by)| (policy, *by)),
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))

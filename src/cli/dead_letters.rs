@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
+use super::a_tier;
 use super::key::moment;
 use super::local::{Ask, Local, path, rows};
 use super::output::{Output, table, text, time};
@@ -120,8 +121,8 @@ struct Filter {
     #[arg(long)]
     topic: Option<String>,
     /// The message's tier.
-    #[arg(long, value_parser = PossibleValuesParser::new(Tier::ALL.map(Tier::name)))]
-    tier: Option<String>,
+    #[arg(long, value_parser = a_tier())]
+    tier: Option<Tier>,
     /// The push service.
     #[arg(long, value_parser = PossibleValuesParser::new(Gateway::ALL.map(Gateway::name)))]
     gateway: Option<String>,
@@ -165,7 +166,7 @@ impl Filter {
     fn members(&self) -> Map<String, Value> {
         let all = json!({
             "reason": self.reason, "status": self.status, "message": self.message, "subscription": self.subscription,
-            "topic": self.topic, "tier": self.tier, "gateway": self.gateway, "since": self.since, "until": self.until,
+            "topic": self.topic, "tier": self.tier.map(Tier::name), "gateway": self.gateway, "since": self.since, "until": self.until,
             "retries": self.retries,
         });
         let Value::Object(all) = all else { return Map::new() };

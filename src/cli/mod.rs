@@ -23,10 +23,12 @@ mod vapid;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use crate::admin::{self, Finding, Health};
 use crate::config::{self, Config, Flags};
+use crate::delivery::Tier;
 use crate::demo;
 use crate::simulator;
 use crate::telemetry;
@@ -263,6 +265,13 @@ pub fn main() -> ExitCode {
             ExitCode::from(if wrong_usage { WRONG_USAGE } else { FAILED })
         }
     }
+}
+
+/// Reads a tier by name or number; help shows the names.
+fn a_tier() -> impl TypedValueParser<Value = Tier> {
+    let [transactional, promotional, engagement] = Tier::ALL.map(|tier| PossibleValue::new(tier.name()));
+    let known = [transactional.alias("1"), promotional.alias("2"), engagement.alias("3")];
+    PossibleValuesParser::new(known).try_map(|name| name.parse::<Tier>())
 }
 
 /// How this program was called, for commands to copy: it need not be in `PATH`.

@@ -9,11 +9,12 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::a_tier;
 use super::output::Output;
 use crate::chart::{Curve, timetable_svg, timetable_text};
 use crate::delivery::Tier;
-use crate::policy::Preset;
 use crate::policy::preview::preview;
+use crate::policy::{Guide, Preset};
 pub use given::WrongPolicy;
 
 /// Charts are so many characters wide.
@@ -48,12 +49,12 @@ pub struct Given {
     /// A policy: JSON, @FILE, or - for standard input; NAME= before it names it. Can be given several times.
     #[arg(long, value_name = "[NAME=]POLICY")]
     policy: Vec<String>,
-    /// A fixed policy of Amazon SNS.
-    #[arg(long, value_parser = PossibleValuesParser::new(Preset::ALL.map(Preset::name)))]
+    /// A fixed policy of Amazon SNS, or all that the web-push retry guide publishes.
+    #[arg(long, value_parser = PossibleValuesParser::new(Preset::ALL.map(Preset::name).into_iter().chain([Guide::PRESET])))]
     preset: Vec<String>,
     /// What this tier does when nobody says otherwise; also fills in what a policy leaves out [default: promotional].
-    #[arg(long, value_parser = PossibleValuesParser::new(Tier::ALL.map(Tier::name)))]
-    tier: Option<String>,
+    #[arg(long, value_parser = a_tier())]
+    tier: Option<Tier>,
     /// The most that `retries` of QStash's form may ask for, and its default.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     max_retries: u32,

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
-use super::program;
 use super::refusal::Names;
+use super::{a_tier, program};
 use crate::config::parse_duration;
 use crate::delivery::{Tier, Urgency};
 
@@ -55,8 +55,8 @@ pub struct Send {
     #[command(flatten)]
     content: Content,
     /// Decides retries, weight and defaults; promotional by default.
-    #[arg(long, value_parser = PossibleValuesParser::new(Tier::ALL.map(Tier::name)))]
-    tier: Option<String>,
+    #[arg(long, value_parser = a_tier())]
+    tier: Option<Tier>,
     /// How long push services may keep it: seconds, or such as 30m, 12h, 7d; by default the tier's.
     #[arg(long, value_parser = seconds)]
     ttl: Option<u64>,
@@ -178,7 +178,7 @@ impl Send {
         put("content", self.content.notification());
         put("payload", self.content.payload()?);
         put("envelope", self.content.no_envelope.then_some(Value::Bool(false)));
-        put("tier", self.tier.clone().map(Value::from));
+        put("tier", self.tier.map(|tier| tier.name().into()));
         put("ttl", self.ttl.map(Value::from));
         put("urgency", self.urgency.clone().map(Value::from));
         put("collapse_key", self.collapse_key.clone().map(Value::from));

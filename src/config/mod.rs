@@ -17,6 +17,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::api::example::Audience;
+use crate::policy;
 use crate::postgres;
 use crate::store::data_keys::{self, MasterKey};
 pub use flags::Flags;
@@ -225,11 +226,22 @@ settings! {
     page_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a page, at most.
     page_max: u32 = "500", shown, number(1..=500);
-    /// The share of failures, of at least 400 attempts in a minute, that opens a circuit breaker: above 0, at most 1.
-    /// The web-push retry guide says 0.05. A tier of an app may have its own.
+    /// The share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide says 0.05. This and
+    /// the next four are for tiers without figures of their own.
     circuit_failure_threshold: f64 = "0.25", shown, share();
-    /// How long a circuit breaker opens at first; each trip that follows soon doubles it, up to a minute.
+    /// That share counts from so many POSTs in a minute on.
+    circuit_min_attempts: u32 = "400", shown, number(1..=1_000_000);
+    /// So many POSTs that failed in a row open a circuit breaker, too.
+    circuit_consecutive_failures: u32 = "5", shown, number(1..=1_000);
+    /// How long a circuit breaker opens at first.
     circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// How long it opens at most: each trip that follows soon doubles it up to this. As long as the first: it does not grow,
+    /// as the web-push retry guide has it.
+    circuit_open_max: Duration = "60s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// What holds for tiers without a policy of their own: what this server was tuned to (`tuned`), or all that the web-push
+    /// retry guide publishes (`guide`): 5 retries from 2 s to 60 s, and of the five settings before those that are not given.
+    policy_defaults: PolicyDefaults = "tuned", shown,
+        keyword(&[("tuned", PolicyDefaults::Tuned), ("guide", PolicyDefaults::Guide)]);
     /// Days that messages, their attempts and receipts are kept; more than the longest time to live, which is 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
     /// Days that dead letters, the trail of what was done with them, and events are kept.
@@ -243,6 +255,15 @@ settings! {
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+}
+
+/// Where the defaults of delivery policies come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyDefaults {
+    /// This server's simulations.
+    Tuned,
+    /// The web-push retry guide.
+    Guide,
 }
 
 /// How a setting was given.
@@ -360,6 +381,30 @@ impl Config {
     /// Whether a setting, named by its key, was left at its default.
     pub fn is_default(&self, key: &str) -> bool {
         self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, Origin::Default))
+    }
+
+    /// The server's figures of delivery policies.
+    pub fn policy(&self) -> policy::Settings {
+        let defaults = match self.policy_defaults {
+            PolicyDefaults::Tuned => policy::Settings::DEFAULT,
+            PolicyDefaults::Guide => policy::Settings::GUIDE,
+        };
+        fn pick<T>(is_default: bool, default: T, given: T) -> T {
+            if is_default { default } else { given }
+        }
+        let is = |key| self.is_default(key);
+        policy::Settings {
+            circuit_failure_threshold: pick(
+                is("circuit_failure_threshold"),
+                defaults.circuit_failure_threshold,
+                self.circuit_failure_threshold,
+            ),
+            circuit_attempts_min: self.circuit_min_attempts,
+            circuit_failures_in_a_row: self.circuit_consecutive_failures,
+            circuit_open: self.circuit_open,
+            circuit_open_max: pick(is("circuit_open_max"), defaults.circuit_open_max, self.circuit_open_max),
+            ..defaults
+        }
     }
 
     /// What is in force and where it comes from, as a `bellwire.toml`, with secrets masked.

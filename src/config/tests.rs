@@ -31,13 +31,24 @@ fn every_default_is_allowed() {
     assert_eq!(config.roles, Roles { api: true, worker: true, maintenance: true });
     assert_eq!(config.shutdown_deadline, Duration::from_secs(20));
     assert_eq!(server::http_limits(&config), http_server::Limits::default());
-    let policy = crate::policy::Settings::DEFAULT;
-    assert_eq!(config.circuit_failure_threshold, policy.circuit_failure_threshold);
-    assert_eq!(config.circuit_open, policy.circuit_open);
+    assert_eq!(config.policy(), policy::Settings::DEFAULT);
+    let given = [config.circuit_failure_threshold, config.circuit_open_max.as_secs_f64()];
+    let tuned = policy::Settings::DEFAULT;
+    assert_eq!(given, [tuned.circuit_failure_threshold, tuned.circuit_open_max.as_secs_f64()]);
     assert!(config.gateways.is_empty() && config.database_url.is_none() && !config.allow_loopback);
     assert!(
         matches!(config.master_key_source(), data_keys::Source::File(path) if path == Path::new("/data/master.key"))
     );
+}
+
+#[test]
+fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
+    let guide = ("policy_defaults", "guide");
+    assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);
+    let some = [guide, ("circuit_failure_threshold", "0.25"), ("circuit_consecutive_failures", "9")];
+    let expected =
+        policy::Settings { circuit_failure_threshold: 0.25, circuit_failures_in_a_row: 9, ..policy::Settings::GUIDE };
+    assert_eq!(read(&some, &[], "").unwrap().policy(), expected);
 }
 
 #[test]

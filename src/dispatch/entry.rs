@@ -209,6 +209,7 @@ impl Dispatcher {
         };
         let to = (row.recipient.subscription, row.recipient.life);
         let settlement = settlement(&message, lane.id, to, settled.0.into_iter().collect(), settled.1);
+        self.count_sla(&settlement);
         self.settler.row(RowSettlement { lease, settlement });
         self.finished(1);
         None
@@ -248,6 +249,7 @@ impl Dispatcher {
             };
             let to = (recipient.subscription, recipient.life);
             let settled = settlement(&message, lane.id, to, attempt.into_iter().collect(), fate);
+            self.count_sla(&settled);
             if matches!(open.record(place, settled), Recorded::Last) {
                 self.close_page(&open);
             }
@@ -311,6 +313,7 @@ impl Dispatcher {
             shrunk: None,
             limit: None,
             refused: None,
+            number: 0,
             ticket,
         }))
     }

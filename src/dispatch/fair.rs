@@ -2,8 +2,8 @@
 //!
 //! Tiers share by weight (8:3:1), lanes of a tier take turns, and a lane takes part only while it has a permit: its
 //! adaptive concurrency limit and the parallelism that flow control leaves it are not used up, and it is neither held nor
-//! broken. So a slow or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time
-//! code.
+//! broken. While a lane's permits are scarce rather than sealing, its tiers share the permits by the same weights. So a slow
+//! or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time code.
 //!
 //! A lane that is held or broken keeps nothing in memory: its deliveries come back to be put off, and are claimed
 //! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and cut, is what may
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::job::{Job, LaneInfo};
-use super::lane::Answered;
+use super::lane::{Answered, Lane};
 use super::queue::{Queue, TIERS};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
@@ -162,7 +162,15 @@ impl FairQueue {
             Taker::Any if inner.waiting(Tier::Transactional) <= LEFT_ALONE => 1..TIERS,
             Taker::Any => 0..TIERS,
         };
-        let next = inner.pop(tiers, now)?;
+        let Some(next) = inner.pop(tiers, now) else {
+            // What is left is the other's.
+            match taker {
+                Taker::Transactional if inner.has_ready() => self.any.notify_one(),
+                Taker::Any if !inner.ready[0].is_empty() => self.transactional.notify_one(),
+                _ => {}
+            }
+            return None;
+        };
         self.wake(&inner);
         let hungry = match &next {
             Next::Turn(Turn { slot, job, .. }) => {
@@ -182,20 +190,23 @@ impl FairQueue {
     /// Gives a permit back without an answer: no POST was made.
     pub fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
         let mut inner = self.inner.lock();
-        inner.give_back(slot, false, |lane| lane.leave(probe, job.message.tier == Tier::Transactional, now));
+        inner
+            .give_back(slot, false, |lane| lane.leave(probe, job.number, job.message.tier == Tier::Transactional, now));
         self.wake(&inner);
     }
 
-    /// Gives a permit back with the answer that the POST got. Answers what other replicas have to know.
-    pub fn answered(&self, slot: Slot, answer: &Answered<'_>) -> Option<LaneState> {
+    /// Gives a permit back with the answer that the POST got. Returns what other replicas have to know, and how many
+    /// POSTs the lane still has out.
+    pub fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
-        let told = inner.give_back(slot, true, |lane| lane.answered(answer, &mut news));
+        let learn = |lane: &mut Lane| (lane.answered(answer, &mut news), lane.in_flight());
+        let (told, in_flight) = inner.give_back(slot, true, learn);
         if let Some(posted_at) = news.key_released_at {
             inner.release_key(news.lane, posted_at);
         }
         self.wake(&inner);
-        told.then_some(news)
+        (told.then_some(news), in_flight)
     }
 
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.

@@ -160,7 +160,9 @@ impl Dispatcher {
 
     async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let rows = store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let mut rows =
+            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
         self.metrics.claims.inc_by(n as u64);
         let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -11,11 +12,12 @@ use super::page::OpenPage;
 use super::policies::Policies;
 use super::stops::Target;
 use crate::clock::Timestamp;
-use crate::delivery::{Tier, Urgency};
+use crate::delivery::{Ending, Tier, Urgency};
 use crate::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::lane::Gateway;
 use crate::message::Content;
 use crate::policy::calendar::Calendar;
+use crate::policy::payload_limit::Refusal;
 use crate::policy::{Policy, Settings};
 use crate::store::opening::MessageRow;
 use crate::store::settle::{Attempt, Fate, Settlement};
@@ -142,8 +144,10 @@ pub struct Job {
     pub shrunk: Option<Arc<Shrunk>>,
     /// Plaintext octets that the gateway is believed to take.
     pub limit: Option<usize>,
-    /// How many it refused, in this turn.
-    pub refused: Option<usize>,
+    /// What it refused last, in this turn.
+    pub refused: Option<Refusal>,
+    /// Among the POSTs of its lane, from its turn on.
+    pub number: u64,
     pub ticket: Ticket,
 }
 
@@ -160,6 +164,11 @@ impl Job {
     pub fn target(&self) -> Target {
         let Self { subscription, life, .. } = *self;
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
+    }
+
+    /// What is rendered for it.
+    pub fn template(&self) -> &Template {
+        self.shrunk.as_ref().map_or(&self.message.template, |shrunk| &shrunk.template)
     }
 
     /// What becomes of this delivery.
@@ -179,6 +188,7 @@ pub fn settlement(
     attempts: Vec<Attempt>,
     fate: Fate,
 ) -> Settlement {
+    let sla_missed_s = sla_missed(message, &attempts, &fate);
     Settlement {
         subscription,
         message: message.id,
@@ -187,9 +197,22 @@ pub fn settlement(
         tier: message.tier,
         life,
         proven: false,
-        sla_missed_s: None,
+        sla_missed_s,
         attempts,
         fate,
+    }
+}
+
+/// The seconds within which a delivery should have been accepted, if it was accepted later than that, or never will be.
+fn sla_missed(message: &Message, attempts: &[Attempt], fate: &Fate) -> Option<u32> {
+    let is_late = |sla_s: &u32| {
+        let accepted_at = attempts.last().map(|attempt| attempt.at);
+        accepted_at.is_some_and(|at| at - message.accepted_at > TimeDelta::seconds((*sla_s).into()))
+    };
+    match fate {
+        Fate::Ended(Ending::Accepted, _) => message.sla_s.filter(is_late),
+        Fate::Ended(Ending::Expired | Ending::Dead, _) => message.sla_s,
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::lane::Gateway;
 use crate::policy::Settings;
 use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
 use crate::policy::hold::{Held, Hold};
-use crate::policy::payload_limit::PayloadLimit;
+use crate::policy::payload_limit::{PayloadLimit, Refusal};
 use crate::store::workers::LaneState;
 
 /// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
@@ -18,7 +18,8 @@ pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    Free,
+    /// Under this number, by which its answer is told to the breaker.
+    Free(u64),
     /// Its answer decides over a half-open breaker.
     Probe,
     /// Not before this.
@@ -28,14 +29,16 @@ pub enum Passage {
 /// An answer to a POST, as a lane sees it.
 pub struct Answered<'a> {
     pub outcome: &'a Outcome,
+    /// Its number.
+    pub number: u64,
     pub posted_at: Timestamp,
     pub now: Timestamp,
     pub probe: bool,
     pub transactional: bool,
     /// Plaintext octets that were sent, padding included.
     pub octets: u32,
-    /// How many the gateway had refused before, of the same delivery.
-    pub refused: Option<u32>,
+    /// What the gateway had refused before, of the same delivery.
+    pub refused: Option<Refusal>,
     pub settings: &'a Settings,
 }
 
@@ -109,13 +112,13 @@ impl Lane {
         self.in_flight
     }
 
-    /// Whether one more POST fits under the limit. The last permit of a lane is kept for transactional deliveries, of
-    /// which one may go even while others still use up more than a limit that has just shrunk.
+    /// Whether one more POST fits under the limit. One permit of a lane is kept for transactional deliveries, of which one
+    /// may go even while others still use up more than a limit that has just shrunk.
     pub fn has_permit(&self, transactional: bool) -> bool {
         let limit = self.limit.get();
         match transactional {
             true => self.in_flight < limit || self.urgent == 0,
-            false => self.in_flight < limit - u32::from(limit > 1),
+            false => self.in_flight < limit && self.in_flight - self.urgent < limit - u32::from(limit > 1),
         }
     }
 
@@ -125,7 +128,7 @@ impl Lane {
             return Passage::Shut(until);
         }
         let passage = match self.breaker.permit(now, self.may_probe(now)) {
-            Permission::Go => Passage::Free,
+            Permission::Go(number) => Passage::Free(number),
             Permission::Probe => Passage::Probe,
             Permission::Wait(until) => return Passage::Shut(until),
         };
@@ -224,12 +227,14 @@ impl Lane {
     }
 
     /// Gives a permit back: no POST was made.
-    pub fn leave(&mut self, probe: bool, transactional: bool, now: Timestamp) {
+    pub fn leave(&mut self, probe: bool, number: u64, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.urgent -= u32::from(transactional);
         if probe {
             // Nothing was learned; the probe may be given to another.
             self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
+        } else {
+            self.breaker.withdraw(number, now);
         }
     }
 
@@ -241,7 +246,7 @@ impl Lane {
         news.breaker = if answer.probe {
             self.breaker.record_probe(answer.now, health, answer.settings)
         } else {
-            self.breaker.record(answer.now, health, answer.settings)
+            self.breaker.record(answer.number, answer.posted_at, answer.now, health, answer.settings)
         }
         .map(|_| self.breaker.snapshot());
         match answer.outcome.kind {

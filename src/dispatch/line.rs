@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::TimeDelta;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
@@ -20,11 +19,13 @@ use crate::delivery::{Ending, Tier};
 use crate::figures::{Accepted, Count};
 use crate::gateway::{Post, Reply};
 use crate::message::PLAINTEXT_MAX;
-use crate::policy::hold::come_back;
+use crate::policy::hold::{PUT_OFF_MAX, come_back};
+use crate::policy::payload_limit::Refusal;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::{SealError, padded_len, seal};
+use crate::webpush::shrink::{Shrunk, tell};
 
 /// A POST without an answer after this has failed.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -147,12 +148,10 @@ impl Dispatcher {
             retried: job.retries,
             content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
-        let template = job.shrunk.as_ref().map_or(&message.template, |shrunk| &shrunk.template);
         let mut plaintext = Vec::new();
-        template.render(&stamp, &mut plaintext);
-        let limit = job.limit.unwrap_or(PLAINTEXT_MAX);
-        // After a 413 it fills the limit that is tried: accepted, it shows that the gateway takes that much.
-        let pad_to = if job.refused.is_some() { limit } else { padded_len(plaintext.len(), limit) };
+        job.template().render(&stamp, &mut plaintext);
+        let len = plaintext.len();
+        let pad_to = if job.refused.is_some() { len } else { padded_len(len, job.limit.unwrap_or(PLAINTEXT_MAX)) };
         let lane = &job.lane;
         let origin = job.endpoint.origin();
         let post = Post {
@@ -194,12 +193,20 @@ impl Dispatcher {
         let settings = &job.policy.settings;
         let transactional = job.message.tier == Tier::Transactional;
         let sent = sent - crate::webpush::OVERHEAD;
-        let (octets, refused) = (count(sent), job.refused.map(count));
-        let answered = Answered { outcome: &outcome, posted_at, now, probe, transactional, octets, refused, settings };
-        if let Some(news) = self.fair.answered(slot, &answered) {
-            if let (Kind::TooLarge, Some(learned)) = (outcome.kind, news.payload) {
-                job.limit = learned.max.map(|octets| octets as usize);
-            }
+        let (octets, refused) = (count(sent), job.refused);
+        let answered = Answered {
+            outcome: &outcome,
+            number: job.number,
+            posted_at,
+            now,
+            probe,
+            transactional,
+            octets,
+            refused,
+            settings,
+        };
+        let (news, in_flight) = self.fair.answered(slot, &answered);
+        if let Some(news) = news {
             self.share(news);
         }
         if outcome.judges_key() {
@@ -215,13 +222,14 @@ impl Dispatcher {
             return self.put_off(vec![job], until);
         }
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        let can_shrink = shrink_target(sent, job.limit).is_some() && outcome.kind == Kind::TooLarge;
+        let can_shrink = outcome.kind == Kind::TooLarge && smaller(&job, sent).is_some();
         let attempt = policy::Attempt {
             retries: job.retries,
             now,
             accepted_at: job.message.accepted_at,
             expires_at: job.message.expires_at,
             can_shrink,
+            wave: if transactional { 0 } else { in_flight },
         };
         let verdict = decide(&outcome, &job.policy, &attempt, self.clock.randomness());
         if self.conclude(&mut job, verdict, outcome, took_ms, sent, now) {
@@ -282,14 +290,14 @@ impl Dispatcher {
 
     /// Prepares a delivery to go out again with a smaller payload, which uses up an attempt. False: nothing helps.
     fn make_smaller(&self, job: &mut Job, sent: usize, attempt: &mut Attempt) -> bool {
-        let Some(limit) = shrink_target(sent, job.limit) else { return false };
-        let Some(shrunk) = job.message.shrink(limit) else { return false };
-        attempt.reason = Some(shrunk.tell(sent).into());
+        let Some((limit, shrunk)) = smaller(job, sent) else { return false };
+        let told = shrunk.as_ref().map_or_else(|| tell(sent, &[]), |shrunk| tell(sent, &shrunk.dropped));
+        attempt.reason = Some(told.into());
         attempt.ending = Ending::Retry;
         job.attempts.push(attempt.clone());
-        job.shrunk = Some(shrunk);
+        job.shrunk = shrunk;
         job.limit = Some(limit);
-        job.refused = Some(sent);
+        job.refused = Some(Refusal { octets: count(sent), tried: count(limit) });
         job.retries += 1;
         true
     }
@@ -318,9 +326,11 @@ impl Dispatcher {
         let now = self.clock.now();
         let until = until.min(now + PUT_OFF_MAX);
         for mut job in jobs {
-            let urgent = until <= now || job.message.tier == Tier::Transactional;
-            let due = come_back(until, urgent, self.clock.randomness());
-            self.settle(&mut job, None, Fate::Deferred(Due::At(due)));
+            let due = match job.message.tier {
+                _ if until <= now => Due::At(now),
+                tier => Due::Reopening(come_back(until, tier == Tier::Transactional, self.clock.randomness())),
+            };
+            self.settle(&mut job, None, Fate::Deferred(due));
         }
     }
 
@@ -330,6 +340,7 @@ impl Dispatcher {
         for retry in settlement.attempts.iter().filter(|attempt| attempt.number > 0 && attempt.took_ms.is_some()) {
             self.figures.retried(lane, tier, retry.number);
         }
+        self.count_sla(settlement);
         let Fate::Ended(ending, _) = settlement.fate else { return };
         let Some(last) = settlement.attempts.last() else { return };
         let since = |from: Timestamp, to: Timestamp| (to - from).to_std().unwrap_or_default();
@@ -338,9 +349,6 @@ impl Dispatcher {
                 let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
                 let delay = since(job.message.accepted_at, last.at);
-                if settlement.sla_missed_s.is_some() {
-                    self.figures.count(lane, Some(tier), Count::SlaMissed, 1);
-                }
                 self.figures.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
             Ending::Expired if last.number > 0 || last.took_ms.is_some() => {
@@ -370,6 +378,13 @@ impl Dispatcher {
         (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
     }
 
+    /// Counts a delivery that was not accepted in its time.
+    pub(super) fn count_sla(&self, settlement: &Settlement) {
+        if settlement.sla_missed_s.is_some() {
+            self.figures.count(settlement.lane, Some(settlement.tier), Count::SlaMissed, 1);
+        }
+    }
+
     /// Hands a fate to whoever writes it: the page, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
         let (last, fate) = self.if_stopped(job, last, fate);
@@ -379,14 +394,14 @@ impl Dispatcher {
             Fate::Deferred(due) if !job.attempts.is_empty() => {
                 let due = match due {
                     Due::At(due) | Due::Turn(due) => due,
-                    Due::Parked => self.clock.now(),
+                    // Nobody claims it before its lane opens.
+                    Due::Reopening(_) | Due::Parked => self.clock.now(),
                 };
                 Fate::Retry { retries: job.retries, due }
             }
             fate => fate,
         };
-        let mut settlement = job.settle(last, fate);
-        settlement.sla_missed_s = sla_missed(job, &settlement);
+        let settlement = job.settle(last, fate);
         self.tally(job, &settlement);
         for attempt in &settlement.attempts {
             self.metrics.ended(attempt.ending, settlement.tier, 1);
@@ -403,9 +418,6 @@ impl Dispatcher {
     }
 }
 
-/// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed; so an
-/// operator's release is soon obeyed by what was put off before it.
-const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 /// Why a delivery ends that was cancelled, or whose subscription ended.
 pub const STOPPED: &str = "stopped";
 /// Why one ends whose subscription is gone.
@@ -434,19 +446,23 @@ fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>>
     told.map(String::into_boxed_str).or(detail)
 }
 
+/// What is sent instead of a payload that was too large at so many octets: at most how many, and of what. A raw one can
+/// but lose its padding.
+fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
+    let without_padding = job.template().max_len();
+    let limit = shrink_target(sent, without_padding)?;
+    match without_padding <= limit {
+        true => Some((limit, job.shrunk.clone())),
+        false => Some((limit, Some(job.message.shrink(limit)?))),
+    }
+}
+
 fn count(octets: usize) -> u32 {
     u32::try_from(octets).unwrap_or(u32::MAX)
 }
 
 fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admission {
     Admission::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
-}
-
-/// The seconds within which a delivery should have been accepted, if it was accepted later than that.
-fn sla_missed(job: &Job, settlement: &Settlement) -> Option<u32> {
-    let accepted = settlement.attempts.last().filter(|last| last.ending == Ending::Accepted)?;
-    let missed = |sla_s: &u32| accepted.at - job.message.accepted_at > TimeDelta::seconds((*sla_s).into());
-    job.message.sla_s.filter(missed)
 }
 
 /// The log row of an ending without a POST.

@@ -23,6 +23,13 @@ use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];
 pub const TIERS: usize = WEIGHTS.len();
+/// What a turn costs each tier: tiers that get their shares pay the same.
+const COSTS: [u64; TIERS] = [3, 8, 24];
+/// So many turns make a round, in which every tier has its share.
+const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
+/// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
+/// campaign would keep its own retries back to its end.
+const LETS_PASS: Duration = Duration::from_secs(4);
 /// An origin whose permits have all been out for so long without an answer does not take part for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// For how long: by then its attempts have met their deadline, and the breaker knows.
@@ -65,8 +72,13 @@ struct LaneQueue {
     app: AppId,
     origin: Arc<str>,
     lane: Lane,
+    /// In the order of their [ranks](rank).
     jobs: [VecDeque<Box<Job>>; TIERS],
     in_ready: [bool; TIERS],
+    /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
+    paid: [u64; TIERS],
+    /// For how many turns its permits count as scarce: it ran out of them not longer ago.
+    scarce_for: u32,
     /// When a permit was last taken or given back.
     moved_at: Instant,
 }
@@ -79,6 +91,30 @@ impl LaneQueue {
             || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
     }
+
+    /// Lines a delivery up. A tier that had nothing to do is not owed for it.
+    fn line_up(&mut self, job: Box<Job>, tier: usize) {
+        if self.jobs[tier].is_empty() {
+            let others = (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min();
+            match others {
+                Some(least) => self.paid[tier] = self.paid[tier].max(least),
+                None => self.paid = [0; TIERS],
+            }
+        }
+        let jobs = &mut self.jobs[tier];
+        let rank_of_it = rank(&job);
+        match jobs.back() {
+            Some(last) if rank(last) > rank_of_it => {
+                jobs.insert(jobs.partition_point(|waiting| rank(waiting) <= rank_of_it), job);
+            }
+            _ => jobs.push_back(job),
+        }
+    }
+}
+
+/// The place of a delivery among those of its lane and tier: fewer retries first, then as they came in.
+fn rank(job: &Job) -> Instant {
+    job.start_before + LETS_PASS * job.retries / job.retries.saturating_add(1)
 }
 
 /// Whether lanes of this gateway lead to several origins.
@@ -136,6 +172,8 @@ impl Queue {
             lane: state,
             jobs: Default::default(),
             in_ready: [false; TIERS],
+            paid: [0; TIERS],
+            scarce_for: 0,
             moved_at: Instant::now(),
         });
         self.index.insert(key, slot);
@@ -156,7 +194,7 @@ impl Queue {
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] += 1;
         }
-        queue.jobs[tier].push_back(job);
+        queue.line_up(job, tier);
         self.waiting[tier] += 1;
         self.make_ready(slot);
         Ok(())
@@ -166,7 +204,7 @@ impl Queue {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
             // Where nothing may go, the next turn sends away what waits.
-            let has_turn = || self.has_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id);
+            let has_turn = || self.may_take_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id);
             if !queue.in_ready[tier] && !queue.jobs[tier].is_empty() && has_turn() {
                 self.slots[slot].in_ready[tier] = true;
                 self.ready[tier].push_back(slot);
@@ -178,6 +216,17 @@ impl Queue {
     fn has_permit(&self, slot: Slot, tier: usize) -> bool {
         let LaneQueue { app, id, lane, .. } = &self.slots[slot];
         lane.has_permit(tier == 0) && self.flows.parts(*app, *id).all(|(scope, part)| self.in_flight(scope) < part)
+    }
+
+    /// Whether a tier may take a permit that it has. Where they are scarce, of the tiers that wait for one that may which
+    /// has had least for its weight.
+    fn may_take_permit(&self, slot: Slot, tier: usize) -> bool {
+        let queue = &self.slots[slot];
+        let waits = |other: &usize| !queue.jobs[*other].is_empty() && self.has_permit(slot, *other);
+        match queue.scarce_for {
+            0 => self.has_permit(slot, tier),
+            _ => (0..TIERS).filter(waits).min_by_key(|other| queue.paid[*other]) == Some(tier),
+        }
     }
 
     fn in_flight(&self, scope: Scope) -> u32 {
@@ -219,23 +268,21 @@ impl Queue {
     /// The next delivery of these tiers, if it is one's turn. A round is over when no tier that has work has credit left:
     /// whoever asks for some tiers only waits for the others to use up theirs.
     pub fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
-        // Twice: once with what is left of the round's credit, once with a fresh round's.
-        for _ in 0..2 {
-            for tier in tiers.clone() {
-                while self.credit[tier] > 0
-                    && let Some(slot) = self.ready[tier].pop_front()
-                {
-                    if let Some(next) = self.take(slot, tier, now) {
-                        return Some(next);
-                    }
+        loop {
+            let is_ready = |tier: &usize| !self.ready[*tier].is_empty();
+            let has_turn = |tier: &usize| is_ready(tier) && self.credit[*tier] > 0;
+            let Some(tier) = tiers.clone().find(has_turn) else {
+                if (0..TIERS).any(|tier| has_turn(&tier)) || !tiers.clone().any(|tier| is_ready(&tier)) {
+                    return None;
                 }
+                self.credit = WEIGHTS;
+                continue;
+            };
+            // One that is not ready after all leaves the line, and lets another tier of its lane in at most.
+            if let Some(next) = self.ready[tier].pop_front().and_then(|slot| self.take(slot, tier, now)) {
+                return Some(next);
             }
-            if (0..TIERS).any(|tier| self.credit[tier] > 0 && !self.ready[tier].is_empty()) {
-                return None;
-            }
-            self.credit = WEIGHTS;
         }
-        None
     }
 
     fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
@@ -245,13 +292,17 @@ impl Queue {
             let jobs = self.evict(slot);
             return (!jobs.is_empty()).then_some(Next::PutOff(jobs, now));
         }
-        if !self.has_permit(slot, tier) {
-            return None; // back in line with the next permit
+        if !self.may_take_permit(slot, tier) {
+            self.make_ready(slot); // it is another tier's turn, or nobody's before the next permit
+            return None;
         }
         let queue = &mut self.slots[slot];
-        let job = queue.jobs[tier].pop_front()?;
+        let mut job = queue.jobs[tier].pop_front()?;
         let probe = match queue.lane.enter(now, tier == 0, job.proven) {
-            Passage::Free => false,
+            Passage::Free(number) => {
+                job.number = number;
+                false
+            }
             Passage::Probe => true,
             Passage::Shut(until) => {
                 queue.jobs[tier].push_front(job);
@@ -259,11 +310,17 @@ impl Queue {
             }
         };
         queue.moved_at = Instant::now();
+        queue.paid[tier] += COSTS[tier];
+        queue.scarce_for = queue.scarce_for.saturating_sub(1);
         let payload_max = queue.lane.payload_max(now);
         self.credit[tier] -= 1;
         self.waiting[tier] -= 1;
         if let Some(group) = self.groups.get_mut(&id) {
             group.waiting[tier] -= 1;
+        }
+        if !self.has_permit(slot, index(Tier::Promotional)) {
+            let queue = &mut self.slots[slot];
+            queue.scarce_for = ROUND.max(queue.lane.limit.get()); // all that are out may come back at once
         }
         self.make_ready(slot);
         Some(Next::Turn(Turn { slot, job, probe, payload_max }))

@@ -83,6 +83,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             shrunk: None,
             limit: None,
             refused: None,
+            number: 0,
             ticket: Ticket::Row(Uuid::now_v7()),
         })
     };
@@ -112,6 +113,85 @@ async fn saturated_tiers_share_by_their_weights() {
         queue.release(turn.slot, &turn.job, turn.probe, NOW);
     }
     assert_eq!(taken, [800, 300, 100]);
+}
+
+/// Keeps 60 deliveries of each tier waiting in a lane with so few permits, all of them out but for a moment.
+/// Returns how many of each tier were sent, and the most that were out and not transactional.
+fn share_permits(limit: u32, given_back_at_once: usize, rounds: usize) -> ([usize; 3], usize) {
+    let queue = FairQueue::new(limit, NOW, |_, _| {});
+    // A lane that has permits enough, and the tier in the middle only: its turns are not this lane's.
+    let (scarce, ample) = (lane(1, Gateway::Fcm), lane(2, Gateway::Mozilla));
+    let messages = Tier::ALL.map(message);
+    for message in &messages {
+        queue.push(jobs(60, message, &scarce), NOW);
+    }
+    let (mut out, mut sent, mut most) = (std::collections::VecDeque::new(), [0; 3], 0);
+    for _ in 0..rounds {
+        queue.push(jobs(2, &messages[1], &ample), NOW);
+        while let Some(turn) = turn(&queue) {
+            if turn.job.lane.id == ample.id {
+                queue.release(turn.slot, &turn.job, false, NOW);
+                continue;
+            }
+            sent[turn.job.message.tier as usize] += 1;
+            queue.push(jobs(1, &turn.job.message, &scarce), NOW);
+            out.push_back(turn);
+            most = most.max(out.iter().filter(|turn| turn.job.message.tier != Tier::Transactional).count());
+        }
+        for turn in out.drain(..given_back_at_once.min(out.len())) {
+            queue.release(turn.slot, &turn.job, false, NOW);
+        }
+    }
+    (sent, most)
+}
+
+#[tokio::test]
+async fn where_permits_are_scarce_saturated_tiers_share_them_by_their_weights_and_one_is_kept() {
+    for (limit, given_back_at_once) in [(6, 1), (6, 3), (6, 6), (20, 1), (20, 7), (20, 20)] {
+        let (sent, most) = share_permits(limit, given_back_at_once, 2_400 / given_back_at_once);
+        let all: usize = sent.iter().sum();
+        for (sent, weight) in sent.into_iter().zip([8.0, 3.0, 1.0]) {
+            let off = sent as f64 / all as f64 / (weight / 12.0) - 1.0;
+            assert!(off.abs() < 0.05, "{limit} permits, {given_back_at_once} at once: {sent} of {all}, off by {off}");
+        }
+        assert!(most < limit as usize, "{limit} permits, of which one is kept for codes: {most}");
+    }
+}
+
+#[tokio::test]
+async fn a_tier_that_had_nothing_to_send_is_not_owed_for_it() {
+    let queue = FairQueue::new(6, NOW, |_, _| {});
+    let lane = lane(1, Gateway::Fcm);
+    queue.push(jobs(300, &message(Tier::Promotional), &lane), NOW);
+    let mut out: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
+    let mut step = |queue: &FairQueue| {
+        let done = out.remove(0);
+        queue.release(done.slot, &done.job, false, NOW);
+        out.extend(turn(queue));
+        out.last().unwrap().job.message.tier
+    };
+    for _ in 0..240 {
+        step(&queue);
+    }
+    queue.push(jobs(60, &message(Tier::Transactional), &lane), NOW);
+    let promotional = (0..24).filter(|_| step(&queue) == Tier::Promotional).count();
+    assert!((5..=8).contains(&promotional), "3 of 11, however much it had before: {promotional} of 24");
+}
+
+#[tokio::test]
+async fn within_a_tier_fewer_retries_go_first_and_nothing_is_passed_for_ever() {
+    let queue = FairQueue::new(64, NOW, |_, _| {});
+    let (lane, message) = (lane(1, Gateway::Fcm), message(Tier::Promotional));
+    let start = Instant::now();
+    let tried = |retries, claimed_after_s| {
+        let mut job = jobs(1, &message, &lane).remove(0);
+        (job.retries, job.start_before) = (retries, start + Duration::from_secs(claimed_after_s));
+        job
+    };
+    queue.push([tried(2, 0), tried(1, 0), tried(0, 0), tried(2, 0), tried(0, 0), tried(0, 1)], NOW);
+    queue.push([tried(1, 0), tried(0, 9), tried(5, 0)], NOW);
+    let order: Vec<_> = std::iter::from_fn(|| turn(&queue)).map(|turn| turn.job.retries).collect();
+    assert_eq!(order, [0, 0, 0, 1, 1, 2, 2, 5, 0], "the last came much later");
 }
 
 #[tokio::test]
@@ -194,6 +274,7 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let outcome = classify(Gateway::Fcm, &Answer::Response { status: 429, headers: &headers, body: b"" }, NOW);
     let answered = Answered {
         outcome: &outcome,
+        number: first.job.number,
         posted_at: NOW,
         now: NOW,
         probe: false,
@@ -202,7 +283,7 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
         refused: None,
         settings: &Settings::DEFAULT,
     };
-    let told = queue.answered(first.slot, &answered).expect("others have to know");
+    let told = queue.answered(first.slot, &answered).0.expect("others have to know");
     let until = NOW + Duration::from_secs(30);
     assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
     match queue.try_next(Taker::Any, NOW) {

@@ -1,7 +1,7 @@
 //! The circuit breaker of one lane and origin: whether a gateway that fails is asked at all.
 //!
 //! ```text
-//!            5 failures in a row, or 25 % of 400 in a minute
+//!        5 POSTs in a row fail, or 25 % of 400 in a minute
 //!   Closed ────────────────────────────────────────────────► Open ◄─┐
 //!      ▲                                                       │    │ 3 probes failed:
 //!      │ a probe succeeded                        time is over │    │ open twice as long
@@ -9,6 +9,7 @@
 //!                                       └───────────────────────────┘
 //! ```
 //!
+//! POSTs count by when they began, not by when they were answered, since failures may be faster than successes by far.
 //! Deliveries that must wait are deferred, which uses up none of their attempts. Replicas share the [`Snapshot`], one
 //! row per lane and origin, and one of them holds the lane's probe lease.
 
@@ -17,17 +18,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::Settings;
+use super::run::Run;
 use super::window::{Counts, Window};
 use crate::classify::Health;
 use crate::clock::Timestamp;
 
-/// So many failures without a success between them trip.
-const CONSECUTIVE: u32 = 5;
-/// The share of failures counts from so many attempts in a minute on.
-const ATTEMPTS_MIN: u32 = 400;
-/// How long openings grow, unless they begin with longer ones. The guide's do not grow. Growing to 10 minutes, they cost
-/// 28,446 of 60,000 deliveries that lived for 10 minutes around an outage as long, and growing to this 3,099.
-const OPEN_MAX: Duration = Duration::from_secs(60);
 /// A trip that follows a closing within the last opening's length, and at least within this, is a repeated one.
 const CALM_MIN: Duration = Duration::from_secs(60);
 /// How many probes are let through.
@@ -109,8 +104,8 @@ impl Snapshot {
 /// Whether a POST may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Yes.
-    Go,
+    /// Yes: pass its answer and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
+    Go(u64),
     /// Yes, and its answer decides: pass it to [`Breaker::record_probe`].
     Probe,
     /// Not before this time: defer it by [`super::hold::come_back`].
@@ -122,7 +117,7 @@ pub enum Permission {
 pub struct Breaker {
     snapshot: Snapshot,
     window: Window,
-    consecutive: u32,
+    run: Run,
     probes_left: u8,
     probes_failed: u8,
     refill_at: Timestamp,
@@ -134,7 +129,7 @@ impl Breaker {
         Self {
             snapshot,
             window: Window::default(),
-            consecutive: 0,
+            run: Run::default(),
             probes_left: PROBES,
             probes_failed: 0,
             refill_at: snapshot.changed_at + PROBE_PATIENCE,
@@ -160,7 +155,7 @@ impl Breaker {
         if same && self.snapshot.state == State::HalfOpen {
             self.snapshot = stored; // probes that are out stay out
         } else {
-            *self = Self::restore(stored);
+            self.begin_anew(stored);
         }
     }
 
@@ -183,7 +178,10 @@ impl Breaker {
     /// becomes half-open here.
     pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
         match self.snapshot.state {
-            State::Closed => return Permission::Go,
+            State::Closed => {
+                self.window.event(now);
+                return Permission::Go(self.run.begin());
+            }
             State::Open { until } if now < until => return Permission::Wait(until),
             State::Open { .. } => self.half_open(now),
             State::HalfOpen => {}
@@ -201,17 +199,40 @@ impl Breaker {
         Permission::Probe
     }
 
-    /// Counts the answer to a POST that was simply let [go](Permission::Go). Answers the new state if it changed.
-    /// What comes back after a trip, from POSTs that were under way, changes nothing.
-    pub fn record(&mut self, now: Timestamp, health: Health, settings: &Settings) -> Option<State> {
-        if self.snapshot.state != State::Closed || health == Health::Unknown {
+    /// Counts the answer to a POST that was let [go](Permission::Go) under that number and began at that time. Returns
+    /// the new state if it changed. What comes back from POSTs that began before the last change changes nothing.
+    pub fn record(
+        &mut self,
+        number: u64,
+        posted_at: Timestamp,
+        now: Timestamp,
+        health: Health,
+        settings: &Settings,
+    ) -> Option<State> {
+        if self.snapshot.state != State::Closed || !self.run.counts(number) {
             return None;
         }
-        let failed = health == Health::Failing;
-        let Counts { events, hits } = self.window.count(now, failed);
-        self.consecutive = if failed { self.consecutive + 1 } else { 0 };
-        let often = events >= ATTEMPTS_MIN && f64::from(hits) >= settings.circuit_failure_threshold * f64::from(events);
-        (often || self.consecutive >= CONSECUTIVE).then(|| self.trip(now, settings))
+        match health {
+            Health::Alive => return None,
+            Health::Unknown => {
+                self.withdraw(number, posted_at);
+                return None;
+            }
+            Health::Failing => self.window.hit(posted_at),
+        }
+        let Counts { events, hits } = self.window.totals(now);
+        let often = events >= settings.circuit_attempts_min
+            && f64::from(hits) >= settings.circuit_failure_threshold * f64::from(events);
+        let in_a_row = self.run.fail(number) >= settings.circuit_failures_in_a_row;
+        (often || in_a_row).then(|| self.trip(now, settings))
+    }
+
+    /// A POST that was let [go](Permission::Go) was not made, or its answer says nothing.
+    pub fn withdraw(&mut self, number: u64, at: Timestamp) {
+        if self.run.counts(number) {
+            self.run.void(number);
+            self.window.withdraw(at);
+        }
     }
 
     /// Counts the answer to a [probe](Permission::Probe). The first success closes, the third failure opens again; an
@@ -255,7 +276,7 @@ impl Breaker {
         let calm_after = changed_at + last.max(CALM_MIN);
         let repeated = !last.is_zero() && (state == State::HalfOpen || now < calm_after);
         let open_for = if repeated { last * 2 } else { settings.circuit_open };
-        self.snapshot.open_for = open_for.min(OPEN_MAX.max(settings.circuit_open));
+        self.snapshot.open_for = open_for.min(settings.circuit_open_max.max(settings.circuit_open));
         self.become_state(now, State::Open { until: now + self.snapshot.open_for })
     }
 
@@ -273,8 +294,13 @@ impl Breaker {
     /// Every change starts counting afresh.
     fn become_state(&mut self, now: Timestamp, state: State) -> State {
         let changed_at = self.snapshot.followed_at(now);
-        *self = Self::restore(Snapshot { state, changed_at, ..self.snapshot });
+        self.begin_anew(Snapshot { state, changed_at, ..self.snapshot });
         state
+    }
+
+    fn begin_anew(&mut self, snapshot: Snapshot) {
+        self.run.forget();
+        *self = Self { run: std::mem::take(&mut self.run), ..Self::restore(snapshot) };
     }
 }
 

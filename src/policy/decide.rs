@@ -12,8 +12,12 @@ use crate::clock::Timestamp;
 const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
 /// A request that the gateway did not take is sent again after a wait drawn from this range.
 const UNPROCESSED_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// What a payload is shrunk to as long as a gateway has not shown its limit: Mozilla's bridge to phones takes this.
-const SHRINK_DEFAULT_OCTETS: usize = 2_744;
+/// A wave of retries without jitter of their own starts over this long for each of them.
+const START_APART: Duration = Duration::from_millis(10);
+/// What a payload is shrunk to first: Mozilla's bridge to phones takes this.
+const SHRINK_FIRST_OCTETS: usize = 2_744;
+/// Nothing is shrunk further: no gateway takes so little, so size is not what it has against the delivery.
+const SHRINK_LAST_OCTETS: usize = 512;
 
 /// Where a delivery stands when an answer arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +30,10 @@ pub struct Attempt {
     pub accepted_at: Timestamp,
     /// When its life ends: `accepted_at` plus the TTL. Equal to it for `ttl: 0`.
     pub expires_at: Timestamp,
-    /// Whether a smaller payload can be sent: it is not raw, the ladder has a rung left, and [`shrink_target`] names a
-    /// size below the one that was refused. So a payload shrinks at most once per limit.
+    /// Whether a smaller payload can be sent: [`shrink_target`] names a size, and there is a version of it.
     pub can_shrink: bool,
+    /// How many others of its lane are under way, that may be due with it again; 0 for what is urgent, which never waits.
+    pub wave: u32,
 }
 
 /// What becomes of a delivery.
@@ -85,9 +90,10 @@ fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f6
         Kind::Throttled | Kind::ChannelThrottled => policy.retry.throttled_step(attempt.retries),
         _ => policy.retry.step(attempt.retries),
     };
-    let Some(delay) = step.map(|step| step.draw(randomness)) else {
+    let Some(step) = step else {
         return Verdict::Dead { reason: DeadReason::RetriesExhausted };
     };
+    let delay = step.draw(randomness);
     // Only the first retry follows the gateway's invitation: a gateway that repeats it is not hammered.
     let invited = outcome.kind == Kind::Unavailable { retry_now: true } && attempt.retries == 0;
     let delay = if invited { Duration::ZERO } else { delay };
@@ -96,6 +102,10 @@ fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f6
         (Some(wanted), Retry::Scripted(_)) => wanted,
         (Some(wanted), Retry::Guide(_) | Retry::Phased(_)) => wanted.max(delay),
     };
+    // What jitter has not spread would leave at once. What is to follow without delay follows its own answer.
+    let leaves_at_once = !after.is_zero() && (step.shortest == step.longest || after != delay);
+    let later = after + (START_APART * attempt.wave).mul_f64(randomness.clamp(0.0, 1.0));
+    let after = if leaves_at_once && outlives(attempt, later) { later } else { after };
     if !outlives(attempt, after) {
         Verdict::Expired
     } else if matches!(policy.retry, Retry::Guide(_)) && attempt.accepted_at + GUIDE_WINDOW <= attempt.now + after {
@@ -135,11 +145,16 @@ pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Opt
     Some(u32::try_from(whole).unwrap_or(u32::MAX).min(ttl_s))
 }
 
-/// The plaintext size, in octets, that a payload refused as too large is shrunk to: the gateway's limit as far as it
-/// is known, else 2,744. None if what was sent is no larger than that, so that nothing is shrunk to the same limit twice.
-pub fn shrink_target(sent_octets: usize, known_limit_octets: Option<usize>) -> Option<usize> {
-    let known = known_limit_octets.filter(|limit| *limit < sent_octets);
-    known.or(Some(SHRINK_DEFAULT_OCTETS)).filter(|target| *target < sent_octets)
+/// The plaintext octets that a payload refused as too large is tried with next: what it has without padding; then 2,744;
+/// then three quarters each time, for a gateway that takes less. None: there is no use in going on. Each size is smaller
+/// than the one before, so none is tried twice.
+pub fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize> {
+    let target = match sent_octets {
+        sent if without_padding < sent => without_padding,
+        sent if SHRINK_FIRST_OCTETS < sent => SHRINK_FIRST_OCTETS,
+        sent => sent / 4 * 3,
+    };
+    (target >= SHRINK_LAST_OCTETS).then_some(target)
 }
 
 #[cfg(test)]
@@ -168,6 +183,7 @@ mod tests {
             accepted_at,
             expires_at: accepted_at + secs(ttl_s),
             can_shrink: true,
+            wave: 0,
         }
     }
 
@@ -253,6 +269,26 @@ mod tests {
     }
 
     #[test]
+    fn a_wave_of_retries_without_jitter_of_its_own_is_spread_when_it_starts() {
+        let constant = in_force(json!({"retries": 3, "retryDelay": "1000"}));
+        let wave = |wave| Attempt { wave, ..attempt(0, 1, HOUR) };
+        let ms = |policy: &Policy, outcome: &Outcome, attempt: &Attempt, randomness| match decide(
+            outcome, policy, attempt, randomness,
+        ) {
+            Verdict::Retry { after, .. } => after.as_millis(),
+            other => panic!("{other:?}"),
+        };
+        let down = outcome(DOWN);
+        assert_eq!([0.0, 0.5].map(|randomness| ms(&constant, &down, &wave(200), randomness)), [1_000, 2_000]);
+        assert_eq!(ms(&constant, &down, &wave(0), 0.5), 1_000, "alone, it is no wave");
+        let jittered = in_force(json!({"maxAttempts": 5}));
+        assert_eq!(ms(&jittered, &down, &wave(200), 0.5), 2_000, "jitter has spread it");
+        assert_eq!(ms(&jittered, &asking(Kind::Throttled, 30), &wave(200), 0.5), 31_000, "all are told the same time");
+        let immediate = in_force(json!({"maxAttempts": 5, "immediateRetries": 1}));
+        assert_eq!(ms(&immediate, &down, &wave(200), 0.5), 0);
+    }
+
+    #[test]
     fn only_the_guides_form_ends_after_24_hours() {
         let sns = in_force(json!({"healthyRetryPolicy": {}}));
         assert_eq!(decide(&outcome(DOWN), &sns, &attempt(0, 25 * HOUR, 72 * HOUR), 1.0), retry(20));
@@ -315,20 +351,24 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_shrinks_at_most_once_per_limit() {
-        for (sent, known, target) in [
-            (3_993, None, Some(2_744)),
-            (2_744, None, None),
-            (2_745, None, Some(2_744)),
-            (3_993, Some(3_000), Some(3_000)),
-            (3_000, Some(3_000), Some(2_744)), // the limit was wrong
-            (2_744, Some(3_000), None),
-            (2_744, Some(1_000), Some(1_000)),
-            (1_000, Some(1_000), None),
-            (0, Some(0), None),
+    fn what_was_too_large_loses_its_padding_first_and_then_shrinks_step_by_step() {
+        for (sent, without_padding, target) in [
+            (3_993, 3_900, Some(3_900)),
+            (3_900, 3_900, Some(2_744)),
+            (2_745, 2_745, Some(2_744)),
+            (2_560, 2_500, Some(2_500)),
+            (2_744, 2_744, Some(2_058)),
+            (2_300, 2_300, Some(1_725)),
+            (2_000, 3_000, Some(1_500)), // the template's longest rendering, which this one was not
+            (640, 600, Some(600)),
+            (640, 640, None),
+            (512, 400, None),
+            (0, 0, None),
         ] {
-            assert_eq!(shrink_target(sent, known), target, "{sent} {known:?}");
+            assert_eq!(shrink_target(sent, without_padding), target, "{sent} {without_padding}");
         }
+        let steps = std::iter::successors(Some(3_993), |sent| shrink_target(*sent, *sent));
+        assert_eq!(steps.collect::<Vec<_>>(), [3_993, 2_744, 2_058, 1_542, 1_155, 864, 648]);
     }
 
     #[test]

@@ -34,13 +34,36 @@ impl<'a> Fields<'a> {
         allowed: &[&str],
         errors: &'a mut Vec<PolicyError>,
     ) -> Option<Self> {
+        Self::read(value, pointer, allowed, |_| None, errors)
+    }
+
+    /// The same for the whole policy. `elsewhere` tells of a member where it belongs, if not here.
+    pub fn at_top(
+        value: &'a Value,
+        allowed: &[&str],
+        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
+        Self::read(value, "", allowed, elsewhere, errors)
+    }
+
+    fn read(
+        value: &'a Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
         let Value::Object(members) = value else {
             errors.push(PolicyError { pointer: pointer.into(), detail: "must be an object".into() });
             return None;
         };
         let mut fields = Self { pointer, members, errors };
         for name in members.keys().filter(|name| !allowed.contains(&name.as_str())) {
-            fields.refuse(name, format!("unknown member; known here: {}", allowed.join(", ")));
+            match elsewhere(name) {
+                Some(where_to) => fields.refuse(name, where_to),
+                None => fields.refuse(name, format!("unknown member; known here: {}", allowed.join(", "))),
+            }
         }
         Some(fields)
     }

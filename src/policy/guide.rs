@@ -28,6 +28,10 @@ pub struct Guide {
 }
 
 impl Guide {
+    /// The name that a policy's `preset` gives to all that the guide publishes: these defaults, and at a tier the
+    /// [breaker's figures](super::Settings::GUIDE).
+    pub const PRESET: &str = "guide";
+
     /// The guide's own defaults, for members that a policy leaves out.
     pub const DEFAULT: Guide =
         Guide { base_delay_ms: 2_000, max_delay_ms: 60_000, max_attempts: 5, jitter_share: 0.2, immediate_retries: 0 };

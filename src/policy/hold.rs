@@ -6,7 +6,9 @@ use super::window::{Counts, Window};
 use crate::clock::Timestamp;
 
 /// What was put off comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
-const SPREAD: Duration = Duration::from_secs(2);
+pub const SPREAD: Duration = Duration::from_secs(2);
+/// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed.
+pub const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
 const KEY_FIRST: Duration = Duration::from_secs(600);

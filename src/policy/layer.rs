@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fields::Fields;
+use super::tiers::FAILURES_IN_A_ROW_MAX;
 use super::{Guide, Phased, Retry, Scripted, Settings, guide, phased, qstash};
 
 /// A mistake in a policy.
@@ -91,7 +92,10 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SettingsLayer {
     circuit_failure_threshold: Option<f64>,
+    circuit_attempts_min: Option<u32>,
+    circuit_failures_in_a_row: Option<u32>,
     circuit_open: Option<Duration>,
+    circuit_open_max: Option<Duration>,
     retry_token_ttl: Option<Duration>,
 }
 
@@ -99,8 +103,25 @@ impl SettingsLayer {
     pub fn over(self, base: Settings) -> Settings {
         Settings {
             circuit_failure_threshold: self.circuit_failure_threshold.unwrap_or(base.circuit_failure_threshold),
+            circuit_attempts_min: self.circuit_attempts_min.unwrap_or(base.circuit_attempts_min),
+            circuit_failures_in_a_row: self.circuit_failures_in_a_row.unwrap_or(base.circuit_failures_in_a_row),
             circuit_open: self.circuit_open.unwrap_or(base.circuit_open),
+            circuit_open_max: self.circuit_open_max.unwrap_or(base.circuit_open_max),
             retry_token_ttl: self.retry_token_ttl.unwrap_or(base.retry_token_ttl),
+            published_retries: base.published_retries,
+        }
+    }
+
+    /// Every figure: its own, and for what it leaves out that of `base`.
+    fn filled_from(self, base: Settings) -> Self {
+        let all = self.over(base);
+        Self {
+            circuit_failure_threshold: Some(all.circuit_failure_threshold),
+            circuit_attempts_min: Some(all.circuit_attempts_min),
+            circuit_failures_in_a_row: Some(all.circuit_failures_in_a_row),
+            circuit_open: Some(all.circuit_open),
+            circuit_open_max: Some(all.circuit_open_max),
+            retry_token_ttl: Some(all.retry_token_ttl),
         }
     }
 }
@@ -164,7 +185,14 @@ pub struct SetBy {
     pub request: Option<Place>,
 }
 
-const SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
+const SETTINGS: [&str; 6] = [
+    "circuitFailureThreshold",
+    "circuitMinAttempts",
+    "circuitConsecutiveFailures",
+    "circuitOpenMs",
+    "circuitOpenMaxMs",
+    "retryTokenTtlSec",
+];
 const DISABLE: &str = "disableSubscriptionOverrides";
 
 /// The forms of policies. One policy keeps to one of them.
@@ -192,11 +220,28 @@ impl Layer {
             Place::Message | Place::Subscription => {}
         }
         let (mut errors, mut warnings, mut layer) = (Vec::new(), Vec::new(), Layer::default());
-        if let Some(mut fields) = Fields::of(value, "", &allowed, &mut errors) {
-            let forms = FORMS.iter().filter(|(_, members)| members.iter().any(|name| fields.has(name)));
+        let elsewhere = |name: &str| match name {
+            _ if SETTINGS.contains(&name) => {
+                Some("belongs to the policy of a tier: the lane's breaker serves all messages")
+            }
+            DISABLE => Some("belongs to the policy of a topic"),
+            _ => None,
+        };
+        if let Some(mut fields) = Fields::at_top(value, &allowed, elsewhere, &mut errors) {
+            // The preset `guide` is of the guide's form, the others are of SNS's.
+            let publishes = fields.raw("preset").is_some_and(|named| named == Guide::PRESET);
+            let is_of = |form: &str, name: &str| match name {
+                "preset" => (form == "guide") == publishes,
+                _ => true,
+            };
+            let forms = FORMS.iter().filter(|(form, members)| {
+                let is_guides_preset = publishes && *form == "guide";
+                is_guides_preset || members.iter().any(|name| fields.has(name) && is_of(form, name))
+            });
             let forms: Vec<_> = forms.map(|(form, _)| *form).collect();
             if forms.contains(&"SNS") {
-                layer.retry = Phased::read(&mut fields, &mut warnings).map(Retry::Phased);
+                layer.retry =
+                    (!publishes).then(|| Phased::read(&mut fields, &mut warnings)).flatten().map(Retry::Phased);
                 layer.throttle = throttle(&mut fields);
                 layer.request = request(&mut fields, terms.place);
             }
@@ -212,6 +257,15 @@ impl Layer {
                 }
             }
             layer.settings = settings(&mut fields);
+            if forms == ["guide"] && terms.place == Place::Tier {
+                layer.settings = layer.settings.filled_from(Settings::GUIDE);
+            }
+            let speaks = layer.throttle.is_some() || layer.request.is_some();
+            if speaks && layer.retry.is_none() {
+                let detail =
+                    "says nothing of retries: they are those of the next place that does, by default the tier's";
+                warnings.push(PolicyError { pointer: String::new(), detail: detail.into() });
+            }
             layer.disable_subscription_overrides = disables(&mut fields);
         }
         if errors.is_empty() { Ok(Parsed { layer, warnings }) } else { Err(errors) }
@@ -287,7 +341,7 @@ fn disables(fields: &mut Fields<'_>) -> bool {
 
 /// The server's figures; absent ones stay none.
 fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
-    let [threshold, open, token] = SETTINGS;
+    let [threshold, attempts, row, open, open_max, token] = SETTINGS;
     let mut layer = SettingsLayer::default();
     if fields.raw(threshold).is_some() {
         let share = fields.number(threshold, 1.0);
@@ -296,11 +350,17 @@ fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
         }
         layer.circuit_failure_threshold = Some(share);
     }
-    if fields.raw(open).is_some() {
-        let given = fields.integer(open, 1_000);
-        fields.within(open, given, 1_000, 600_000);
-        layer.circuit_open = Some(Duration::from_millis(given.value.into()));
-    }
+    let mut whole = |name, lowest, highest| {
+        fields.raw(name)?;
+        let given = fields.integer(name, lowest);
+        fields.within(name, given, lowest, highest);
+        Some(given.value)
+    };
+    layer.circuit_attempts_min = whole(attempts, 1, 1_000_000);
+    layer.circuit_failures_in_a_row = whole(row, 1, FAILURES_IN_A_ROW_MAX);
+    let ms = |ms: u32| Duration::from_millis(ms.into());
+    layer.circuit_open = whole(open, 1_000, 600_000).map(ms);
+    layer.circuit_open_max = whole(open_max, 1_000, 600_000).map(ms);
     if fields.raw(token).is_some() {
         let given = fields.integer(token, 1);
         fields.within(token, given, 1, 86_400);

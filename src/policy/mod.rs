@@ -23,6 +23,7 @@ mod laws;
 mod layer;
 mod phased;
 mod qstash;
+mod run;
 mod tiers;
 mod window;
 
@@ -157,7 +158,9 @@ impl Policy {
 
     /// What holds for a delivery of `tier`: for each member the first place that sets it.
     pub fn in_force(tier: Tier, places: &Places<'_>) -> Self {
-        let default = Self { settings: places.server, ..Self::tier_default(tier) };
+        let tuned = Self::tier_default(tier);
+        let retry = if places.server.published_retries { Retry::Guide(Guide::DEFAULT) } else { tuned.retry };
+        let default = Self { retry, settings: places.server, ..tuned };
         places.in_order().rev().fold(default, |policy, (_, layer)| policy.overridden(layer))
     }
 

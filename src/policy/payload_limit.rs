@@ -22,6 +22,15 @@ pub struct Learned {
     pub at: Timestamp,
 }
 
+/// What a delivery was made smaller for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Plaintext octets, padding included, that the gateway refused last.
+    pub octets: u32,
+    /// How many are tried instead at most; what is sent may be shorter.
+    pub tried: u32,
+}
+
 /// The limit of one lane's origin, as one worker knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PayloadLimit {
@@ -36,16 +45,17 @@ impl PayloadLimit {
         self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
     }
 
-    /// A POST of so many octets was accepted; `refused` is what the same delivery had before it was made smaller.
-    /// Answers what others have to know.
-    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<u32>) -> Option<Learned> {
+    /// A POST of so many octets was accepted, of a delivery that was made smaller after a refusal, or not. Returns what
+    /// others have to know.
+    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<Refusal>) -> Option<Learned> {
         self.remember(octets, now);
-        if self.believed(now).is_some_and(|max| octets > max) {
-            return self.learn(None, now);
-        }
-        refused.filter(|refused| *refused > octets && self.believed(now) != Some(octets))?;
-        let (largest, _) = self.taken?;
-        if largest > octets { None } else { self.learn(Some(octets), now) }
+        let believed = self.believed(now);
+        let Some(Refusal { octets: refused, tried }) = refused else {
+            return believed.filter(|max| octets > *max).and_then(|_| self.learn(None, now));
+        };
+        let is_borne_out = believed.is_some_and(|max| (octets..refused).contains(&max));
+        let takes_more = self.taken.is_some_and(|(largest, _)| largest > tried);
+        if is_borne_out || takes_more { None } else { self.learn(Some(tried), now) }
     }
 
     /// A POST of so many octets was too large. If that was within the limit that is believed, the next is tried with
@@ -83,8 +93,13 @@ mod tests {
 
     fn learned() -> PayloadLimit {
         let mut limit = PayloadLimit::default();
-        assert_eq!(limit.accepted(at(0), 2_744, Some(3_993)), Some(Learned { max: Some(2_744), at: at(0) }));
+        let told = Some(Learned { max: Some(2_744), at: at(0) });
+        assert_eq!(limit.accepted(at(0), 2_310, after(3_993)), told, "what was tried, if not what was sent");
         limit
+    }
+
+    fn after(refused: u32) -> Option<Refusal> {
+        Some(Refusal { octets: refused, tried: 2_744 })
     }
 
     #[test]
@@ -92,9 +107,9 @@ mod tests {
         let mut limit = learned();
         assert_eq!(limit.believed(at(86_399)), Some(2_744));
         assert_eq!(limit.accepted(at(10), 2_744, None), None, "nothing new");
-        assert_eq!(limit.accepted(at(10), 2_744, Some(3_993)), None, "nothing new");
+        assert_eq!(limit.accepted(at(10), 2_744, after(3_993)), None, "nothing new");
         assert_eq!(limit.believed(at(86_400)), None);
-        assert!(limit.accepted(at(90_000), 2_744, Some(3_993)).is_some());
+        assert!(limit.accepted(at(90_000), 2_744, after(3_993)).is_some());
     }
 
     #[test]
@@ -109,8 +124,8 @@ mod tests {
         let mut limit = learned();
         assert_eq!(limit.accepted(at(1), 2_745, None), Some(Learned { max: None, at: at(1) }));
         assert_eq!(limit.believed(at(1)), None);
-        assert_eq!(limit.accepted(at(2), 2_744, Some(3_993)), None, "a larger one was taken a second ago");
-        assert!(limit.accepted(at(62), 2_744, Some(3_993)).is_some());
+        assert_eq!(limit.accepted(at(2), 2_744, after(3_993)), None, "a larger one was taken a second ago");
+        assert!(limit.accepted(at(62), 2_744, after(3_993)).is_some());
     }
 
     #[test]
@@ -125,7 +140,17 @@ mod tests {
             }
         }
         assert_eq!(steps, [2_058, 1_542, 1_155]);
-        assert_eq!(limit.accepted(at(2), 1_155, Some(1_542)), None, "what is believed is borne out");
+        let smaller = Refusal { octets: 1_542, tried: 1_155 };
+        assert_eq!(limit.accepted(at(2), 1_155, Some(smaller)), None, "what is believed is borne out");
+    }
+
+    #[test]
+    fn what_is_taken_without_its_padding_raises_a_limit_that_was_lowered_too_far() {
+        let mut limit = learned();
+        assert_eq!(limit.refused(at(1), 2_432).and_then(|learned| learned.max), Some(1_824));
+        let without_padding = Refusal { octets: 2_432, tried: 2_350 };
+        let told = limit.accepted(at(2), 2_349, Some(without_padding)).and_then(|learned| learned.max);
+        assert_eq!(told, Some(2_350));
     }
 
     #[test]

@@ -162,7 +162,8 @@ impl Phased {
             (Some(named), None) => {
                 let preset = Preset::ALL.into_iter().find(|preset| named == preset.name());
                 if preset.is_none() {
-                    fields.refuse("preset", format!("must be one of {}", Preset::ALL.map(Preset::name).join(", ")));
+                    let known = Preset::ALL.map(Preset::name).join(", ");
+                    fields.refuse("preset", format!("must be one of {known}, {}", super::Guide::PRESET));
                 }
                 preset.map(Self::preset)
             }

@@ -22,15 +22,48 @@ pub(super) struct Counts {
 }
 
 impl Window {
-    /// Counts one event and answers the totals of the window that ends with it.
+    /// Counts one event and returns the totals of the window that ends with it.
+    pub fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
+        self.event(now);
+        if hit {
+            self.hit(now);
+        }
+        self.totals(now)
+    }
+
+    /// Counts one event, of which it may turn out later that it was a hit.
     ///
     /// A clock that goes back a little counts into the newest bucket; one that goes back by more than the window starts
     /// it afresh.
-    pub fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
-        self.advance(now.timestamp().div_euclid(BUCKET_S));
+    pub fn event(&mut self, now: Timestamp) {
+        self.advance(bucket_of(now));
         let bucket = &mut self.buckets[slot(self.newest)];
         bucket.events = bucket.events.saturating_add(1);
-        bucket.hits = bucket.hits.saturating_add(hit.into());
+    }
+
+    /// Counts an event of that time as a hit, unless it is forgotten by now.
+    pub fn hit(&mut self, at: Timestamp) {
+        if let Some(bucket) = self.bucket(at) {
+            bucket.hits = bucket.hits.saturating_add(1);
+        }
+    }
+
+    /// Takes an event of that time back.
+    pub fn withdraw(&mut self, at: Timestamp) {
+        if let Some(bucket) = self.bucket(at) {
+            bucket.events = bucket.events.saturating_sub(1);
+        }
+    }
+
+    /// The bucket of an event that was counted.
+    fn bucket(&mut self, at: Timestamp) -> Option<&mut Counts> {
+        let age = self.newest - bucket_of(at).min(self.newest);
+        (age < BUCKETS as i64).then(|| &mut self.buckets[slot(self.newest - age)])
+    }
+
+    /// The totals of the window that ends now.
+    pub fn totals(&mut self, now: Timestamp) -> Counts {
+        self.advance(bucket_of(now));
         self.buckets.iter().fold(Counts::default(), |sum, bucket| Counts {
             events: sum.events.saturating_add(bucket.events),
             hits: sum.hits.saturating_add(bucket.hits),
@@ -50,6 +83,10 @@ impl Window {
             _ => {}
         }
     }
+}
+
+fn bucket_of(at: Timestamp) -> i64 {
+    at.timestamp().div_euclid(BUCKET_S)
 }
 
 fn slot(bucket: i64) -> usize {
@@ -72,6 +109,19 @@ mod tests {
         assert_eq!(window.count(at(54), false), Counts { events: 3, hits: 1 });
         assert_eq!(window.count(at(60), false), Counts { events: 3, hits: 0 });
         assert_eq!(window.count(at(1_000), true), Counts { events: 1, hits: 1 });
+    }
+
+    #[test]
+    fn a_hit_belongs_to_the_time_of_its_event() {
+        let mut window = Window::default();
+        window.event(at(0));
+        window.event(at(20));
+        window.hit(at(0));
+        assert_eq!(window.totals(at(50)), Counts { events: 2, hits: 1 });
+        assert_eq!(window.totals(at(60)), Counts { events: 1, hits: 0 });
+        window.hit(at(0)); // forgotten
+        window.withdraw(at(20));
+        assert_eq!(window.totals(at(60)), Counts::default());
     }
 
     #[test]

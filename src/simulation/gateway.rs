@@ -48,6 +48,8 @@ fn place(delivery: u32) -> f64 {
 pub struct Stub<'a> {
     described: &'a Described,
     answers: Vec<Ready>,
+    /// How long each of them takes, if that differs from the rest.
+    after: Vec<Option<Duration>>,
     /// POSTs that it would take at once, at `filled_at_us`.
     level: f64,
     filled_at_us: u64,
@@ -55,11 +57,13 @@ pub struct Stub<'a> {
 
 impl<'a> Stub<'a> {
     pub fn new(described: &'a Described) -> Self {
-        let created = Reply { status: Some(201), retry_after_s: None, failure: None };
-        let late = Reply { status: None, retry_after_s: None, failure: Some(Mishap::Timeout) };
+        let created = Reply { status: Some(201), retry_after_s: None, failure: None, after_ms: None };
+        let late = Reply { status: None, retry_after_s: None, failure: Some(Mishap::Timeout), after_ms: None };
         let replies = [&created, &described.overload, &late].into_iter();
-        let answers = replies.chain(described.faults.iter().map(|fault| &fault.answer)).map(Ready::of).collect();
-        Self { described, answers, level: described.capacity_per_s.map_or(0.0, f64::from), filled_at_us: 0 }
+        let replies = replies.chain(described.faults.iter().map(|fault| &fault.answer));
+        let after = |reply: &Reply| reply.after_ms.map(|ms| Duration::from_millis(ms.into()));
+        let (answers, after) = replies.map(|reply| (Ready::of(reply), after(reply))).unzip();
+        Self { described, answers, after, level: described.capacity_per_s.map_or(0.0, f64::from), filled_at_us: 0 }
     }
 
     /// Takes a POST; answers what it will say and how long that takes.
@@ -69,7 +73,8 @@ impl<'a> Stub<'a> {
             None if self.has_room(now_us) => ACCEPTED,
             None => OVERLOADED,
         };
-        let took = self.described.latency.draw(rng.random(), rng.random());
+        let drawn = self.described.latency.draw(rng.random(), rng.random());
+        let took = self.after[told].unwrap_or(drawn);
         match self.answers[told] {
             Ready::Failure(Failure::Deadline) => (told, ATTEMPT_DEADLINE),
             _ if took >= ATTEMPT_DEADLINE => (TOO_LATE, ATTEMPT_DEADLINE),

@@ -34,7 +34,7 @@ use crate::policy::hold;
 use crate::policy::{Attempt, Policy, Step, Verdict, decide, remaining_ttl_s};
 use gateway::{Stub, Told};
 use report::Tally;
-use worker::{Passage, Worker};
+use worker::{Passage, Post, Worker};
 
 pub use report::{Load, Quantiles, Recovery, Report, compare};
 pub use scenario::{Arrival, Described, Fault, Latency, Mishap, Reply, Scenario, ScenarioError, Workers};
@@ -67,8 +67,7 @@ enum Event {
         worker: u8,
         delivery: u32,
         told: Told,
-        posted_at_us: u64,
-        probe: bool,
+        post: Post,
     },
 }
 
@@ -149,8 +148,8 @@ impl<'a> Simulation<'a> {
                 Event::Arrival => self.arrive(),
                 Event::Due(delivery) => self.backlog.push_back(delivery),
                 Event::Wake => {}
-                Event::Answer { worker, delivery, told, posted_at_us, probe } => {
-                    self.answer(usize::from(worker), delivery, told, posted_at_us, probe);
+                Event::Answer { worker, delivery, told, post } => {
+                    self.answer(usize::from(worker), delivery, told, post);
                 }
             }
             for worker in 0..self.workers.len() {
@@ -194,8 +193,8 @@ impl<'a> Simulation<'a> {
                 continue;
             }
             match self.workers[worker].enter(now) {
-                Passage::Free => self.post(worker, delivery, false),
-                Passage::Probe => self.post(worker, delivery, true),
+                Passage::Free(number) => self.post(worker, delivery, Some(number)),
+                Passage::Probe => self.post(worker, delivery, None),
                 Passage::Shut(until) => {
                     self.backlog.push_front(delivery);
                     self.put_off(worker, until);
@@ -204,13 +203,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn post(&mut self, worker: usize, delivery: u32, probe: bool) {
+    fn post(&mut self, worker: usize, delivery: u32, number: Option<u64>) {
         let (told, took) = self.gateway.take(self.now_us, delivery, &mut self.rng);
         self.tally.posted(self.now_us);
         self.workers[worker].in_flight += 1;
         let at_us = self.now_us + took.as_micros() as u64;
         let worker = worker as u8; // at most 16 of them
-        self.plan(at_us, Event::Answer { worker, delivery, told, posted_at_us: self.now_us, probe });
+        self.plan(at_us, Event::Answer { worker, delivery, told, post: Post { began_at: at(self.now_us), number } });
     }
 
     /// Puts off what a worker would have in memory, as much as its limit, and lets it rest until the lane opens.
@@ -228,12 +227,12 @@ impl<'a> Simulation<'a> {
         self.plan(until_us, Event::Wake);
     }
 
-    fn answer(&mut self, worker: usize, delivery: u32, told: Told, posted_at_us: u64, probe: bool) {
+    fn answer(&mut self, worker: usize, delivery: u32, told: Told, post: Post) {
         let now = at(self.now_us);
         let outcome = self.gateway.outcome(told, now);
         self.workers[worker].in_flight -= 1;
         let settings = &self.policy.settings;
-        if let Some(change) = self.workers[worker].answered(&outcome, at(posted_at_us), now, probe, settings) {
+        if let Some(change) = self.workers[worker].answered(&outcome, post, now, settings) {
             for (number, other) in self.workers.iter_mut().enumerate() {
                 if number != worker {
                     other.adopt(change, now);
@@ -244,10 +243,11 @@ impl<'a> Simulation<'a> {
                 }
             }
         }
-        self.conclude(delivery, &outcome, now, posted_at_us);
+        let wave = if self.scenario.tier == Tier::Transactional { 0 } else { self.workers[worker].in_flight };
+        self.conclude(delivery, &outcome, now, micros(post.began_at), wave);
     }
 
-    fn conclude(&mut self, delivery: u32, outcome: &Outcome, now: Timestamp, posted_at_us: u64) {
+    fn conclude(&mut self, delivery: u32, outcome: &Outcome, now: Timestamp, posted_at_us: u64, wave: u32) {
         let retries = self.retries[delivery as usize];
         let attempt = Attempt {
             retries,
@@ -255,6 +255,7 @@ impl<'a> Simulation<'a> {
             accepted_at: at(self.arrival_us(delivery)),
             expires_at: self.expires_at(delivery),
             can_shrink: false,
+            wave: if self.scenario.jitter { wave } else { 0 },
         };
         let randomness = match self.scenario.jitter {
             true => self.rng.random(),

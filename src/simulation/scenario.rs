@@ -113,7 +113,7 @@ pub struct Described {
 
 impl Default for Described {
     fn default() -> Self {
-        let overload = Reply { status: Some(429), retry_after_s: None, failure: None };
+        let overload = Reply { status: Some(429), retry_after_s: None, failure: None, after_ms: None };
         Self { kind: Gateway::Fcm, capacity_per_s: None, overload, latency: Latency::default(), faults: Vec::new() }
     }
 }
@@ -180,6 +180,8 @@ pub struct Reply {
     pub retry_after_s: Option<u32>,
     /// Or how it fails.
     pub failure: Option<Mishap>,
+    /// After how many milliseconds, 0 to 60,000; by default as the gateway's latency has it.
+    pub after_ms: Option<u32>,
 }
 
 /// How a POST gets no answer.
@@ -283,6 +285,7 @@ impl Reply {
             return Err(wrong(format!("{at}/retry_after_s"), "needs a status to come with"));
         }
         within(&format!("{at}/status"), self.status.unwrap_or(100).into(), 100.0, 599.0)?;
+        within(&format!("{at}/after_ms"), self.after_ms.unwrap_or(0).into(), 0.0, 60_000.0)?;
         within(&format!("{at}/retry_after_s"), self.retry_after_s.unwrap_or(0).into(), 0.0, 86_400.0)
     }
 }
@@ -339,7 +342,7 @@ mod tests {
             (r#"{"arrival": {"deliveries": 0}}"#, "/arrival/deliveries", "from 1 to 5000000; it is 0"),
             (r#"{"arrival": {"deliveries": -1}}"#, "/arrival/deliveries", "invalid value"),
             (r#"{"arrival": {"over_s": 1e300}}"#, "/arrival/over_s", "to 2419200"),
-            (r#"{"tier": "vip"}"#, "/tier", "unknown variant"),
+            (r#"{"tier": "vip"}"#, "/tier", "must be transactional"),
             (r#"{"ttl_s": 2419201}"#, "/ttl_s", "to 2419200"),
             (r#"{"workers": {"replicas": 17}}"#, "/workers/replicas", "from 1 to 16"),
             (r#"{"workers": {"concurrency": 5000}}"#, "/workers/concurrency", "to 4096"),

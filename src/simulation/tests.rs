@@ -88,6 +88,19 @@ fn failures_by_chance_neither_throttle_a_lane_nor_stop_it() {
 }
 
 #[test]
+fn failures_that_are_faster_than_successes_neither_trip_a_breaker_nor_cost_a_campaign_its_time() {
+    let busy = |faults: Value| {
+        let scenario = scenario(json!({"arrival": {"deliveries": 6_000, "over_s": 0}, "gateway": {
+            "latency": {"p50_ms": 400, "p99_ms": 800}, "faults": faults}}));
+        run(&scenario, &default(), 1).unwrap()
+    };
+    let (calm, flaky) = (busy(json!([])), busy(json!([{"rate": 0.05, "answer": {"status": 503, "after_ms": 1}}])));
+    assert_eq!((flaky.breaker_trips, flaky.dead.len()), (0, 0), "{flaky:?}");
+    let [calm, flaky] = [calm, flaky].map(|report| report.to_acceptance.unwrap());
+    assert!(flaky.p50_s <= calm.p50_s * 1.2, "{} instead of {}", flaky.p50_s, calm.p50_s);
+}
+
+#[test]
 fn a_gateway_that_fails_whatever_it_cannot_take_is_given_little_more() {
     let wall = scenario(json!({"arrival": {"deliveries": 100_000, "over_s": 60},
         "gateway": {"capacity_per_s": 500, "overload": {"status": 503}}}));

@@ -11,10 +11,19 @@ use crate::policy::hold::Hold;
 
 /// Whether a POST may start.
 pub enum Passage {
-    Free,
+    /// Under this number.
+    Free(u64),
     Probe,
     /// Not before this.
     Shut(Timestamp),
+}
+
+/// A POST, as its worker knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Post {
+    pub began_at: Timestamp,
+    /// By which its answer is told to the breaker; none: it is a probe.
+    pub number: Option<u64>,
 }
 
 /// What others have to obey.
@@ -76,27 +85,20 @@ impl Worker {
         if let Some(until) = self.hold.until(now) {
             return Passage::Shut(until);
         }
-        match self.breaker.as_mut().map_or(Permission::Go, |breaker| breaker.permit(now, self.may_probe)) {
-            Permission::Go => Passage::Free,
+        match self.breaker.as_mut().map_or(Permission::Go(0), |breaker| breaker.permit(now, self.may_probe)) {
+            Permission::Go(number) => Passage::Free(number),
             Permission::Probe => Passage::Probe,
             Permission::Wait(until) => Passage::Shut(until),
         }
     }
 
     /// Learns from an answer. Answers what the other replicas have to know.
-    pub fn answered(
-        &mut self,
-        outcome: &Outcome,
-        posted_at: Timestamp,
-        now: Timestamp,
-        probe: bool,
-        settings: &Settings,
-    ) -> Option<Change> {
+    pub fn answered(&mut self, outcome: &Outcome, post: Post, now: Timestamp, settings: &Settings) -> Option<Change> {
         let health = outcome.health();
         let changed = self.breaker.as_mut().and_then(|breaker| {
-            let state = match probe {
-                true => breaker.record_probe(now, health, settings),
-                false => breaker.record(now, health, settings),
+            let state = match post.number {
+                None => breaker.record_probe(now, health, settings),
+                Some(number) => breaker.record(number, post.began_at, now, health, settings),
             };
             state.map(|_| breaker.snapshot())
         });
@@ -106,13 +108,13 @@ impl Worker {
             Kind::Throttled => {
                 self.limit.congested();
                 self.holds += u64::from(self.hold.until(now).is_none());
-                held_until = Some(self.hold.throttled(now, posted_at, outcome.retry_after));
+                held_until = Some(self.hold.throttled(now, post.began_at, outcome.retry_after));
             }
             Kind::Unavailable { .. } => self.limit.failed(),
             Kind::Unprocessed => {}
             _ => {
                 self.limit.succeeded();
-                self.hold.succeeded(posted_at);
+                self.hold.succeeded(post.began_at);
             }
         }
         (changed.is_some() || held_until.is_some()).then_some(Change { held_until, breaker: changed })

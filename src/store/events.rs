@@ -85,7 +85,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`.
+    /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
     pub fn sla_missed(app: Uuid, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
         Self { app, body: Body::SlaMissed { tier, sla_seconds, message }, n }
     }

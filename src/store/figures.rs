@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DurationRound as _, TimeDelta};
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::alerts::{self, Alert, Kind};
@@ -17,7 +17,7 @@ const NO_TIER: i16 = 0;
 
 /// Adds what a worker counted to the present minute.
 pub async fn add(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -43,7 +43,7 @@ pub async fn add(
         &figures,
         &ns
     )
-    .execute(pool)
+    .execute(executor)
     .await
     .map(drop)
 }

@@ -45,6 +45,7 @@ pub mod messages;
 pub mod opening;
 pub mod partitions;
 pub mod policies;
+pub mod recall;
 pub mod receipts;
 pub mod refusals;
 pub mod registration;

@@ -4,21 +4,24 @@
 mod known;
 
 use known::{Case, Verdict};
+use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
+use super::audit::{Action, Actor, Entry};
 use super::retrying::retrying;
 use super::subscriptions::{
     Right, SubscriptionRow, Wanted, forget_what_servers_said, lock, lock_in_order, write_details,
 };
 use super::succession::take_over;
 use super::unsent::cancel_previous_users;
-use super::{lanes, membership};
+use super::{lanes, membership, policies};
 use crate::clock::Timestamp;
 use crate::id::{MessageId, SubscriptionId};
 use crate::lane::Gateway;
 use crate::permission::Refused;
+use crate::policy::Place;
 use crate::policy::token::Queued;
 use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
@@ -48,6 +51,8 @@ pub struct Registration<'a> {
     pub right: Right<'a>,
     /// The subscription that this one takes the place of, and by what right.
     pub replaces: Option<(SubscriptionId, Right<'a>)>,
+    /// The delivery policy that it is to have from now on, and who says so; none: it stays as it is.
+    pub policy: Option<(&'a Value, Actor)>,
 }
 
 /// What became of it.
@@ -162,6 +167,11 @@ async fn register_within(
     let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Ok(Registered::TooManyTopics);
     };
+    if let Some((policy, by)) = request.policy {
+        policies::set_subscription(&mut *conn, request.app, row.typed_id(), Some(policy)).await?;
+        let target = format!("{}:{}", Place::Subscription.name(), row.typed_id());
+        Entry::new(by, Some(request.app), Action::PolicySet, target).record(conn, 1, now).await?;
+    }
     let names = membership::names_of(conn, row.typed_id()).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })

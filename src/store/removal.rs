@@ -260,6 +260,7 @@ async fn delete_archive(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
         app,
         CHUNK
     );
+    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()

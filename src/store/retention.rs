@@ -187,8 +187,12 @@ pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64
         cutoff,
         CHUNK
     );
-    Ok(letters.execute(pool).await?.rows_affected()
-        + trail.execute(pool).await?.rows_affected()
+    let mut tx = pool.begin().await?;
+    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    let parts = trail.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(parts
+        + letters.execute(pool).await?.rows_affected()
         + events.execute(pool).await?.rows_affected()
         + alerts.execute(pool).await?.rows_affected()
         + erasures.execute(pool).await?.rows_affected())

@@ -46,6 +46,9 @@ pub enum Due {
     At(Timestamp),
     /// At this time, which its subscription's throttle has given it as its turn.
     Turn(Timestamp),
+    /// At this time, when its lane should be open again. The policy wanted it sent now, by which it is known: should the
+    /// lane open sooner, [`recall`](crate::store::recall) finds it.
+    Reopening(Timestamp),
     /// When its message is resumed.
     Parked,
 }
@@ -54,7 +57,7 @@ impl Due {
     /// The column `due_at`, but for what is parked, which is due at infinity.
     fn time(self, now: Timestamp) -> Timestamp {
         match self {
-            Due::At(at) | Due::Turn(at) => at,
+            Due::At(at) | Due::Turn(at) | Due::Reopening(at) => at,
             Due::Parked => now,
         }
     }
@@ -117,7 +120,7 @@ pub struct Settlement {
     pub life: i32,
     /// Whether its subscription is known to be proven: see [`refusals`].
     pub proven: bool,
-    /// If it was accepted later than its app wants: within how many seconds that should have been.
+    /// If it was accepted later than its app wants, or never will be: within how many seconds that should have been.
     pub sla_missed_s: Option<u32>,
     /// What was tried, in order; empty for a delivery without a turn.
     pub attempts: Vec<Attempt>,
@@ -335,6 +338,7 @@ impl Rest {
         let (retries, due, scheduled, leased) = match settlement.fate {
             Fate::Ended(..) => return,
             Fate::Retry { retries, due } => (retries, Due::At(due), due, None),
+            Fate::Deferred(due @ Due::Reopening(_)) => (0, due, now, None),
             Fate::Deferred(due) => (0, due, due.time(now), None),
             Fate::InFlight { retries, lease_until } => (retries, Due::At(lease_until), now, Some(lease)),
         };

@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::endings::bury_unsent;
+use super::slas;
 use super::stops::{StopKind, stop_subscription};
 use super::tally::Tally;
 use crate::clock::Timestamp;
@@ -39,8 +40,13 @@ pub async fn settle_unsent(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let mut tally = Tally::default();
+    let late = match ending {
+        Ending::Expired => rows.iter().map(|row| (row.message, row.lane)).unzip(),
+        _ => (Vec::new(), Vec::new()),
+    };
     log_unsent(conn, rows, ending, reason, &mut tally, now).await?;
-    tally.write(conn, now).await
+    tally.write(conn, now).await?;
+    slas::missed(conn, &late.0, &late.1, now).await
 }
 
 /// [`settle_unsent`] but for the tally, which the transaction writes later.

@@ -6,10 +6,6 @@ use std::mem;
 use super::payload::Template;
 use crate::message::{Content, Notification};
 
-/// Plaintext octets to shrink to for a gateway that said "too large" and has not shown what it takes: what Firefox on
-/// Android takes through its bridge.
-pub const UNKNOWN_LIMIT: usize = 2744;
-
 /// A smaller push, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shrunk {
@@ -25,13 +21,14 @@ const TOLD: &str = " octets: sent again without ";
 const TOLD_BEFOREHAND: &str = "sent without ";
 const AFTER_NAMES: &str = ": more than this gateway takes";
 
-impl Shrunk {
-    /// What the log says of the attempt that was too large with `octets` of plaintext; [`dropped`] reads it back.
-    pub fn tell(&self, octets: usize) -> String {
-        let what = if self.dropped.is_empty() { "padding".to_owned() } else { self.dropped.join(", ") };
-        format!("too large at {octets}{TOLD}{what}")
-    }
+/// What the log says of an attempt that was too large with `octets` of plaintext, and followed by one without these;
+/// [`dropped`] reads it back.
+pub fn tell(octets: usize, dropped: &[&str]) -> String {
+    let what = if dropped.is_empty() { "padding".to_owned() } else { dropped.join(", ") };
+    format!("too large at {octets}{TOLD}{what}")
+}
 
+impl Shrunk {
     /// What the log says of an attempt whose payload had been made smaller beforehand, in front of the gateway's words: at
     /// most `max` octets of both. None: nothing was given up but padding.
     pub fn tell_beforehand(&self, words: Option<&str>, max: usize) -> Option<String> {
@@ -43,7 +40,7 @@ impl Shrunk {
     }
 }
 
-/// The names of what was given up, out of what [`Shrunk::tell`] or [`Shrunk::tell_beforehand`] wrote of an attempt. None:
+/// The names of what was given up, out of what [`tell`] or [`Shrunk::tell_beforehand`] wrote of an attempt. None:
 /// it says nothing.
 pub fn dropped(told: &str) -> Option<Vec<&str>> {
     let beforehand = || Some(told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?.0);
@@ -185,7 +182,7 @@ mod tests {
         let shrunk = shrink(&content(None, full()), 600).unwrap();
         let words = "ö".repeat(400);
         for told in [
-            shrunk.tell(3993),
+            tell(3993, &shrunk.dropped),
             shrunk.tell_beforehand(None, 500).unwrap(),
             shrunk.tell_beforehand(Some(&words), 500).unwrap(),
         ] {
@@ -193,7 +190,7 @@ mod tests {
             assert_eq!(dropped(&told).as_ref(), Some(&shrunk.dropped), "{told}");
         }
         let padding = shrink(&content(None, full()), 9999).unwrap();
-        assert_eq!(dropped(&padding.tell(3993)), Some(vec![]));
+        assert_eq!(dropped(&tell(3993, &padding.dropped)), Some(vec![]));
         assert_eq!(dropped("too large"), None);
     }
 

@@ -126,6 +126,39 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway_takes_it() {
+    const TAKES: usize = 2_000; // octets of plaintext
+    let mut options = bellwire::simulator::Options::default();
+    for host in &mut options.hosts {
+        host.body_limit = Some(TAKES + bellwire::webpush::OVERHEAD);
+    }
+    let app = TestApp::with(Setup { simulator: options, ..Setup::default() }).await;
+    // At two gateways: what one has shown of its limit holds for what it gets next.
+    let [one, other] = [app.subscribe("fcm", 0..1).await.remove(0), app.subscribe("mozilla", 0..1).await.remove(0)];
+    let image = format!("https://example.com/{}", "i".repeat(1_500));
+    let shrinks = json!({"content": {"title": "T", "body": "b".repeat(2_000), "image": image}});
+    for (subscriber, content, told) in [
+        (one, json!({"content": {"title": "T", "body": "b".repeat(1_700)}}), &["padding"][..]),
+        (other, shrinks, &["padding", "image", "image, body"]),
+    ] {
+        let message = app.send(json!({"subscriptions": [subscriber.id]}), content).await;
+        app.run_until_idle().await;
+        let delivery = app.delivery(&message, &subscriber.id).await;
+        assert_eq!(delivery["state"], "accepted", "{delivery}");
+        let attempts = delivery["attempts"].as_array().unwrap();
+        let reasons: Vec<_> = attempts.iter().filter_map(|attempt| attempt["reason"].as_str()).collect();
+        assert_eq!(reasons.len(), told.len(), "{delivery}");
+        for (reason, told) in reasons.iter().zip(told) {
+            assert!(reason.ends_with(&format!("sent again without {told}")), "{delivery}");
+        }
+        let received = app.simulator.received(&subscriber.endpoint).unwrap();
+        let len = received[0].plaintext.as_ref().unwrap().len();
+        assert!((1_500..=TAKES).contains(&len), "{len}");
+    }
+    app.finish_after(&[bellwire::simulator::Fault::TooLarge]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it_once() {
     // One POST at a time, which is held: the fan-out stands behind its first page of 50.
     let dispatch = Settings { lane_limit_max: 1, page_min: 50, page_max: 50, ..Settings::default() };

@@ -19,11 +19,11 @@ fn waiting(s: u32) -> Value {
     json!({"retries": 5, "retryDelay": (s * 1_000).to_string()})
 }
 
-/// How long a delivery waits until it is due.
+/// How long a delivery waits until it is due, but for the milliseconds by which those that fail together are kept apart.
 async fn due_in_s(app: &TestApp, message: &str, subscriber: &Subscriber) -> f64 {
     let delivery = app.delivery(message, &subscriber.id).await;
     let due_at: Timestamp = delivery["due_at"].as_str().unwrap_or_else(|| panic!("{delivery}")).parse().unwrap();
-    (due_at - app.clock.now()).as_seconds_f64()
+    ((due_at - app.clock.now()).as_seconds_f64() * 10.0).floor() / 10.0
 }
 
 /// The plaintexts that were delivered to a browser, as its service worker reads them.

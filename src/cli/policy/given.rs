@@ -24,16 +24,10 @@ pub struct Named {
 }
 
 impl Given {
-    /// The tier that was named.
-    pub fn tier(&self) -> Option<Tier> {
-        let name = self.tier.as_deref()?;
-        Tier::ALL.into_iter().find(|tier| tier.name() == name)
-    }
-
     /// All policies in the order given, presets last; the tier's default if there is none. Without `--tier` it is
     /// `tier`'s, else promotional's.
     pub fn read(&self, tier: Option<Tier>) -> Result<Vec<Named>, WrongPolicy> {
-        let tier = self.tier().or(tier).unwrap_or(Tier::Promotional);
+        let tier = self.tier.or(tier).unwrap_or(Tier::Promotional);
         let mut policies = Vec::new();
         for (n, argument) in self.policy.iter().enumerate() {
             let (name, source) = named(argument);

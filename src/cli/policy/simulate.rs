@@ -131,7 +131,7 @@ impl Simulate {
             WrongPolicy(format!("--scenario {}", describe(&error.pointer, &error.detail)))
         };
         let mut scenario = Scenario::parse(&text).map_err(wrong)?;
-        if let Some(tier) = self.given.tier() {
+        if let Some(tier) = self.given.tier {
             scenario.tier = tier;
         }
         if let Some(deliveries) = self.deliveries {

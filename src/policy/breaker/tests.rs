@@ -2,7 +2,8 @@
 
 use super::*;
 
-const GUIDE: Settings = Settings::GUIDE;
+/// The guide's figures, but for openings that grow to a minute.
+const GUIDE: Settings = Settings { circuit_open_max: Duration::from_secs(60), ..Settings::GUIDE };
 const S: u64 = 1_000;
 
 fn at(ms: u64) -> Timestamp {
@@ -15,10 +16,24 @@ fn tripped_at(ms: u64) -> Breaker {
     breaker
 }
 
-/// Five failures in a row; answers how long the breaker opened for.
+/// A POST of a closed breaker begins.
+fn begin(breaker: &mut Breaker, ms: u64) -> u64 {
+    match breaker.permit(at(ms), false) {
+        Permission::Go(number) => number,
+        other => panic!("the breaker is closed: {other:?}"),
+    }
+}
+
+/// A POST that is answered at once.
+fn post(breaker: &mut Breaker, ms: u64, health: Health, settings: &Settings) -> Option<State> {
+    let number = begin(breaker, ms);
+    breaker.record(number, at(ms), at(ms), health, settings)
+}
+
+/// Five failures in a row; returns how long the breaker opened for.
 fn fail(breaker: &mut Breaker, ms: u64) -> Duration {
-    for _ in 0..CONSECUTIVE {
-        breaker.record(at(ms), Health::Failing, &GUIDE);
+    for _ in 0..5 {
+        post(breaker, ms, Health::Failing, &GUIDE);
     }
     breaker.snapshot().open_for
 }
@@ -35,16 +50,15 @@ fn probes_fail(breaker: &mut Breaker, ms: u64) -> Duration {
 fn the_fifth_failure_in_a_row_trips_and_a_success_between_starts_again() {
     let mut breaker = Breaker::closed(at(0));
     for _ in 0..4 {
-        assert_eq!(breaker.record(at(1), Health::Failing, &GUIDE), None);
+        assert_eq!(post(&mut breaker, 1, Health::Failing, &GUIDE), None);
     }
-    assert_eq!(breaker.record(at(1), Health::Alive, &GUIDE), None);
+    assert_eq!(post(&mut breaker, 1, Health::Alive, &GUIDE), None);
     for _ in 0..4 {
-        assert_eq!(breaker.record(at(2), Health::Failing, &GUIDE), None);
-        assert_eq!(breaker.record(at(2), Health::Unknown, &GUIDE), None);
+        assert_eq!(post(&mut breaker, 2, Health::Failing, &GUIDE), None);
+        assert_eq!(post(&mut breaker, 2, Health::Unknown, &GUIDE), None);
     }
-    assert_eq!(breaker.permit(at(3), true), Permission::Go);
     let until = at(3) + GUIDE.circuit_open;
-    assert_eq!(breaker.record(at(3), Health::Failing, &GUIDE), Some(State::Open { until }));
+    assert_eq!(post(&mut breaker, 3, Health::Failing, &GUIDE), Some(State::Open { until }));
     assert_eq!(breaker.permit(at(4), true), Permission::Wait(until));
 }
 
@@ -55,7 +69,7 @@ fn tripping_attempt(attempts: u32, failures: u32, over_ms: u64, settings: &Setti
         let failed = u64::from(*n) * u64::from(failures) / u64::from(attempts)
             != u64::from(*n - 1) * u64::from(failures) / u64::from(attempts);
         let health = if failed { Health::Failing } else { Health::Alive };
-        breaker.record(at(u64::from(*n) * over_ms / u64::from(attempts)), health, settings).is_some()
+        post(&mut breaker, u64::from(*n) * over_ms / u64::from(attempts), health, settings).is_some()
     })
 }
 
@@ -84,7 +98,7 @@ fn an_open_breaker_half_opens_on_time_and_lets_three_probes_through() {
     assert_eq!(breaker.snapshot().state, State::HalfOpen);
     assert_eq!(breaker.permit(at(31 * S), true), Permission::Wait(at(32 * S)), "not until the probes are given up");
     assert_eq!(breaker.record_probe(at(31 * S), Health::Alive, &GUIDE), Some(State::Closed));
-    assert_eq!(breaker.permit(at(31 * S), false), Permission::Go);
+    begin(&mut breaker, 31 * S);
 }
 
 #[test]
@@ -109,12 +123,42 @@ fn probes_without_an_answer_are_replaced_and_empty_answers_give_theirs_back() {
 
 #[test]
 fn answers_from_before_the_trip_neither_close_nor_reopen() {
-    let mut breaker = tripped_at(0);
-    assert_eq!(breaker.record(at(1), Health::Alive, &GUIDE), None);
+    let mut breaker = Breaker::closed(at(0));
+    let before: Vec<_> = (0..10).map(|_| begin(&mut breaker, 0)).collect();
+    fail(&mut breaker, 0);
+    let answered = |breaker: &mut Breaker, ms, health| breaker.record(before[0], at(0), at(ms), health, &GUIDE);
+    assert_eq!(answered(&mut breaker, 1, Health::Alive), None);
     assert_eq!(breaker.record_probe(at(1), Health::Alive, &GUIDE), None);
     breaker.permit(at(30 * S), true);
-    assert_eq!(breaker.record(at(30 * S), Health::Alive, &GUIDE), None);
+    assert_eq!(answered(&mut breaker, 30 * S, Health::Alive), None);
     assert_eq!(breaker.snapshot().state, State::HalfOpen);
+    breaker.record_probe(at(30 * S), Health::Alive, &GUIDE);
+    for number in before {
+        assert_eq!(breaker.record(number, at(0), at(31 * S), Health::Failing, &GUIDE), None, "they are of the past");
+    }
+    assert_eq!(breaker.snapshot().state, State::Closed);
+}
+
+#[test]
+fn fast_failures_beside_slow_successes_count_by_when_their_posts_began() {
+    // A thousand POSTs begin together; one in twenty fails within a millisecond, the others take their time.
+    let settings = &Settings::DEFAULT;
+    let mut breaker = Breaker::closed(at(0));
+    let posts: Vec<_> = (0..1_000).map(|n| begin(&mut breaker, n / 100)).collect();
+    for number in posts.iter().filter(|number| **number % 20 == 7) {
+        assert_eq!(breaker.record(*number, at(5), at(6), Health::Failing, settings), None, "{number}");
+    }
+    for number in posts.iter().filter(|number| **number % 20 != 7) {
+        assert_eq!(breaker.record(*number, at(5), at(500), Health::Alive, settings), None);
+    }
+    // When all of them fail, five suffice, and those that give no answer at all do not hold it up.
+    let mut down = Breaker::closed(at(0));
+    let posts: Vec<_> = (0..1_000).map(|_| begin(&mut down, 0)).collect();
+    let tripped = posts
+        .iter()
+        .filter(|number| **number % 7 != 0)
+        .position(|number| down.record(*number, at(0), at(1), Health::Failing, settings).is_some());
+    assert_eq!(tripped, Some(4));
 }
 
 #[test]
@@ -144,11 +188,30 @@ fn repeated_trips_double_up_to_a_minute_and_calm_starts_again() {
 }
 
 #[test]
+fn the_guides_openings_do_not_grow_and_every_figure_can_be_set() {
+    let mut breaker = Breaker::closed(at(0));
+    for _ in 0..5 {
+        post(&mut breaker, 0, Health::Failing, &Settings::GUIDE);
+    }
+    for n in 1..4 {
+        assert_eq!(breaker.snapshot().state, State::Open { until: at(n * 30 * S) });
+        for _ in 0..PROBES {
+            breaker.permit(at(n * 30 * S), true);
+            breaker.record_probe(at(n * 30 * S), Health::Failing, &Settings::GUIDE);
+        }
+    }
+    let settings = Settings { circuit_failures_in_a_row: 3, circuit_attempts_min: 10, ..GUIDE };
+    assert_eq!(tripping_attempt(10, 1, 10 * S, &settings), Some(10));
+    assert_eq!(tripping_attempt(9, 1, 9 * S, &settings), None);
+    assert_eq!(tripping_attempt(3, 3, S, &settings), Some(3));
+}
+
+#[test]
 fn an_opening_that_is_set_longer_than_a_minute_lasts_as_long_each_time() {
     let patient = Settings { circuit_open: Duration::from_secs(300), ..GUIDE };
     let mut breaker = Breaker::closed(at(0));
-    for _ in 0..CONSECUTIVE {
-        breaker.record(at(0), Health::Failing, &patient);
+    for _ in 0..5 {
+        post(&mut breaker, 0, Health::Failing, &patient);
     }
     for ms in [300 * S, 600 * S] {
         assert_eq!(breaker.snapshot().state, State::Open { until: at(ms) });
@@ -164,7 +227,7 @@ fn an_opening_that_is_set_longer_than_a_minute_lasts_as_long_each_time() {
 fn the_operator_opens_at_once_and_closes_by_probing() {
     let mut breaker = Breaker::closed(at(0));
     breaker.force_close(at(1));
-    assert_eq!(breaker.permit(at(1), true), Permission::Go);
+    begin(&mut breaker, 1);
     breaker.force_open(at(2), at(900 * S));
     assert_eq!(breaker.permit(at(3), true), Permission::Wait(at(900 * S)));
     breaker.force_close(at(4));
@@ -190,7 +253,7 @@ fn replicas_follow_the_later_word_without_taking_probes_back() {
     ours.adopt(Snapshot { state: State::HalfOpen, changed_at: at(32 * S), ..theirs.snapshot() });
     assert_eq!(ours.permit(at(32 * S), true), Permission::Wait(at(33 * S)));
     ours.adopt(Snapshot { state: State::Closed, changed_at: at(33 * S), ..theirs.snapshot() });
-    assert_eq!(ours.permit(at(33 * S), false), Permission::Go);
+    begin(&mut ours, 33 * S);
 }
 
 #[test]

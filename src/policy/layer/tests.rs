@@ -220,6 +220,8 @@ fn a_tier_and_nobody_else_overrides_the_servers_figures() {
         circuit_failure_threshold: 0.2,
         circuit_open: Duration::from_secs(60),
         retry_token_ttl: Duration::from_secs(60),
+        published_retries: false,
+        ..Settings::GUIDE // the rest is the guide's, as the policy is in its form
     };
     assert_eq!((policy.settings, policy.retry.retries()), (expected, 2));
     assert_eq!(Policy::tier_default(Tier::Engagement).settings, Settings::DEFAULT);
@@ -229,10 +231,64 @@ fn a_tier_and_nobody_else_overrides_the_servers_figures() {
         (json!({"circuitFailureThreshold": 1.1}), "/circuitFailureThreshold"),
         (json!({"circuitOpenMs": 999}), "/circuitOpenMs"),
         (json!({"circuitOpenMs": 600_001}), "/circuitOpenMs"),
+        (json!({"circuitOpenMaxMs": 999}), "/circuitOpenMaxMs"),
+        (json!({"circuitMinAttempts": 0}), "/circuitMinAttempts"),
+        (json!({"circuitConsecutiveFailures": 1_001}), "/circuitConsecutiveFailures"),
         (json!({"retryTokenTtlSec": 0}), "/retryTokenTtlSec"),
     ] {
         assert_eq!(parse_at(Place::Tier, &value).unwrap_err()[0].pointer, pointer);
     }
+}
+
+/// What holds at a tier for which an app has set this, on a server with its own figures.
+fn of_tier(value: Value) -> Policy {
+    let tier = layer(Place::Tier, value);
+    Policy::in_force(Tier::Promotional, &Places { tier: Some(&tier), ..Places::default() })
+}
+
+#[test]
+fn the_guides_form_and_its_preset_bring_the_guides_figures_for_all_that_they_leave_out() {
+    let figures = |value: Value| of_tier(value).settings.to_json();
+    let published = json!({"circuitFailureThreshold": 0.05, "circuitMinAttempts": 400, "circuitConsecutiveFailures": 5,
+        "circuitOpenMs": 30_000, "circuitOpenMaxMs": 30_000, "retryTokenTtlSec": 300});
+    for value in
+        [json!({"baseDelayMs": 2_000}), json!({"preset": "guide"}), json!({"preset": "guide", "maxAttempts": 3})]
+    {
+        assert_eq!(figures(value.clone()), published, "{value}");
+    }
+    assert_eq!(of_tier(json!({"preset": "guide"})).retry, Retry::Guide(Guide::DEFAULT));
+    let given = figures(json!({"preset": "guide", "circuitFailureThreshold": 0.5, "circuitOpenMaxMs": 90_000}));
+    assert_eq!((&given["circuitFailureThreshold"], &given["circuitOpenMaxMs"]), (&json!(0.5), &json!(90_000)));
+    assert_eq!(given["circuitOpenMs"], 30_000);
+    // The other forms publish nothing of breakers, and other places have no say in them.
+    let ours = Settings::DEFAULT.to_json();
+    assert_eq!(figures(json!({"retries": 2})), ours);
+    assert_eq!(figures(json!({"preset": "sns-customer-managed"})), ours);
+    let message = layer(Place::Message, json!({"preset": "guide"}));
+    let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&message), ..Places::default() });
+    assert_eq!((policy.retry, policy.settings), (Retry::Guide(Guide::DEFAULT), Settings::DEFAULT));
+    let server = Places { server: Settings::GUIDE, ..Places::default() };
+    assert_eq!(Policy::in_force(Tier::Engagement, &server).retry, Retry::Guide(Guide::DEFAULT));
+    let mixed = parse_at(Place::Message, &json!({"preset": "guide", "throttlePolicy": {}})).unwrap_err();
+    assert!(mixed.iter().any(|error| error.detail.contains("SNS and guide")), "{mixed:?}");
+}
+
+#[test]
+fn what_belongs_elsewhere_is_told_where_and_a_throttle_alone_says_whose_retries_it_takes() {
+    for (place, value, word) in [
+        (Place::Message, json!({"circuitOpenMs": 5_000}), "tier"),
+        (Place::Subscription, json!({"retryTokenTtlSec": 5}), "tier"),
+        (Place::Topic, json!({"circuitMinAttempts": 5}), "tier"),
+        (Place::Tier, json!({"disableSubscriptionOverrides": true}), "topic"),
+    ] {
+        let errors = parse_at(place, &value).unwrap_err();
+        assert!(errors[0].detail.contains("belongs to") && errors[0].detail.contains(word), "{value}: {errors:?}");
+    }
+    let throttle = json!({"throttlePolicy": {"maxReceivesPerSecond": 5}});
+    let warnings = Layer::parse(&throttle, &Terms::default()).unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].detail.contains("retries"), "{warnings:?}");
+    let both = json!({"throttlePolicy": {"maxReceivesPerSecond": 5}, "healthyRetryPolicy": {}});
+    assert!(Layer::parse(&both, &Terms::default()).unwrap().warnings.is_empty());
 }
 
 #[test]
@@ -248,7 +304,12 @@ fn the_tier_table_holds() {
         let nominal: Vec<_> = (0..).map_while(|n| policy.retry.step(n)).map(|step| step.nominal.as_secs()).collect();
         assert_eq!(nominal, delays, "{tier:?}");
     }
-    let ours = Settings { circuit_failure_threshold: 0.25, ..Settings::GUIDE };
+    let ours = Settings {
+        circuit_failure_threshold: 0.25,
+        circuit_open_max: Duration::from_secs(60),
+        published_retries: false,
+        ..Settings::GUIDE
+    };
     assert_eq!(Policy::tier_default(Tier::Engagement).settings, ours);
     let json = Policy::tier_default(Tier::Engagement).to_json();
     assert_eq!((&json["maxDelayMs"], &json["jitterPercent"]), (&json!(3_600_000), &json!(0.2)));

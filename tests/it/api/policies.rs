@@ -56,7 +56,8 @@ async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken
         untouched,
         json!({"place": "tier", "name": "transactional", "policy": null, "in_force": {"baseDelayMs": 1000,
             "maxDelayMs": 60000, "maxAttempts": 8, "jitterPercent": 0.2, "immediateRetries": 1,
-            "circuitFailureThreshold": 0.25, "circuitOpenMs": 30000, "retryTokenTtlSec": 300}})
+            "circuitFailureThreshold": 0.25, "circuitMinAttempts": 400, "circuitConsecutiveFailures": 5,
+            "circuitOpenMs": 30000, "circuitOpenMaxMs": 60000, "retryTokenTtlSec": 300}})
     );
     let policy = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "sicklyRetryPolicy": {"a": "\0"},
         "guaranteed": false, "circuitOpenMs": 60000});
@@ -73,7 +74,7 @@ async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken
     let tiers: Vec<_> = all["tiers"].as_array().unwrap().iter().map(|tier| tier["policy"].clone()).collect();
     assert_eq!(tiers, [kept, Value::Null, Value::Null]);
     assert_eq!((&all["max_retries"], &all["topics"]["data"][0]["name"]), (&json!(5), &json!("news")));
-    assert_eq!(all["presets"], json!(["sns-aws-managed", "sns-customer-managed"]));
+    assert_eq!(all["presets"], json!(["sns-aws-managed", "sns-customer-managed", "guide"]));
 
     for _ in 0..2 {
         api.delete("tiers/transactional").await.ok(204);
@@ -177,6 +178,44 @@ async fn a_wrong_policy_is_refused_at_every_place_with_pointers_into_it() {
             let fits = place == allowed || (allowed.is_empty() && place != "topics/news");
             assert_eq!(api.put(place, policy.clone()).await.status, if fits { 200 } else { 422 }, "{place} {policy}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_is_registered_with_a_policy_by_who_may_set_policies() {
+    let app = crate::support::TestApp::start().await;
+    let known = app.subscribe("fcm", 0..1).await.remove(0);
+    let minted = app.simulator.mint("fcm.bellwire.test", 0, Some(&app.application_server_key)).unwrap();
+    let with = |policy: Value| {
+        json!({"policy": policy, "subscription": {"endpoint": minted.endpoint,
+            "keys": {"p256dh": minted.p256dh, "auth": minted.auth}}})
+    };
+    const PATH: &str = "/v1/apps/shop/subscriptions";
+    app.call(Method::POST, PATH, with(json!({"retries": 2}))).await.ok(200);
+    let set = format!("/v1/apps/shop/policies/subscriptions/{}", known.id);
+    assert_eq!(app.get(&set).await["policy"], json!({"retries": 2}));
+    app.call(Method::POST, PATH, with(Value::Null)).await.ok(200);
+    assert_eq!(app.get(&set).await["policy"], json!({"retries": 2}), "whoever says nothing changes nothing");
+    let refused = app.call(Method::POST, PATH, with(json!({"circuitOpenMs": 5_000}))).await;
+    assert_eq!((refused.status, &refused.json["errors"][0]["pointer"]), (422, &json!("/policy/circuitOpenMs")));
+    assert!(refused.json["errors"][0]["detail"].as_str().unwrap().contains("tier"), "{}", refused.json);
+    let key = json!({"name": "registrar", "scopes": ["subscribers"]});
+    let key = app.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
+    let refused = app.call_as(Method::POST, PATH, key["secret"].as_str().unwrap(), with(json!({"retries": 9}))).await;
+    assert_eq!(refused.status, 403, "{}", refused.json);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_tier_goes_by_its_number_and_a_wrong_one_is_told_what_there_is() {
+    let api = TestApi::start().await;
+    let preview = api.preview(json!({"tier": 1})).await;
+    assert_eq!(preview["tier"], "transactional");
+    for wrong in [json!(4), json!("promo"), json!(true)] {
+        let refused = api.post("/policies/preview", json!({ "tier": wrong })).await;
+        assert_eq!(refused.refusal(), (422, "invalid", vec!["/tier"]), "{wrong}");
+        let detail = refused.json["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("transactional (1), promotional (2) or engagement (3)"), "{detail}");
     }
 }
 

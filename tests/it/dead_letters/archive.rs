@@ -15,7 +15,7 @@ use crate::support::{START, TestApp};
 async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only_to_who_may_export() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("mozilla", 0..1).await.remove(0);
-    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..Rule::always(Action::TooLarge) }).unwrap();
+    app.simulator.add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(Action::TooLarge) }).unwrap();
     app.simulator.add_rule(refusing([0])).unwrap();
     let content = json!({"title": "Hello", "body": "é".repeat(1_500), "image": "/large.png"});
     let message = app.send(to(std::slice::from_ref(&subscriber)), json!({"content": content})).await;
@@ -29,14 +29,14 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
     assert_eq!((&letter["message"], &letter["gateway"]), (&json!(message), &json!("mozilla")));
     assert_eq!(
         (&letter["tier"], &letter["retries"], &letter["attempts"]),
-        (&json!("promotional"), &json!(1), &json!(2))
+        (&json!("promotional"), &json!(2), &json!(3))
     );
     assert!(letter["detail"].as_str().unwrap().contains("bad"), "{letter}");
 
     let path = format!("{LETTERS}/{}", letter["id"].as_str().unwrap());
     let opened = app.get(&path).await;
-    assert_eq!(opened["history"].as_array().unwrap().len(), 2);
-    assert_eq!(opened["history"][1]["status"], 400);
+    assert_eq!(opened["history"].as_array().unwrap().len(), 3);
+    assert_eq!(opened["history"][2]["status"], 400);
     assert_eq!(opened["policy"]["baseDelayMs"], 2_000);
     assert_eq!(opened["dropped"], json!(["image", "body"]));
     assert_eq!(

@@ -74,6 +74,23 @@ async fn an_open_letter_keeps_its_payload_until_it_is_handled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_trail_cannot_be_rewritten() {
+    let app = TestApp::start().await;
+    letters_of(&app, 1).await;
+    export(&app, "?format=csv").await;
+    for forbidden in [
+        "UPDATE dead_letter_actions SET actor = 'somebody else'",
+        "DELETE FROM dead_letter_actions",
+        "TRUNCATE dead_letter_actions",
+    ] {
+        let refused = sqlx::query(forbidden).execute(&app.pool).await.unwrap_err().to_string();
+        assert!(refused.contains("append-only"), "{forbidden}: {refused}");
+    }
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM dead_letter_actions").await, 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_with_them() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 1).await;

@@ -1,0 +1,37 @@
+//! What was put off because its lane was held or its breaker open comes back when an operator opens the lane sooner.
+//!
+//! Such a row is due later than the policy wanted it, by [`PUT_OFF_MAX`] and [`SPREAD`] at most, and nobody holds it. So is
+//! one that waits for its recipient's morning within the next minute: recalled, it is claimed and put off once more.
+
+use sqlx::PgPool;
+
+use crate::clock::Timestamp;
+use crate::id::LaneId;
+use crate::policy::hold::{PUT_OFF_MAX, SPREAD};
+
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
+
+/// Makes the next chunk of a lane's deliveries that were put off beyond `opens_at` due then: what is urgent at once, the
+/// rest spread out, each at a place of its own. True if there may be more. Rows that are just being settled are left out,
+/// and a worker may still put some off by what it knew before: so it is repeated some seconds later.
+pub async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "UPDATE queue
+         SET due_at = CASE WHEN tier = 1 THEN $2
+             ELSE $2 + ($4 - $2) * (get_byte(uuid_send(subscription), 14) / 256.0) END -- an octet that is random
+         WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue
+           WHERE lane = $1 AND tier = ANY (ARRAY[1, 2, 3]) AND due_at > $2::timestamptz AND due_at <= $3
+             AND (tier = 1 OR due_at > $4::timestamptz) AND due_at > scheduled_at AND lease IS NULL AND NOT has_turn
+           LIMIT $5 FOR UPDATE SKIP LOCKED))",
+        lane.0,
+        opens_at,
+        now + PUT_OFF_MAX + SPREAD,
+        opens_at + SPREAD,
+        CHUNK
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == CHUNK.unsigned_abs())
+}
