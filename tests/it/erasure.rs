@@ -103,8 +103,10 @@ async fn what_died_on_its_way_to_an_erased_user_goes_also_where_somebody_else_ha
     app.call(Method::DELETE, ERASE, Value::Null).await.ok(200);
     let open = app.get("/v1/apps/shop/dead-letters?state=open").await;
     assert_eq!((open["data"].as_array().unwrap().len(), &open["data"][0]["message"]), (1, &json!(to_bob)), "{open}");
-    app.clock.advance(Duration::from_secs(700));
-    app.sweep().await;
+    for _ in 0..2 {
+        app.clock.advance(Duration::from_secs(700));
+        app.sweep().await;
+    }
     assert_eq!(app.message(&dead).await["content_deleted"], true);
     assert_eq!(app.message(&to_bob).await["content_deleted"], false, "bob's letter needs it");
     app.finish().await;
