@@ -30,7 +30,7 @@ pub enum Fate {
     Gone,
     /// 503 at first, accepted later.
     Recovers,
-    /// 413 at first; a smaller payload is accepted.
+    /// 413 at first, and again without padding; a smaller payload is accepted.
     Shrinks,
     /// 413 whatever the size.
     Dies,
@@ -59,7 +59,7 @@ pub fn lasting() -> [Rule; 5] {
         share(NOT_FOUND, Action::NotFound),
         share(GONE, Action::Gone),
         once(share(UNAVAILABLE, Action::Unavailable { retry_after_s: Some(1) })),
-        once(share(TOO_LARGE_ONCE, Action::TooLarge)),
+        Rule { attempts: Some([1, 2]), ..share(TOO_LARGE_ONCE, Action::TooLarge) },
         share(TOO_LARGE, Action::TooLarge),
     ]
 }
@@ -87,7 +87,7 @@ mod tests {
             let expected = match rule.map(|rule| (&rule.action, rule.attempts)) {
                 Some((Action::NotFound | Action::Gone, None)) => Fate::Gone,
                 Some((Action::Unavailable { .. }, Some([1, 1]))) => Fate::Recovers,
-                Some((Action::TooLarge, Some([1, 1]))) => Fate::Shrinks,
+                Some((Action::TooLarge, Some([1, 2]))) => Fate::Shrinks,
                 Some((Action::TooLarge, None)) => Fate::Dies,
                 None => Fate::Fine,
                 other => panic!("{other:?}"),

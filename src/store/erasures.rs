@@ -214,6 +214,7 @@ pub async fn redact_messages(
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
         super::limit_statements(&mut tx, patience).await?;
+        let aside = put_letters_of_former_browsers_aside(&mut tx, erasure, user_id, now).await?;
         let redacted = sqlx::query!(
             r#"
             WITH naming AS (
@@ -243,9 +244,49 @@ pub async fn redact_messages(
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
-        Ok(n == CHUNK)
+        Ok(n == CHUNK || aside == CHUNK)
     })
     .await
+}
+
+/// Discards a chunk of the open letters of messages that name the user, in browsers that a user has left since: nobody may
+/// replay them any more, and what they hold may be the user's. Returns how many.
+async fn put_letters_of_former_browsers_aside(
+    conn: &mut PgConnection,
+    erasure: &Erasure,
+    user_id: &str,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let discarded = sqlx::query!(
+        "UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT l.ctid FROM messages m
+           JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
+           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription AND s.user_left_at >= m.accepted_at
+           WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2
+           ORDER BY l.message, l.id LIMIT $4 FOR UPDATE OF l))",
+        erasure.app.to_string(),
+        json!({"users": [user_id]}),
+        now,
+        CHUNK
+    )
+    .execute(&mut *conn)
+    .await?;
+    let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
+    if n > 0 {
+        sqlx::query!(
+            "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
+             VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
+            erasure.app,
+            uuid_of(now),
+            erasure.actor,
+            json!({"erasure": erasure.id}),
+            n,
+            now
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(n)
 }
 
 /// Writes down that nothing names the user any more, the erasure itself included, and returns how it ended.

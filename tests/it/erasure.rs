@@ -86,6 +86,33 @@ async fn nothing_names_an_erased_user_and_every_account_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_died_on_its_way_to_an_erased_user_goes_also_where_somebody_else_has_the_browser_now() {
+    let app = TestApp::start().await;
+    let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await.remove(0);
+    let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
+    let rule = app.simulator.add_rule(Rule::always(refusing)).unwrap();
+    let dead = app.send(json!({"users": [USER]}), json!({})).await;
+    app.run_until_idle().await;
+    app.clock.advance(Duration::from_secs(1));
+    let path = format!("/v1/apps/shop/subscriptions/{}", phone.id);
+    app.call(Method::PATCH, &path, json!({"user_id": "bob"})).await.ok(200);
+    let to_bob = app.send(json!({"users": ["bob"]}), json!({})).await;
+    app.run_until_idle().await;
+    app.simulator.remove_rule(rule);
+
+    app.call(Method::DELETE, ERASE, Value::Null).await.ok(200);
+    let open = app.get("/v1/apps/shop/dead-letters?state=open").await;
+    assert_eq!((open["data"].as_array().unwrap().len(), &open["data"][0]["message"]), (1, &json!(to_bob)), "{open}");
+    for _ in 0..2 {
+        app.clock.advance(Duration::from_secs(700));
+        app.sweep().await;
+    }
+    assert_eq!(app.message(&dead).await["content_deleted"], true);
+    assert_eq!(app.message(&to_bob).await["content_deleted"], false, "bob's letter needs it");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_forget_whom_they_were_for_when_the_last_delivery_has_ended() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await;

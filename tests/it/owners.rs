@@ -216,6 +216,7 @@ async fn made_up_keys_give_way_until_a_receipt_has_proven_the_right_ones() {
     receipt_of(&late).await;
     let refused = site.register(&stranger, &Value::Null, json!({})).await;
     assert_eq!(refused.refusal(), (409, "endpoint_taken", vec![]));
+    site.api.clock.advance(Duration::from_secs(1));
     let changed = site.register(&stranger, &made["token"], json!({})).await.ok(200);
     assert_ne!(changed["token"], made["token"]);
     receipt_of(&late).await;

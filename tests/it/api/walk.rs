@@ -231,7 +231,7 @@ impl Walk {
                 "{dead_letter}" => self.dead_letter(&subscription_id).await,
                 "{api_key}" => {
                     let (api, app) = (&self.api, Some(self.api.app_uuid()));
-                    let scopes = [Scope::Read];
+                    let scopes = [Scope::Keys]; // a key revokes none that may do more
                     let made = api_keys::create(&api.pool, &api.vault, app, "k", &scopes, None, &api.clock).await;
                     ApiKeyId(made.unwrap().0.id).to_string()
                 }
