@@ -318,19 +318,26 @@ pub async fn revoke(
         let entry = Entry::new(by, of_app.app, Action::ApiKeyRevoked, ApiKeyId(id));
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
     }
-    let identities = sqlx::query!(
-        r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
-             removed AS (DELETE FROM identity_keys WHERE NOT $2 AND made_by IN (SELECT id FROM line) RETURNING app)
-           SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
-        id,
-        keep_descendants
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    for of_app in identities {
-        let entry = Entry::new(by, Some(of_app.app), Action::IdentityKeyRemoved, ApiKeyId(id));
-        entry.with(json!({"made_by_revoked_key": true})).record(&mut tx, of_app.n, now).await?;
+    if !keep_descendants {
+        remove_identity_keys(&mut tx, id, by, now).await?;
     }
     tx.commit().await?;
     Ok(Some(revoked.iter().map(|of_app| of_app.n).sum()))
+}
+
+/// Removes the identity keys that a key made, and whatever descends from it.
+async fn remove_identity_keys(conn: &mut PgConnection, id: Uuid, by: Actor, now: Timestamp) -> Result<(), sqlx::Error> {
+    let removed = sqlx::query!(
+        r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
+             removed AS (DELETE FROM identity_keys WHERE made_by IN (SELECT id FROM line) RETURNING app)
+           SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
+        id
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for of_app in removed {
+        let entry = Entry::new(by, Some(of_app.app), Action::IdentityKeyRemoved, ApiKeyId(id));
+        entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;
+    }
+    Ok(())
 }

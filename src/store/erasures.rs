@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ use super::stops::Stop;
 use super::subscriptions::{SubscriptionRow, end, lock};
 use super::tally::Tally;
 use crate::clock::{Timestamp, uuid_of};
-use crate::id::SubscriptionId;
+use crate::id::{ErasureId, SubscriptionId};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// Letters that one transaction puts aside, and messages that one forgets the user in.
@@ -163,22 +163,33 @@ async fn put_letters_aside(
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if n > 0 {
         look_again(conn, messages, now).await?;
-        // For the audit log this is a part of the erasure.
         let filter = Filter { subscription: Some(row.typed_id()), ..Filter::default() };
-        sqlx::query!(
-            "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
-             VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
-            erasure.app,
-            uuid_of(now),
-            erasure.actor,
-            json!(filter),
-            n,
-            now
-        )
-        .execute(conn)
-        .await?;
+        leave_trail(conn, erasure, json!(filter), n, now).await?;
     }
     Ok(n == CHUNK)
+}
+
+/// Says in the trail of dead letters what was put aside. For the audit log this is a part of the erasure.
+async fn leave_trail(
+    conn: &mut PgConnection,
+    erasure: &Erasure,
+    filter: Value,
+    n: i64,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
+         VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
+        erasure.app,
+        uuid_of(now),
+        erasure.actor,
+        filter,
+        n,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
 }
 
 async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<()> {
@@ -273,18 +284,7 @@ async fn put_letters_of_former_browsers_aside(
     .await?;
     let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
     if n > 0 {
-        sqlx::query!(
-            "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
-             VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
-            erasure.app,
-            uuid_of(now),
-            erasure.actor,
-            json!({"erasure": erasure.id}),
-            n,
-            now
-        )
-        .execute(conn)
-        .await?;
+        leave_trail(conn, erasure, json!({"erasure": ErasureId(erasure.id)}), n, now).await?;
     }
     Ok(n)
 }

@@ -86,6 +86,8 @@ const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait for a connection before saying that there is none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a start waits for all connections of a pool.
+const OPEN_WITHIN: Duration = Duration::from_secs(2);
 /// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
 const TRUSTED_FOR: Duration = Duration::from_secs(5);
 /// Prepared statements that each connection keeps: more than the program has.
@@ -174,10 +176,10 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
 }
 
 /// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
-/// is in a hurry. What cannot be opened now is opened then.
+/// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
 pub async fn open_all(pool: &PgPool) {
     let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
-    drop(futures_util::future::join_all(connections).await);
+    drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
 }
 
 /// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
