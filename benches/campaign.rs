@@ -1,7 +1,8 @@
 //! A campaign through the real server, over TLS, with durable outcomes: deliveries per second, and CPU per delivery of
 //! server, Postgres and simulated gateways apart. `cargo bench --bench campaign`
 //!
-//! `N` subscriptions (200,000), `ROUNDS` campaigns (3), of which the median counts. Ends with an error if the account of
+//! `N` subscriptions (200,000), `ROUNDS` campaigns (3), of which the median counts; `STOCK=1` on a Postgres
+//! that plans by its default settings. Ends with an error if the account of
 //! any of them does not add up.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 

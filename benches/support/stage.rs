@@ -15,11 +15,12 @@ use bellwire::store::api_keys::{self, Scope};
 use bellwire::store::{self, data_keys};
 use bellwire::vault::Vault;
 use serde_json::{Value, json};
-use sqlx::PgPool;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::client::Client;
 use super::cpu::{self, Usage};
 use super::process::{BELLWIRE, Process, Simulator, TempDir};
+use super::setting;
 use super::table;
 
 /// The simulator opens and records the requests of one endpoint in so many.
@@ -74,6 +75,19 @@ impl Campaign {
     }
 }
 
+/// Lets the planner of all sessions work as in a Postgres that nobody has tuned: a setting of a database wins over the
+/// command line, with which ours is started.
+async fn forget_tuning(postgres: &Embedded) {
+    let mut connection = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await.expect("a connection");
+    for setting in
+        ["jit = on", "max_parallel_workers_per_gather = 2", "random_page_cost = 4", "effective_cache_size = '4GB'"]
+    {
+        let set = format!("ALTER DATABASE {DATABASE} SET {setting}");
+        sqlx::query(AssertSqlSafe(set)).execute(&mut connection).await.expect("it is ours");
+    }
+    connection.close().await.expect("closed");
+}
+
 impl Stage {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
@@ -86,6 +100,9 @@ impl Stage {
             ..Options::default()
         };
         let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
+        if setting("STOCK", 0) > 0 {
+            forget_tuning(&postgres.0).await;
+        }
         let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
         let (server, address) = serve(&dir, &postgres.0, &simulator, &master_key).await;
         let pool =

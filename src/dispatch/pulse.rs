@@ -37,7 +37,7 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
         ticks.tick().await;
         let began = Instant::now();
         let now = dispatcher.clock.now();
-        match store::stops::read(&dispatcher.pool, horizon).await {
+        match store::stops::read(&dispatcher.pool, horizon.as_ref()).await {
             Ok(reading) => {
                 dispatcher.stops.refresh(reading.stops, began);
                 horizon = Some(reading.horizon);

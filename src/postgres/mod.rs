@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the
-//! pipe. A second process on the same data directory adopts the running one. Postgres refuses to run as root, so a
+//! pipe. A second process on the same data directory adopts the running one, if the process that keeps it lives: it holds a
+//! lock on `postgres.keeper`. Otherwise it ends that Postgres and starts one of its own. Postgres refuses to run as root, so a
 //! Bellwire started by root runs it as user `postgres`.
 //!
 //! Everything here blocks; asynchronous callers go through `spawn_blocking`.
@@ -16,6 +17,7 @@ mod binaries;
 mod place;
 mod settings;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -40,6 +42,10 @@ const POLL: Duration = Duration::from_millis(20);
 const START_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a stop waits before it leaves the rest to the guard.
 const STOP_DEADLINE: Duration = Duration::from_secs(90);
+
+/// What Postgres says of a lock file that it cannot read, in the C locale: `bogus data in lock file "postmaster.pid"`, or
+/// `lock file "postmaster.pid" is empty`.
+const BROKEN_LOCK_FILE: [&str; 2] = ["bogus data in lock file", "\" is empty"];
 
 /// Shell that holds a program for as long as its starter lives; its arguments are explained in the file.
 pub(crate) const GUARD: &str = include_str!("guard.sh");
@@ -143,7 +149,12 @@ pub struct Options {
 #[derive(Debug)]
 enum Holder {
     /// We do: dropping the guard closes its pipe.
-    Ours { guard: Child, postmaster: Pid },
+    Ours {
+        guard: Child,
+        postmaster: Pid,
+        /// Shows others that Postgres is kept running.
+        keeping: File,
+    },
     /// Another process does, on the same data directory.
     Adopted(Pid),
     /// Nobody.
@@ -214,7 +225,8 @@ impl Embedded {
     /// is left to its holder.
     pub fn stop(&self) {
         let holder = std::mem::replace(&mut *self.holder.lock(), Holder::Nobody);
-        if let Holder::Ours { mut guard, .. } = holder {
+        if let Holder::Ours { mut guard, keeping, .. } = holder {
+            drop(keeping); // nobody adopts it from here on
             drop(guard.stdin.take());
             wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
             if let Ok(_lock) = self.place.lock() {
@@ -240,6 +252,7 @@ impl Embedded {
             Holder::Nobody => true,
         };
         if !runs {
+            *holder = Holder::Nobody; // ours is not kept any more, whoever starts the next one
             *holder = bring_up(&self.place)?;
         }
         Ok(!runs)
@@ -247,7 +260,7 @@ impl Embedded {
 
     /// Ends Postgres at once, as a crash would, and waits until its guard noticed: for tests.
     pub fn kill(&self) {
-        if let Holder::Ours { guard, postmaster } = &mut *self.holder.lock() {
+        if let Holder::Ours { guard, postmaster, .. } = &mut *self.holder.lock() {
             // It may have ended by itself; then there is nothing to do.
             let _ = kill(*postmaster, Signal::SIGKILL);
             wait_for(guard, Instant::now() + STOP_DEADLINE);
@@ -259,24 +272,37 @@ impl Embedded {
 fn bring_up(place: &Place) -> Result<Holder, Error> {
     let deadline = Instant::now() + START_DEADLINE;
     let _lock = place.lock()?;
+    let mut refused = None;
     while Instant::now() < deadline {
-        match place.status()? {
-            Some((pid, Status::Ready)) => return Ok(Holder::Adopted(pid)),
-            Some((_, Status::Changing)) => sleep(POLL),
-            None => match launch(place, deadline) {
-                // A Postgres that died moments ago: its sessions are still letting go of the shared memory.
-                Err(Error::Start(said)) if said.contains("still in use") => sleep(POLL),
+        match (place.status()?, place.keep()?) {
+            (Some((pid, Status::Ready)), None) => return Ok(Holder::Adopted(pid)),
+            // It starts or stops; or it has died, and its keeper has not noticed yet.
+            (Some((_, Status::Changing)), _) | (None, None) => sleep(POLL),
+            // Its keeper has died, and the guard is about to do the same, unless it has died, too.
+            (Some((pid, Status::Ready)), Some(_)) => {
+                let _ = kill(pid, Signal::SIGINT); // it may be gone by now
+                sleep(POLL);
+            }
+            (None, Some(keeping)) => match launch(place, keeping, deadline) {
                 // Another process was faster.
                 Err(Error::Start(_)) if place.status()?.is_some() => {}
+                Err(Error::Start(said))
+                    if BROKEN_LOCK_FILE.iter().any(|words| said.contains(words)) && place.discard_lock_file()? => {}
+                // One that died moments ago: its sessions let go of the shared memory. Or one that is about to be gone: it
+                // takes no connections any more, but its lock file is there.
+                Err(Error::Start(said)) if said.contains("still in use") || said.contains("already exists") => {
+                    refused = Some(Error::Start(said));
+                    sleep(POLL);
+                }
                 launched => return launched,
             },
         }
     }
-    Err(Error::Slow(place.log()))
+    Err(refused.unwrap_or_else(|| Error::Slow(place.log())))
 }
 
 /// Starts Postgres under its guard and waits until it takes connections.
-fn launch(place: &Place, deadline: Instant) -> Result<Holder, Error> {
+fn launch(place: &Place, keeping: File, deadline: Instant) -> Result<Holder, Error> {
     place.make_socket_dir()?;
     let (log, log_start) = place.open_log()?;
     let mut command = Command::new("/bin/sh");
@@ -296,7 +322,7 @@ fn launch(place: &Place, deadline: Instant) -> Result<Holder, Error> {
     let postmaster = read_pid(&mut guard).ok_or_else(|| Error::Start(place.said_since(log_start)))?;
     while Instant::now() < deadline {
         if place.status()? == Some((postmaster, Status::Ready)) {
-            return Ok(Holder::Ours { guard, postmaster });
+            return Ok(Holder::Ours { guard, postmaster, keeping });
         }
         if !matches!(guard.try_wait(), Ok(None)) {
             return Err(Error::Start(place.said_since(log_start)));

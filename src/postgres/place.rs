@@ -1,7 +1,7 @@
 //! Where an embedded Postgres lives: directories, their owners, and what its lock file says.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -93,6 +93,32 @@ impl Place {
         let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
         lock.lock().map_err(at("cannot lock", &path))?;
         Ok(lock)
+    }
+
+    /// Shows others, until the file is dropped, that this process keeps Postgres running. None: another process does.
+    pub fn keep(&self) -> Result<Option<File>, Error> {
+        let path = self.data_dir.join("postgres.keeper");
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(at("cannot lock", &path)(error)),
+        }
+    }
+
+    /// Moves a lock file aside that Postgres cannot read: a disk was full, or somebody wrote to it. False: a process works in
+    /// the cluster's directory, as all of a Postgres do, so the file may be in force.
+    pub fn discard_lock_file(&self) -> Result<bool, Error> {
+        let (cluster, processes) = (self.cluster(), Path::new("/proc"));
+        for process in fs::read_dir(processes).map_err(at("cannot read", processes))?.flatten() {
+            if fs::read_link(process.path().join("cwd")).is_ok_and(|dir| dir == cluster) {
+                return Ok(false);
+            }
+        }
+        let (file, aside) = (cluster.join("postmaster.pid"), cluster.join("postmaster.pid.broken"));
+        tracing::warn!(moved_to = %aside.display(), "Postgres left a lock file that cannot be read, and does not run");
+        fs::rename(&file, aside).map_err(at("cannot move", &file))?;
+        Ok(true)
     }
 
     /// The log, opened for appending, and its present length.

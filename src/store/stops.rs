@@ -1,7 +1,7 @@
 //! Stops: what must not be sent any more, read by every worker several times a second.
 //!
-//! A reading takes up where the one before could not see: at the oldest transaction that was under way then. So no stop is
-//! missed, however late its transaction commits and however long a worker was away.
+//! A reading takes up where the one before could not see: at whatever its snapshot did not show. So no stop is missed, however
+//! late its transaction commits and however long a worker was away.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -59,49 +59,54 @@ pub struct Stop {
     pub life: i32,
 }
 
-/// Where a reading takes up: the oldest transaction that was under way at the reading before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Horizon(i64);
-
-impl Horizon {
-    /// Before everything.
-    const START: Self = Self(0);
-    /// After everything: a first reading only learns where the next one takes up. Whatever was stopped before it is seen
-    /// by the claims that come after it.
-    const END: Self = Self(i64::MAX);
+/// Where a reading takes up: what the reading before could see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Horizon {
+    /// A `pg_snapshot`.
+    snapshot: String,
+    /// The oldest transaction that was under way then.
+    xmin: i64,
 }
+
+/// A snapshot that sees nothing.
+const NOTHING: &str = "1:1:";
 
 /// What a reading came to.
 #[derive(Debug)]
 pub struct Reading {
-    /// Every stop that the reading before may not have seen, in the order of their numbers.
+    /// Every stop that the reading before could not see, in the order of their numbers.
     pub stops: Vec<Stop>,
     /// Where the next reading takes up.
     pub horizon: Horizon,
 }
 
-/// Reads the stops that the last reading may have missed; none: this is the first.
-pub async fn read(pool: &PgPool, last: Option<Horizon>) -> sqlx::Result<Reading> {
-    let reading = read_from(pool, last.unwrap_or(Horizon::END)).await?;
+/// Reads the stops that the last reading could not see. A first reading, without one, only learns where the next one takes
+/// up: whatever was stopped before it is seen by the claims that come after it.
+pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<Reading> {
+    let reading = read_from(pool, last.map(|last| &*last.snapshot)).await?;
     match last {
         // A standby took over that had not heard of everything: what it numbers anew must not be taken for old.
-        Some(last) if reading.horizon < last => read_from(pool, Horizon::START).await,
+        Some(last) if reading.horizon.xmin < last.xmin => read_from(pool, Some(NOTHING)).await,
         _ => Ok(reading),
     }
 }
 
-async fn read_from(pool: &PgPool, from: Horizon) -> sqlx::Result<Reading> {
-    // One statement, and so one snapshot.
+async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
+    // One statement, and so one snapshot. What was under way for long, a backup's dump or a large import, does not make
+    // each reading take in again whatever was stopped since.
     let rows = sqlx::query!(
-        r#"SELECT now.xmin::text::bigint AS "horizon!", s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life
-           FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin) now
-           LEFT JOIN stops s ON s.xid >= $1::bigint::text::xid8
+        r#"SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
+             s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life
+           FROM (SELECT pg_current_snapshot() AS snapshot) now
+           LEFT JOIN stops s ON s.xid >= pg_snapshot_xmin($1::text::pg_snapshot)
+                             AND NOT pg_visible_in_snapshot(s.xid, $1::text::pg_snapshot)
            ORDER BY s.seq"#,
-        from.0
+        seen
     )
     .fetch_all(pool)
     .await?;
-    let horizon = Horizon(rows.first().ok_or(sqlx::Error::RowNotFound)?.horizon);
+    let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    let horizon = Horizon { snapshot: first.snapshot.clone(), xmin: first.xmin };
     let stop = |(seq, kind, target, life): (Option<i64>, Option<String>, Option<Uuid>, Option<i32>)| {
         let kind = kind?;
         let kind = StopKind::ALL.into_iter().find(|known| known.name() == kind)?;

@@ -87,16 +87,20 @@ async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_a
     app.finish().await;
 }
 
-/// A server in the middle of a campaign of 300, with the answers of some and 31 requests that are held, on a Postgres
-/// of its own.
-async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
+async fn postgres_of_its_own(dir: &TempDir) -> Embedded {
     let options = Options {
         data_dir: dir.path().join("data"),
         search_path: std::env::var_os("PATH"),
         durability: Durability::Fast,
         ..Options::default()
     };
-    let postgres = tokio::task::spawn_blocking(move || Embedded::start(&options)).await.unwrap().expect("it starts");
+    tokio::task::spawn_blocking(move || Embedded::start(&options)).await.unwrap().expect("it starts")
+}
+
+/// A server in the middle of a campaign of 300, with the answers of some and 31 requests that are held, on a Postgres
+/// of its own.
+async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
+    let postgres = postgres_of_its_own(dir).await;
     let database = TestDatabase::of(&postgres).await;
     let dispatch = bellwire::dispatch::Settings { lane_limit_max: 32, ..Default::default() };
     let app = TestApp::with(Setup { database: Some(database), dispatch, ..Setup::default() }).await;
@@ -107,8 +111,33 @@ async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 
     (Arc::new(postgres), app, message, rules)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn no_post_of_a_page_starts_before_a_crash_of_postgres_would_leave_its_cut() {
+    let dir = TempDir::new();
+    let postgres = postgres_of_its_own(&dir).await;
+    let app = TestApp::with(Setup { database: Some(TestDatabase::of(&postgres).await), ..Setup::default() }).await;
+    // Nothing is written that nobody waits for.
+    for set in ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()"] {
+        sqlx::raw_sql(set).execute(&app.pool).await.expect("it is ours");
+    }
+    seed(&app, "fcm", 0..300).await;
+    let rules = hold_after(&app, 1);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) > 0).await;
+    let postgres = Arc::new(postgres);
+    blocking(&postgres, |postgres| postgres.kill()).await;
+    blocking(&postgres, |postgres| postgres.restart().expect("it starts again")).await;
+    reconnect(&app.pool).await;
+    let sent = i64::try_from(app.simulator.report().requests).expect("a count");
+    let targeted = app.counts(&message).await.get("targeted").copied().unwrap_or(0);
+    assert!(targeted >= sent, "{sent} were sent, {targeted} are known");
+    release(&app, rules);
+    recover(&app, &message).await;
+    app.finish().await;
+}
+
 /// Lets all sessions of a pool find out that their Postgres is gone: each may fail once.
-async fn reconnect(pool: &PgPool) {
+pub async fn reconnect(pool: &PgPool) {
     let mut sessions = Vec::new();
     while let Some(session) = pool.try_acquire() {
         sessions.push(session);

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwire::clock::Clock;
-use bellwire::delivery::Tier;
+use bellwire::delivery::{Ending, Tier};
 use bellwire::dispatch::Settings;
-use bellwire::id::{LaneId, SubscriptionId};
+use bellwire::id::{AppId, LaneId, SubscriptionId};
 use bellwire::simulator::{Action, Rule};
-use bellwire::store::claims::{self, Cut, LEASE};
+use bellwire::store::claims::{self, ClaimedRow, Cut, LEASE};
+use bellwire::store::settle::{self, Attempt, Fate, RowSettlement, Settlement};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -318,4 +319,55 @@ async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
     let buried = "SELECT count(*) FROM dead_letters WHERE reason = 'lease_exhausted'";
     assert_eq!((scalar(&app.pool, buried).await, app.simulator.report().requests), (1, 0));
     app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let lane = LaneId(i32::try_from(app.lane("fcm").await).unwrap());
+    // Whatever the worker that lost its lease made of it.
+    for lost in [
+        Fate::Ended(Ending::Accepted, None),
+        Fate::Ended(Ending::Gone, None),
+        Fate::Retry { retries: 1, due: app.clock.now() },
+    ] {
+        let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 3_600})).await;
+        let mut rows = Vec::new();
+        for fate in [lost, Fate::Ended(Ending::Accepted, None)] {
+            let (lease, now) = (app.clock.uuid(), app.clock.now());
+            let claimed =
+                claims::claim_rows(&app.pool, lane, Tier::Promotional, 9, lease, now, now + LEASE).await.unwrap();
+            assert_eq!(claimed.len(), 1);
+            rows.push(RowSettlement { lease, settlement: settlement(&app, lane, &claimed[0], fate).await });
+            app.clock.advance(AFTER_LEASE);
+        }
+        assert_eq!(
+            settle::settle_rows(&app.pool, &app.vault, &rows, app.clock.now()).await.unwrap(),
+            1,
+            "one is fenced out"
+        );
+        assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM dead_letters").await, 0);
+    }
+    app.finish().await;
+}
+
+/// What one attempt to a subscription that was never reached before came to.
+async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -> Settlement {
+    let ending = if let Fate::Ended(ending, _) = &fate { *ending } else { Ending::Retry };
+    let attempt = Attempt { number: 0, at: app.clock.now(), ending, status: None, took_ms: Some(1), reason: None };
+    Settlement {
+        subscription: row.recipient.subscription,
+        message: row.message,
+        app: AppId(sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap()),
+        lane,
+        tier: Tier::Promotional,
+        life: row.recipient.life,
+        proven: false,
+        sla_missed_s: None,
+        attempts: vec![attempt],
+        fate,
+    }
 }

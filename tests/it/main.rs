@@ -22,6 +22,7 @@ mod migrations;
 mod outcomes;
 mod owners;
 mod partitions;
+mod plans;
 mod policies;
 mod postgres;
 mod receipts;

@@ -129,6 +129,55 @@ fn a_killed_holder_leaves_no_orphan() {
     Embedded::start(&options(dir.path())).expect("its directory is free").stop();
 }
 
+/// The processes that this one started.
+fn children_of(parent: i32) -> Vec<Pid> {
+    let parent_of = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let pids = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).map(Pid::from_raw).collect()
+}
+
+#[test]
+fn a_postgres_whose_keeper_died_is_not_adopted_though_it_still_answers() {
+    let dir = TempDir::new();
+    let (mut holder, postmaster) = spawn_holder(dir.path());
+    let guard = children_of(holder.id().cast_signed()).pop().expect("it runs under a guard");
+    let watch = children_of(guard.as_raw()).into_iter().find(|pid| *pid != postmaster).expect("it is watched");
+    kill(watch, Signal::SIGSTOP).expect("the watch is ours"); // so late is the guard
+    holder.kill().expect("SIGKILL");
+    holder.wait().expect("it is gone");
+    assert_eq!(kill(postmaster, None), Ok(()), "it runs, as if it were there to stay");
+    let postgres = Embedded::start(&options(dir.path())).expect("it starts");
+    assert!(postgres.is_ours() && postgres.postmaster() != Some(postmaster.as_raw()));
+    postgres.stop();
+}
+
+#[test]
+fn a_lock_file_that_cannot_be_read_does_not_keep_postgres_from_starting() {
+    let dir = TempDir::new();
+    let lock_file = dir.path().join("postgres/postmaster.pid");
+    for broken in ["", "\0\0\0\0", "not a number\n"] {
+        Embedded::start(&options(dir.path())).expect("it starts").stop();
+        std::fs::write(&lock_file, broken).expect("written");
+        let postgres = Embedded::start(&options(dir.path())).expect("the file is moved aside");
+        assert!(postgres.is_ours());
+        postgres.stop();
+    }
+    // While its Postgres runs, the file is let be, and what stands in the way is said.
+    let (mut holder, postmaster) = spawn_holder(dir.path());
+    std::fs::write(&lock_file, "not a number\n").expect("written");
+    holder.kill().expect("SIGKILL");
+    let postgres = Embedded::start(&options(dir.path()));
+    holder.wait().expect("it is gone");
+    match postgres {
+        Ok(postgres) => assert_ne!(postgres.postmaster(), Some(postmaster.as_raw()), "after its end"),
+        Err(error) => assert!(error.to_string().contains("bogus data in lock file"), "{error}"),
+    }
+}
+
 #[test]
 fn an_interrupt_of_the_process_group_does_not_end_postgres_before_its_holder() {
     let dir = TempDir::new();

@@ -73,8 +73,8 @@ pub async fn postpone_cursor(
 /// Cuts the next page of up to `size` recipients off the least recently cut cursor of a lane and tier. `page` is a
 /// fresh id, which is also its first lease.
 ///
-/// The transaction does not wait for its WAL: if Postgres crashes and forgets the cut, the recipients are cut again,
-/// and they are no more than the crash would have repeated anyway. Whatever settles the page makes the cut durable too.
+/// A cut is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
+/// nor of those to recipients who unsubscribe before it is made again.
 pub async fn cut_page(
     pool: &PgPool,
     lane: LaneId,
@@ -84,7 +84,7 @@ pub async fn cut_page(
     now: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Cut> {
-    let mut tx = pool.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await?;
+    let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
         SELECT c.message, c.topic, c.after, m.accepted_at

@@ -11,22 +11,47 @@ use crate::store::tally::{Tally, minute};
 use crate::store::{endings, refusals};
 use crate::vault::Vault;
 
-/// Settles queue rows, of any messages, in one transaction. Answers how many were fenced out.
+/// Settles queue rows, of any messages. Returns how many were fenced out.
+///
+/// A row whose lease ran out may be here twice, under the lease that it lost and under another one: its statement could not
+/// tell the two apart, so they are settled one after the other.
 pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
-    let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
-    ordered.sort_unstable_by_key(|row| {
+    let key = |row: &RowSettlement| {
         (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
-    });
+    };
+    let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
+    ordered.sort_unstable_by_key(|row| key(row));
+    let mut fenced = 0;
+    while !ordered.is_empty() {
+        let mut again = Vec::new();
+        ordered.dedup_by(|row, before| {
+            let is_again = key(row) == key(before);
+            again.extend(is_again.then_some(*row));
+            is_again
+        });
+        fenced += settle_different_rows(pool, vault, &ordered, now).await?;
+        ordered = again;
+    }
+    Ok(fenced)
+}
+
+/// Settles rows, each a different one and in the order of their keys, in one transaction.
+async fn settle_different_rows(
+    pool: &PgPool,
+    vault: &Vault,
+    rows: &[&RowSettlement],
+    now: Timestamp,
+) -> sqlx::Result<usize> {
     let is_special = |s| endings::is_special(s) || refusals::counts(s);
     let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
-        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, &ordered, false, now).await?.len());
+        return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
     }
-    let all = || ordered.iter().map(|row| &row.settlement);
+    let all = || rows.iter().map(|row| &row.settlement);
     let counted_last = all().any(endings::changes_subscription);
     let mut tx = pool.begin().await?;
     endings::lock(&mut tx, all()).await?;
-    let written = write_rows(&mut tx, vault, &ordered, counted_last, now).await?;
+    let written = write_rows(&mut tx, vault, rows, counted_last, now).await?;
     let is_ours = |s: &&Settlement| written.contains(&(s.subscription.0, s.message.0));
     let tally = if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() };
     refusals::count(&mut tx, all().filter(is_ours), now).await?;

@@ -132,6 +132,24 @@ impl TestDatabase {
         Self { name, pool, options, shared: true }
     }
 
+    /// Lets the planner of its sessions work as in a Postgres that nobody has tuned (15, `postgresql.conf.sample`).
+    pub async fn with_stock_settings(mut self) -> Self {
+        const STOCK: [(&str, &str); 5] = [
+            ("jit", "on"),
+            ("max_parallel_workers_per_gather", "2"),
+            ("random_page_cost", "4"),
+            ("effective_cache_size", "'4GB'"),
+            ("work_mem", "'4MB'"),
+        ];
+        for (setting, value) in STOCK {
+            let set = format!("ALTER DATABASE {} SET {setting} = {value}", self.name);
+            sqlx::query(AssertSqlSafe(set)).execute(&self.pool).await.expect("it is ours");
+        }
+        self.pool.close().await;
+        self.pool = store::connect(self.options(), CONNECTIONS).await.expect("a pool");
+        self
+    }
+
     /// The only database of a Postgres of the test's own.
     pub async fn of(postgres: &Embedded) -> Self {
         let options = postgres.connect_options(DATABASE);

@@ -1,0 +1,85 @@
+//! What statements cost does not depend on who has tuned Postgres, or has not.
+
+use std::time::Duration;
+
+use bellwire::lane::Gateway;
+use bellwire::simulator::{Action, Rule};
+use bellwire::store;
+use serde_json::json;
+use sqlx::{Connection, PgConnection, PgPool};
+
+use crate::crash::reconnect;
+use crate::support::{Setup, TestApp, TestDatabase, seed};
+
+/// Rows that were read of each table by reading it as a whole, as counted by sessions that have ended: only then have they
+/// told of all.
+async fn scanned(app: &TestApp) -> Vec<(String, i64)> {
+    let mut connection = PgConnection::connect_with(&app.database.options()).await.expect("a connection");
+    sqlx::query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    .execute(&mut connection)
+    .await
+    .expect("they are ours");
+    const OTHERS: &str =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+                          AND backend_type = 'client backend'";
+    while sqlx::query_scalar::<_, i64>(OTHERS).fetch_one(&mut connection).await.expect("a count") > 0 {
+        tokio::task::yield_now().await;
+    }
+    let scanned = sqlx::query_as("SELECT relname::text, seq_tup_read FROM pg_stat_user_tables ORDER BY 1")
+        .fetch_all(&mut connection)
+        .await
+        .expect("statistics");
+    connection.close().await.expect("closed");
+    scanned
+}
+
+async fn setting(pool: &PgPool, show: &'static str) -> String {
+    sqlx::query_scalar(show).fetch_one(pool).await.expect("a setting")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_large_table_as_a_whole_or_is_compiled() {
+    const N: u32 = 2_000;
+    let database = TestDatabase::create().await.with_stock_settings().await;
+    let workers = store::connect(store::by_index_only(database.options()), 1).await.expect("a pool");
+    for (pool, at) in [(&database.pool, "requests"), (&workers, "dispatch")] {
+        assert_eq!(setting(pool, "SHOW jit").await, "off", "{at}");
+        assert_eq!(setting(pool, "SHOW max_parallel_workers_per_gather").await, "0", "{at}");
+    }
+    workers.close().await;
+    let app = TestApp::with(Setup { database: Some(database), ..Setup::default() }).await;
+    seed(&app, "fcm", 0..N).await;
+    let named = app.subscribe_with("mozilla", 0..1, json!({"topics": ["news"]})).await.remove(0);
+    sqlx::query("ANALYZE").execute(&app.pool).await.expect("statistics for the planner");
+
+    let failures = Rule { gateway: Some(Gateway::Fcm), count: Some(4), ..Rule::always(Action::ServerError) };
+    app.simulator.add_rule(failures).expect("a rule");
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    for _ in 0..5 {
+        let code = app.send(json!({"subscriptions": [named.id]}), json!({"tier": "transactional"})).await;
+        app.run_until_idle().await;
+        assert_eq!(app.message(&code).await["counts"]["accepted"], 1);
+    }
+    app.send(json!({"topic": "news"}), json!({})).await;
+    app.come_back("fcm", 0).await;
+    for _ in 0..40 {
+        app.advance(Duration::from_secs(30)).await;
+    }
+    app.sweep().await;
+
+    // Those that are small here may well be read as a whole. `seed` reads all subscriptions, and so does who counts them.
+    let bound = |table: &str| match table {
+        "subscriptions" => Some(2 * i64::from(N) + 10),
+        table if table.starts_with("attempts") || table.starts_with("receipts") => Some(0),
+        _ => None,
+    };
+    for (table, rows) in scanned(&app).await {
+        assert!(bound(&table).is_none_or(|bound| rows <= bound), "{rows} rows of {table} were read by reading all");
+    }
+    reconnect(&app.pool).await;
+    app.finish().await;
+}
