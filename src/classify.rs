@@ -52,6 +52,12 @@ impl Failure {
         }
     }
 
+    /// Whether no gateway was reached. The cause may be here: the network of this machine, or its clock, by which a
+    /// certificate is not valid.
+    pub fn is_unreached(self) -> bool {
+        matches!(self, Failure::Resolve | Failure::Connect | Failure::Tls)
+    }
+
     /// The name used in the database, JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

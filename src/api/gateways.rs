@@ -63,6 +63,9 @@ pub struct OriginView {
     held_note: Option<String>,
     /// `closed`, `open` or `half_open`.
     breaker: String,
+    /// The one replica for which it stands so, since that replica reaches no push service (its network, or its clock, by which a
+    /// certificate is not valid); null: it stands so for all.
+    breaker_of: Option<String>,
     /// When an open breaker lets probes through.
     open_until: Option<DateTime<Utc>>,
     /// How long the breaker's last opening was, in seconds.
@@ -86,6 +89,7 @@ impl OriginView {
             held_reason,
             held_note: row.note.filter(|_| held_until.is_some()),
             open_until: row.open_until.filter(|_| row.breaker == "open"),
+            breaker_of: row.breaker_of.filter(|_| row.breaker != "closed").map(|worker| worker.to_string()),
             breaker: row.breaker,
             open_s: row.open_ms.filter(|ms| *ms > 0).map(|ms| f64::from(ms) / 1_000.0),
             prober: row.prober.filter(|_| probing).map(|worker| worker.to_string()),

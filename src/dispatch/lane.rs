@@ -15,6 +15,10 @@ use crate::store::workers::LaneState;
 /// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
 pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 
+/// A breaker that opens, or stays open, after so many POSTs in a row that reached no gateway does so for this worker alone:
+/// as many as the probes of one opening.
+const UNREACHED_ALONE: u32 = 3;
+
 /// Whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
@@ -29,6 +33,8 @@ pub enum Passage {
 /// An answer to a POST, as a lane sees it.
 pub struct Answered<'a> {
     pub outcome: &'a Outcome,
+    /// Whether a gateway was reached at all.
+    pub reached: bool,
     /// Its number.
     pub number: u64,
     pub posted_at: Timestamp,
@@ -73,6 +79,8 @@ pub struct Lane {
     /// When the next one may.
     key_probe_at: Timestamp,
     breaker: Breaker,
+    /// How many POSTs in a row reached no gateway.
+    unreached: u32,
     payload: PayloadLimit,
     /// Until when this worker is the one that probes.
     probe_until: Option<Timestamp>,
@@ -92,6 +100,7 @@ impl Lane {
             key_hold: Hold::default(),
             key_probe_at: Timestamp::UNIX_EPOCH,
             breaker: Breaker::closed(Timestamp::UNIX_EPOCH), // whatever others have known is later
+            unreached: 0,
             payload: PayloadLimit::default(),
             probe_until: None,
             ask_at: None,
@@ -249,6 +258,8 @@ impl Lane {
             self.breaker.record(answer.number, answer.posted_at, answer.now, health, answer.settings)
         }
         .map(|_| self.breaker.snapshot());
+        self.unreached = if answer.reached { 0 } else { self.unreached.saturating_add(1) };
+        news.alone = self.is_broken() && self.unreached >= UNREACHED_ALONE;
         match answer.outcome.kind {
             Kind::Throttled => {
                 self.limit.congested();
@@ -290,7 +301,9 @@ impl Lane {
         if let Some(held) = state.key_held {
             self.key_hold.extend(held);
         }
-        if let Some(snapshot) = state.breaker {
+        // That another one reaches no gateway is its own affair, unless something is wrong here, too.
+        let concerns = |snapshot: &Snapshot| !state.alone || self.is_broken() || snapshot.state == State::Closed;
+        if let Some(snapshot) = state.breaker.filter(concerns) {
             // The right to probe was for what the breaker was before, unless this is its own news coming back.
             if snapshot.changed_at > self.breaker.snapshot().changed_at {
                 (self.probe_until, self.ask_at) = (None, None);

@@ -196,6 +196,7 @@ impl Dispatcher {
         let (octets, refused) = (count(sent), job.refused);
         let answered = Answered {
             outcome: &outcome,
+            reached: !reply.as_ref().is_err_and(|failure| failure.is_unreached()),
             number: job.number,
             posted_at,
             now,

@@ -79,7 +79,7 @@ pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
 impl Dispatcher {
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
     pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
-        for state in store::workers::lane_states(&self.pool, since).await? {
+        for state in store::workers::lane_states(&self.pool, self.id, since).await? {
             self.fair.adopt(state);
         }
         for flow in store::flows::changed(&self.pool, since).await? {
@@ -150,7 +150,7 @@ impl Dispatcher {
                 Some(posted_at) => store::lanes::release_key(pool, news.lane, posted_at, now).await,
                 None => Ok(()),
             };
-            if let Err(error) = told.and(store::workers::share(pool, &news, tripped, now).await) {
+            if let Err(error) = told.and(store::workers::share(pool, &news, dispatcher.id, tripped, now).await) {
                 warn!(%error, "telling other workers of a lane failed");
             }
         });

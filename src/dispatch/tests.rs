@@ -273,6 +273,7 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let headers = [("retry-after".parse().unwrap(), "30".parse().unwrap())].into_iter().collect();
     let outcome = classify(Gateway::Fcm, &Answer::Response { status: 429, headers: &headers, body: b"" }, NOW);
     let answered = Answered {
+        reached: true,
         outcome: &outcome,
         number: first.job.number,
         posted_at: NOW,

@@ -63,6 +63,8 @@ pub struct OriginRow {
     pub note: Option<String>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
+    /// The worker for which alone it stands so, since it reaches no gateway.
+    pub breaker_of: Option<Uuid>,
     /// When an open breaker lets probes through.
     pub open_until: Option<Timestamp>,
     /// How long its last opening was.
@@ -105,7 +107,10 @@ pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
              CASE WHEN by_key THEN 'key_refused' ELSE reason END AS reason, CASE WHEN NOT by_key THEN note END AS note,
-             coalesce(breaker, 'closed') AS "breaker!", open_until, open_ms, prober, probe_until, payload_max, payload_at,
+             -- What only a replica saw that has died is nobody's any more.
+             CASE WHEN breaker_of IS NULL OR EXISTS (SELECT FROM workers WHERE id = breaker_of) THEN coalesce(breaker, 'closed')
+                  ELSE 'closed' END AS "breaker!",
+             breaker_of, open_until, open_ms, prober, probe_until, payload_max, payload_at,
              changed_at
          FROM lane_states, LATERAL (SELECT coalesce(key_held_until > coalesce(held_until, '-infinity'), false) AS by_key) h
          WHERE lane = ANY($1) ORDER BY lane, origin"#,
@@ -171,9 +176,9 @@ pub async fn order(
     let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
     let rows = sqlx::query_as!(
         StateRow,
-        "SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
-                open_until, open_ms, breaker_changed_at, payload_max, payload_at
-         FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE",
+        r#"SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
+             breaker_of IS NOT NULL AS "alone!", open_until, open_ms, breaker_changed_at, payload_max, payload_at
+         FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE"#,
         lane.0,
         origin
     )
@@ -212,6 +217,7 @@ fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
         Order::Close => breaker.force_close(at),
         Order::Probe => breaker.force_probe(at),
     }
+    state.alone = false; // what is ordered is for all
     if state.breaker.is_some() || breaker.snapshot() != Breaker::closed(now).snapshot() {
         state.breaker = Some(breaker.snapshot());
     }
@@ -234,7 +240,7 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
             key_held_until = CASE WHEN NOT $13 THEN s.key_held_until END,
             reason = CASE WHEN $13 THEN excluded.reason ELSE s.reason END,
             note = CASE WHEN $13 THEN excluded.note ELSE s.note END,
-            breaker = excluded.breaker, open_until = excluded.open_until, open_ms = excluded.open_ms,
+            breaker = excluded.breaker, breaker_of = CASE WHEN $13 THEN s.breaker_of END, open_until = excluded.open_until, open_ms = excluded.open_ms,
             breaker_changed_at = excluded.breaker_changed_at,
             prober = CASE WHEN $13 THEN s.prober END, probe_until = CASE WHEN $13 THEN s.probe_until END,
             changed_at = excluded.changed_at
@@ -273,15 +279,20 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
     .fetch_optional(&mut *tx)
     .await?;
     let held = of_refused_key(before, now);
+    let everywhere = sqlx::query_scalar!(
+        r#"SELECT count(*) >= 2 AS "is_so!" FROM lanes l
+         WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
+             SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $3))"#,
+        refused.key,
+        lane.0,
+        now
+    )
+    .fetch_one(&mut *tx)
+    .await?;
     let lanes = sqlx::query_scalar!(
         r#"
-        WITH refusing AS (
-            SELECT l.id FROM lanes l WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
-                SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $5))
-        )
         INSERT INTO lane_states AS s (lane, origin, key_held_at, key_held_until, changed_at)
-        SELECT id, '*', $3, $4, $5 FROM lanes
-        WHERE vapid_key = $1 AND (id = $2 OR (SELECT count(*) FROM refusing) >= 2) ORDER BY id
+        SELECT id, '*', $3, $4, $5 FROM lanes WHERE vapid_key = $1 AND (id = $2 OR $6) ORDER BY id
         ON CONFLICT (lane, origin) DO UPDATE
         SET key_held_at = excluded.key_held_at, key_held_until = excluded.key_held_until, changed_at = excluded.changed_at
         WHERE coalesce(s.key_held_until, '-infinity') < excluded.key_held_until
@@ -292,16 +303,14 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
         lane.0,
         held.at,
         held.until,
-        now
+        now,
+        everywhere
     )
     .fetch_all(&mut *tx)
     .await?;
     let (gateway, for_minutes) = (&refused.gateway, (held.until - held.at).num_minutes());
-    let elsewhere = if lanes.iter().any(|other| *other != lane.0) {
-        " and, since another push service refuses it, too, wherever it is used,"
-    } else {
-        ""
-    };
+    let elsewhere =
+        if everywhere { " and, since another push service refuses it, too, wherever it is used," } else { "" };
     let detail = format!(
         "{gateway} refuses this VAPID key: what goes there{elsewhere} is held for {for_minutes} minutes, but for probes; look \
          at its subject, this server's clock, and whether the key was replaced"

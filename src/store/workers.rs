@@ -98,6 +98,9 @@ pub struct LaneState {
     pub key_released_at: Option<Timestamp>,
     /// Where its breaker stands.
     pub breaker: Option<Snapshot>,
+    /// Whether it stands so for one worker alone, which reaches no gateway: the one that tells, and another than the one that
+    /// hears of it.
+    pub alone: bool,
     /// How large a payload it takes.
     pub payload: Option<Learned>,
 }
@@ -113,6 +116,7 @@ impl LaneState {
             key_held: None,
             key_released_at: None,
             breaker: None,
+            alone: false,
             payload: None,
         }
     }
@@ -120,7 +124,7 @@ impl LaneState {
 
 /// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later
 /// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening.
-pub async fn share(pool: &PgPool, state: &LaneState, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
+pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         WITH tripped AS (
@@ -132,9 +136,9 @@ pub async fn share(pool: &PgPool, state: &LaneState, tripped: bool, now: Timesta
         ),
         released AS (SELECT max(released_at) AS at FROM lane_states WHERE lane = $1 AND origin IN ($2, '*'))
         INSERT INTO lane_states AS s (lane, origin, held_at, held_until, breaker, open_until, open_ms, breaker_changed_at,
-                                      changed_at, payload_max, payload_at)
+                                      changed_at, payload_max, payload_at, breaker_of)
         SELECT $1, $2, CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $3 END,
-               CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $10::timestamptz END, $4, $5, $6, $7, $8, $11, $12
+               CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $10::timestamptz END, $4, $5, $6, $7, $8, $11, $12, $13
         FROM released r
         ON CONFLICT (lane, origin) DO UPDATE
         SET (held_at, held_until, reason, note) = (
@@ -144,8 +148,9 @@ pub async fn share(pool: &PgPool, state: &LaneState, tripped: bool, now: Timesta
                        CASE WHEN longer THEN NULL ELSE s.note END
                 FROM (SELECT coalesce(excluded.held_until > coalesce(s.held_until, '-infinity'), false) AS longer) l
             ),
-            (breaker, open_until, open_ms) = (
+            (breaker, breaker_of, open_until, open_ms) = (
                 SELECT CASE WHEN later THEN excluded.breaker ELSE s.breaker END,
+                       CASE WHEN later THEN excluded.breaker_of ELSE s.breaker_of END,
                        CASE WHEN later THEN excluded.open_until ELSE s.open_until END,
                        CASE WHEN later THEN excluded.open_ms ELSE s.open_ms END
                 FROM (SELECT excluded.breaker_changed_at IS NOT NULL
@@ -169,6 +174,7 @@ pub async fn share(pool: &PgPool, state: &LaneState, tripped: bool, now: Timesta
         state.held.map(|held| held.until),
         state.payload.and_then(|learned| i32::try_from(learned.max?).ok()),
         state.payload.map(|learned| learned.at),
+        state.alone.then_some(worker),
     )
     .execute(pool)
     .await
@@ -187,6 +193,7 @@ pub(super) struct StateRow {
     pub key_held_until: Option<Timestamp>,
     pub key_released_at: Option<Timestamp>,
     pub breaker: Option<String>,
+    pub alone: bool,
     pub open_until: Option<Timestamp>,
     pub open_ms: Option<i32>,
     pub breaker_changed_at: Option<Timestamp>,
@@ -210,21 +217,24 @@ impl From<StateRow> for LaneState {
             key_held: row.key_held_until.map(|until| held(row.key_held_at, until)),
             key_released_at: row.key_released_at,
             breaker,
+            alone: row.alone,
             payload,
         }
     }
 }
 
-/// The lane states that changed since, or all of them.
-pub async fn lane_states(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<LaneState>> {
+/// The lane states that changed since, or all of them, as they concern a worker.
+pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Timestamp>) -> sqlx::Result<Vec<LaneState>> {
     let rows = sqlx::query_as!(
         StateRow,
         r#"
         SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
-               open_until, open_ms, breaker_changed_at, payload_max, payload_at
+               breaker_of IS NOT NULL AND breaker_of <> $2 AS "alone!", open_until, open_ms, breaker_changed_at, payload_max,
+               payload_at
         FROM lane_states WHERE $1::timestamptz IS NULL OR changed_at > $1
         "#,
-        since
+        since,
+        worker
     )
     .fetch_all(pool)
     .await?;

@@ -10,27 +10,27 @@ use bellwire::lane::Gateway;
 use bellwire::policy::breaker::{Snapshot, State};
 use bellwire::simulator::{Action, Rule};
 use bellwire::store::alerts::{self, Alert, Kind};
-use bellwire::store::{lanes, workers};
+use bellwire::store::workers;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::delivery::counts;
-use crate::support::app::{PATIENCE, Subscriber, Worker, scalar};
+use crate::support::app::{PATIENCE, Worker, scalar};
 use crate::support::{Setup, TestApp, seed};
 
-fn on(gateway: Gateway, action: Action) -> Rule {
+pub fn on(gateway: Gateway, action: Action) -> Rule {
     Rule { gateway: Some(gateway), ..Rule::always(action) }
 }
 
 /// Moves the clock, and lets both engines work off what became due. They are idle when it moves: no lease runs out.
-async fn advance(app: &TestApp, other: &Worker, by: Duration) {
+pub async fn advance(app: &TestApp, other: &Worker, by: Duration) {
     tokio::join!(app.run_until_idle(), other.run_until_idle());
     app.clock.advance(by);
     tokio::join!(app.run_until_idle(), other.run_until_idle());
 }
 
 /// Waits until the database says so.
-async fn stored(app: &TestApp, condition: &'static str) {
+pub async fn stored(app: &TestApp, condition: &'static str) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while scalar(&app.pool, condition).await == 0 {
             tokio::task::yield_now().await;
@@ -44,7 +44,7 @@ async fn order(app: &TestApp, lane: i64, order: &str, body: Value) -> Value {
 }
 
 /// The first origin of a lane as it is shown.
-async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
+pub async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
     let lane = app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
     let origins = lane["origins"].as_array().unwrap();
     origins.iter().find(|shown| shown["origin"].as_str().unwrap().starts_with(origin)).cloned().unwrap_or(Value::Null)
@@ -93,6 +93,39 @@ async fn of_two_engines_an_outage_meets_nothing_but_probes_and_nothing_else_cost
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_only_one_worker_cannot_reach_is_broken_for_it_alone() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await.remove(0).id]});
+    let lane = app.lane("fcm").await;
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        sent.push(app.send(to.clone(), json!({"ttl": 86_400})).await);
+    }
+    let deceived = app.worker_without_trust().await;
+    deceived.run_until_idle().await;
+    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    let view = shown(&app, lane, "https://").await;
+    assert_eq!((&view["breaker"], view["breaker_of"].is_string()), (&json!("open"), true));
+
+    let other = app.worker(app.clock.clone()).await;
+    sent.push(app.send(to.clone(), json!({"ttl": 86_400})).await);
+    other.run_until_idle().await;
+    assert_eq!([deceived.dispatcher.load().broken, other.dispatcher.load().broken], [1, 0]);
+    assert_eq!(app.message(&sent[5]).await["counts"]["accepted"], 1, "the others go on");
+    deceived.dispatcher.stop(Duration::ZERO).await;
+    assert_eq!(shown(&app, lane, "https://").await["breaker"], "closed", "who saw it otherwise is gone");
+    for _ in 0..5 {
+        app.clock.advance(Duration::from_secs(60));
+        other.run_until_idle().await;
+    }
+    for message in sent {
+        assert_eq!(app.message(&message).await["counts"]["accepted"], 1);
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_worker_at_a_time_may_probe_and_a_crash_ends_its_right() {
     let app = TestApp::start().await;
     let now = app.clock.now();
@@ -109,7 +142,7 @@ async fn one_worker_at_a_time_may_probe_and_a_crash_ends_its_right() {
     assert_eq!(ask(one, half_open, now + 2 * second).await, Some(now + 17 * second), "it may ask again");
     let half_open = Snapshot { changed_at: now + 2 * second, ..half_open };
     assert_eq!(ask(other, half_open, now + 17 * second).await, Some(now + 32 * second), "the first has died");
-    let told = workers::lane_states(&app.pool, None).await.unwrap();
+    let told = workers::lane_states(&app.pool, one, None).await.unwrap();
     assert_eq!(told[0].breaker, Some(Snapshot { changed_at: now + 17 * second, ..half_open }));
     app.finish().await;
 }
@@ -283,122 +316,6 @@ async fn orders_are_checked() {
     }
     let path = format!("/v1/gateways/{lane}/hold");
     assert_eq!(app.call(Method::POST, &path, Value::Null).await.status, 403, "an app's key is not enough");
-    app.finish().await;
-}
-
-const KEY_HELD: &str = "SELECT count(*) FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL";
-
-/// Reaches everybody once: from then on it is known that they were made with the app's key.
-async fn prove(app: &TestApp) {
-    app.send(json!({"all": true}), json!({})).await;
-    app.run_until_idle().await;
-    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions WHERE NOT proven").await, 0);
-    app.clock.advance(Duration::from_secs(60)); // what was accepted speaks for the key for a minute
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_probe_is_accepted() {
-    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
-    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    seed(&app, "fcm", 0..200).await;
-    seed(&app, "mozilla", 0..200).await;
-    app.subscribe("apple", 0..1).await;
-    prove(&app).await;
-    let other = app.worker(app.clock.clone()).await;
-    let before = app.simulator.report().requests;
-    let refusals =
-        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, Action::Unauthorized)));
-    let message = app.send(json!({"all": true}), json!({})).await;
-    stored(&app, "SELECT count(*) / 3 FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL").await;
-    advance(&app, &other, Duration::from_secs(60)).await;
-    let dead = app.counts(&message).await["dead"];
-    assert!((19..100).contains(&dead), "{dead} of 401 died");
-    let posted = i64::try_from(app.simulator.report().requests - before).unwrap();
-    assert!(posted < 100, "{posted} of 401 were sent");
-    let lanes = [app.lane("fcm").await, app.lane("mozilla").await];
-    for lane in lanes {
-        assert_eq!(shown(&app, lane, "*").await["held_reason"], "key_refused");
-    }
-    let list = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
-    let alert = &list["data"][0];
-    assert_eq!((&alert["kind"], &alert["resolved_at"]), (&json!("key_refused"), &Value::Null), "{list}");
-    assert!(alert["subject"].as_str().unwrap().starts_with("vk_") && alert["app"].is_string(), "{list}");
-    assert!(alert["detail"].as_str().unwrap().contains("wherever it is used"), "{list}");
-
-    refusals.into_iter().for_each(|rule| assert!(app.simulator.remove_rule(rule.unwrap())));
-    for _ in 0..12 {
-        advance(&app, &other, Duration::from_secs(15)).await; // far less than the ten minutes of the hold
-    }
-    let end = counts(&[("targeted", 401), ("accepted", 401 - dead), ("awaiting_ack", 401 - dead), ("dead", dead)]);
-    assert_eq!(app.counts(&message).await, end);
-    for lane in lanes {
-        assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
-    }
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_one_gateway_refuses_is_held_there_alone_and_probes_cost_nobody_a_delivery() {
-    let app = TestApp::start().await;
-    seed(&app, "fcm", 0..60).await;
-    app.subscribe("mozilla", 0..2).await;
-    prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
-    let message = app.send(json!({"all": true}), json!({})).await;
-    app.run_until_idle().await;
-    stored(&app, KEY_HELD).await;
-    assert_eq!(scalar(&app.pool, KEY_HELD).await, 1);
-    app.run_until_idle().await;
-    let before = app.counts(&message).await;
-    assert_eq!(before["accepted"], 2, "{before:?}");
-    let requests = app.simulator.report().requests;
-    for _ in 0..8 {
-        app.advance(Duration::from_secs(15)).await;
-    }
-    let probes = app.simulator.report().requests - requests;
-    assert!((4..=8).contains(&probes), "{probes} probes in two minutes");
-    assert_eq!(app.counts(&message).await["dead"], before["dead"], "a probe that is refused is put off");
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn during_a_key_hold_a_code_to_a_proven_subscriber_is_the_probe_and_one_to_a_new_one_waits() {
-    let app = TestApp::start().await;
-    let known = app.subscribe("fcm", 0..1).await.remove(0);
-    prove(&app).await;
-    let new = app.subscribe("fcm", 1..2).await.remove(0);
-    let (lane, now) = (app.lane("fcm").await, app.clock.now());
-    lanes::hold_key(&app.pool, LaneId(lane as i32), now).await.unwrap();
-    app.advance(Duration::from_secs(1)).await;
-    let code = async |to: &Subscriber| {
-        let code = app.send(json!({"subscriptions": [to.id]}), json!({"tier": "transactional"})).await;
-        app.run_until_idle().await;
-        code
-    };
-    let waits = code(&new).await;
-    assert_eq!(app.delivery(&waits, &new.id).await["state"], "queued");
-    let probe = code(&known).await;
-    assert_eq!(app.delivery(&probe, &known.id).await["state"], "accepted");
-    stored(&app, "SELECT count(*) FROM lane_states WHERE key_held_until IS NULL AND key_released_at IS NOT NULL").await;
-    app.advance(Duration::from_secs(60)).await;
-    assert_eq!(app.delivery(&waits, &new.id).await["state"], "accepted");
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_never_accepted_raises_an_alert_and_holds_nothing() {
-    let app = TestApp::start().await;
-    seed(&app, "fcm", 0..30).await;
-    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
-    let message = app.send(json!({"all": true}), json!({})).await;
-    app.run_until_idle().await;
-    assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("dead", 30)]));
-    stored(
-        &app,
-        "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing was ever accepted%'",
-    )
-    .await;
-    assert_eq!(scalar(&app.pool, KEY_HELD).await, 0);
     app.finish().await;
 }
 

@@ -16,6 +16,7 @@ mod flows;
 mod gateways;
 mod http_server;
 mod identity;
+mod key_holds;
 mod lanes;
 mod lock_order;
 mod migrations;

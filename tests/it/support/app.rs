@@ -327,8 +327,19 @@ impl TestApp {
 
     /// Starts another engine on the same database, as another process would, by a clock of its own.
     pub async fn worker(&self, clock: Clock) -> Worker {
+        self.worker_with(clock, gateways(&self.simulator)).await
+    }
+
+    /// One for which no certificate of the simulator is valid, as on a machine whose clock is wrong.
+    pub async fn worker_without_trust(&self) -> Worker {
+        let mut settings = gateway_settings(&self.simulator, Default::default());
+        settings.extra_ca_pem = None;
+        self.worker_with(self.clock.clone(), Gateways::new(settings).expect("settings")).await
+    }
+
+    async fn worker_with(&self, clock: Clock, gateways: Gateways) -> Worker {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
-        let (vault, gateways, metrics) = (self.vault.clone(), gateways(&self.simulator), Metrics::new());
+        let (vault, metrics) = (self.vault.clone(), Metrics::new());
         let (dispatcher, _tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics.clone(), self.dispatch);
         Worker { dispatcher, metrics, _tasks }
     }
@@ -401,19 +412,23 @@ pub fn gateways(simulator: &Simulator) -> Gateways {
     gateways_and(simulator, Default::default())
 }
 
-/// The same beside others. The rest after a failed connect is short, since it goes by the real clock.
-fn gateways_and(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> Gateways {
+/// The same beside others.
+fn gateways_and(simulator: &Simulator, others: (Vec<gateway::HostMapping>, String)) -> Gateways {
+    Gateways::new(gateway_settings(simulator, others)).expect("the simulator's settings are right")
+}
+
+/// The rest after a failed connect is short, since it goes by the real clock.
+fn gateway_settings(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> gateway::Settings {
     let mapping = |host: simulator::HostMapping| gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
-    Gateways::new(gateway::Settings {
+    gateway::Settings {
         hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
         extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
         connect_pause: Duration::from_millis(1),
         ..gateway::Settings::default()
-    })
-    .expect("the simulator's settings are right")
+    }
 }

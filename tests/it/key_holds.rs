@@ -1,0 +1,147 @@
+//! A VAPID key that push services refuse: held before it eats the base, tried by those alone whom it reached before.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::dispatch::Settings;
+use bellwire::id::LaneId;
+use bellwire::lane::Gateway;
+use bellwire::simulator::Action;
+use bellwire::store::lanes;
+use serde_json::{Value, json};
+
+use crate::delivery::counts;
+use crate::lanes::{advance, on, shown, stored};
+use crate::support::app::{Subscriber, scalar};
+use crate::support::{Setup, TestApp, seed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_alert_of_a_key_goes_on_saying_that_it_is_refused_wherever_it_is_used() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    app.subscribe("mozilla", 0..1).await;
+    let [fcm, mozilla] =
+        [app.lane("fcm").await, app.lane("mozilla").await].map(|lane| LaneId(lane.try_into().unwrap()));
+    for (lane, everywhere) in [(fcm, false), (mozilla, true), (fcm, true)] {
+        lanes::hold_key(&app.pool, lane, app.clock.now()).await.unwrap();
+        let list = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+        assert_eq!(list["data"][0]["detail"].as_str().unwrap().contains("wherever it is used"), everywhere, "{list}");
+    }
+    app.finish().await;
+}
+
+const KEY_HELD: &str = "SELECT count(*) FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL";
+
+/// Reaches everybody once: from then on it is known that they were made with the app's key.
+async fn prove(app: &TestApp) {
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions WHERE NOT proven").await, 0);
+    app.clock.advance(Duration::from_secs(60)); // what was accepted speaks for the key for a minute
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_probe_is_accepted() {
+    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    seed(&app, "fcm", 0..200).await;
+    seed(&app, "mozilla", 0..200).await;
+    app.subscribe("apple", 0..1).await;
+    prove(&app).await;
+    let other = app.worker(app.clock.clone()).await;
+    let before = app.simulator.report().requests;
+    let refusals =
+        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, Action::Unauthorized)));
+    let message = app.send(json!({"all": true}), json!({})).await;
+    stored(&app, "SELECT count(*) / 3 FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL").await;
+    advance(&app, &other, Duration::from_secs(60)).await;
+    let dead = app.counts(&message).await["dead"];
+    assert!((19..100).contains(&dead), "{dead} of 401 died");
+    let posted = i64::try_from(app.simulator.report().requests - before).unwrap();
+    assert!(posted < 100, "{posted} of 401 were sent");
+    let lanes = [app.lane("fcm").await, app.lane("mozilla").await];
+    for lane in lanes {
+        assert_eq!(shown(&app, lane, "*").await["held_reason"], "key_refused");
+    }
+    let list = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+    let alert = &list["data"][0];
+    assert_eq!((&alert["kind"], &alert["resolved_at"]), (&json!("key_refused"), &Value::Null), "{list}");
+    assert!(alert["subject"].as_str().unwrap().starts_with("vk_") && alert["app"].is_string(), "{list}");
+    assert!(alert["detail"].as_str().unwrap().contains("wherever it is used"), "{list}");
+
+    refusals.into_iter().for_each(|rule| assert!(app.simulator.remove_rule(rule.unwrap())));
+    for _ in 0..12 {
+        advance(&app, &other, Duration::from_secs(15)).await; // far less than the ten minutes of the hold
+    }
+    let end = counts(&[("targeted", 401), ("accepted", 401 - dead), ("awaiting_ack", 401 - dead), ("dead", dead)]);
+    assert_eq!(app.counts(&message).await, end);
+    for lane in lanes {
+        assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_one_gateway_refuses_is_held_there_alone_and_probes_cost_nobody_a_delivery() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..60).await;
+    app.subscribe("mozilla", 0..2).await;
+    prove(&app).await;
+    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    stored(&app, KEY_HELD).await;
+    assert_eq!(scalar(&app.pool, KEY_HELD).await, 1);
+    app.run_until_idle().await;
+    let before = app.counts(&message).await;
+    assert_eq!(before["accepted"], 2, "{before:?}");
+    let requests = app.simulator.report().requests;
+    for _ in 0..8 {
+        app.advance(Duration::from_secs(15)).await;
+    }
+    let probes = app.simulator.report().requests - requests;
+    assert!((4..=8).contains(&probes), "{probes} probes in two minutes");
+    assert_eq!(app.counts(&message).await["dead"], before["dead"], "a probe that is refused is put off");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn during_a_key_hold_a_code_to_a_proven_subscriber_is_the_probe_and_one_to_a_new_one_waits() {
+    let app = TestApp::start().await;
+    let known = app.subscribe("fcm", 0..1).await.remove(0);
+    prove(&app).await;
+    let new = app.subscribe("fcm", 1..2).await.remove(0);
+    let (lane, now) = (app.lane("fcm").await, app.clock.now());
+    lanes::hold_key(&app.pool, LaneId(lane as i32), now).await.unwrap();
+    app.advance(Duration::from_secs(1)).await;
+    let code = async |to: &Subscriber| {
+        let code = app.send(json!({"subscriptions": [to.id]}), json!({"tier": "transactional"})).await;
+        app.run_until_idle().await;
+        code
+    };
+    let waits = code(&new).await;
+    assert_eq!(app.delivery(&waits, &new.id).await["state"], "queued");
+    let probe = code(&known).await;
+    assert_eq!(app.delivery(&probe, &known.id).await["state"], "accepted");
+    stored(&app, "SELECT count(*) FROM lane_states WHERE key_held_until IS NULL AND key_released_at IS NOT NULL").await;
+    app.advance(Duration::from_secs(60)).await;
+    assert_eq!(app.delivery(&waits, &new.id).await["state"], "accepted");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_never_accepted_raises_an_alert_and_holds_nothing() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..30).await;
+    app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("dead", 30)]));
+    stored(
+        &app,
+        "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing was ever accepted%'",
+    )
+    .await;
+    assert_eq!(scalar(&app.pool, KEY_HELD).await, 0);
+    app.finish().await;
+}
