@@ -1,4 +1,5 @@
 import { alone } from "../shared/alone";
+import { clock } from "../shared/clock";
 import { FLUSH, type News, newsChannel } from "../shared/news";
 import { reconcile } from "../shared/reconcile";
 import { load, type Saved, settled } from "../shared/saved";
@@ -14,7 +15,11 @@ type SyncEvent = ExtendableEvent & { tag: string };
 type DeclarativePush = PushEvent & { notification?: Proposed | null; appBadge?: unknown };
 type WithSync = ServiceWorkerRegistration & { sync?: { register(tag: string): Promise<void> } };
 
-/** Makes a service worker ours too. It claims no pages, skips no waiting and handles no fetches: those are the site's. */
+/**
+ * Makes a service worker ours too. It claims no pages, skips no waiting and handles no fetches: those are the site's. What
+ * is ours, a push with our envelope and whatever becomes of its notification, is kept from listeners that were added after
+ * ours: they would show it a second time, or lead a click astray.
+ */
 export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   let handler: RawHandler | undefined;
   /** Receipt tokens of notifications that a click has closed, of which Firefox tells as of any other. */
@@ -26,12 +31,26 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   on("push", (event: DeclarativePush) => {
     const octets = event.data?.arrayBuffer();
     const push = readPush(octets, event.notification, event.appBadge);
-    event.waitUntil(notify(worker, push, bellwire, handler).finally(() => catchUp(worker)));
+    const show = () => notify(worker, push, bellwire, handler);
+    const extend = event.waitUntil.bind(event);
+    let taken = false;
+    let work: Promise<void>;
+    if (push.stamp || (push.raw && handler)) {
+      event.stopImmediatePropagation();
+      work = show();
+    } else {
+      // The site's own. Browsers punish a push that shows nothing, so it is shown here if no listener of the site's, all
+      // of which have heard of it after this turn, does anything about it.
+      event.waitUntil = (others) => ((taken = true), extend(others));
+      work = clock.wait(0).then(() => (taken ? undefined : show()));
+    }
+    extend(work.finally(() => catchUp(worker)));
   });
 
   on("notificationclick", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
     if (!ours) return; // the site's own
+    event.stopImmediatePropagation();
     clicked.add(ours.receipt);
     event.notification.close();
     const { action } = event;
@@ -41,7 +60,9 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
 
   on("notificationclose", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
-    if (!ours?.receipt || clicked.delete(ours.receipt)) return;
+    if (!ours) return;
+    event.stopImmediatePropagation();
+    if (!ours.receipt || clicked.delete(ours.receipt)) return;
     event.waitUntil(wasReplaced(worker, event.notification.tag).then((was) => (was ? undefined : told(worker, ours, "closed"))));
   });
 
