@@ -23,4 +23,9 @@ export interface Bellwire {
   onPush(handler: RawHandler): void;
   /** What is shown where a push says nothing that can be shown. Browsers punish a push that shows nothing. */
   fallback: Shown;
+  /**
+   * The app's address, such as `https://push.example.com/v1/apps/shop`: where receipts go. Needed only for subscriptions
+   * that your own code registered; the SDK tells for its own.
+   */
+  appUrl?: string;
 }

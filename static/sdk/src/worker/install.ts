@@ -5,6 +5,7 @@ import { reconcile } from "../shared/reconcile";
 import { load, type Saved, settled } from "../shared/saved";
 import type { Bellwire, RawHandler } from "./api";
 import { go } from "./click";
+import { wasSeen } from "./memory";
 import { notify, wasReplaced } from "./notify";
 import { flush, receiptOf, receiptsUrl, report } from "./receipts";
 import { type Ours, type Proposed, readPush } from "./wire";
@@ -55,7 +56,7 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     event.notification.close();
     const { action } = event;
     const url = (action && ours.actions?.[action]) || ours.url;
-    event.waitUntil(Promise.allSettled([go(worker, url), told(worker, ours, "clicked", action)]));
+    event.waitUntil(Promise.allSettled([go(worker, url), told(worker, bellwire, ours, "clicked", action)]));
   });
 
   on("notificationclose", (event: NotificationEvent) => {
@@ -63,7 +64,9 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     if (!ours) return;
     event.stopImmediatePropagation();
     if (!ours.receipt || clicked.delete(ours.receipt)) return;
-    event.waitUntil(wasReplaced(worker, event.notification.tag).then((was) => (was ? undefined : told(worker, ours, "closed"))));
+    const { receipt } = ours;
+    const byPerson = async () => !(await wasReplaced(worker, event.notification.tag)) && !(await wasSeen(receipt));
+    event.waitUntil(byPerson().then((was) => (was ? told(worker, bellwire, ours, "closed") : undefined)));
   });
 
   on("pushsubscriptionchange", (event: ExtendableEvent) => event.waitUntil(catchUp(worker, true)));
@@ -75,8 +78,14 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   return bellwire;
 }
 
-async function told(worker: ServiceWorkerGlobalScope, ours: Ours, kind: "clicked" | "closed", action?: string) {
-  await report(undefined, receiptOf(await receiptsUrl(worker), ours.receipt, kind, action));
+async function told(
+  worker: ServiceWorkerGlobalScope,
+  bellwire: Bellwire,
+  ours: Ours,
+  kind: "clicked" | "closed",
+  action?: string,
+): Promise<void> {
+  await report(undefined, receiptOf(await receiptsUrl(worker, bellwire), ours.receipt, kind, action));
   await catchUp(worker);
 }
 
