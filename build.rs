@@ -1,8 +1,9 @@
-//! Embeds the browser's side, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory, and a new file there
+//! Embeds the browser's side, compressed, too, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory, and a new file there
 //! has to rebuild the crate.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -27,17 +28,40 @@ fn main() {
         );
     }
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut table = String::from("&[\n");
     for (directory, served) in ROOTS {
         let directory = root.join(directory);
         for file in files(&directory) {
             let below = file.strip_prefix(&directory).expect("it was found there").to_str().expect("names are ASCII");
-            writeln!(table, "    ({:?}, include_bytes!({file:?})),", format!("{served}/{below}")).expect("a string");
+            let path = format!("{served}/{below}");
+            let content = fs::read(&file).expect("it was just found");
+            let [gzip, brotli] = [("gz", gzip(&content)), ("br", brotli(&content))].map(|(extension, packed)| {
+                let to = out.join(format!("{}.{extension}", path.replace('/', "_")));
+                fs::write(&to, packed).expect("cargo's own directory can be written");
+                to
+            });
+            writeln!(
+                table,
+                "    ({path:?}, [include_bytes!({brotli:?}), include_bytes!({gzip:?}), include_bytes!({file:?})]),"
+            )
+            .expect("a string");
         }
     }
     table.push_str("]\n");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("site.rs");
-    fs::write(out, table).expect("cargo's own directory can be written");
+    fs::write(out.join("site.rs"), table).expect("cargo's own directory can be written");
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(content).and_then(|()| encoder.finish()).expect("memory takes everything")
+}
+
+fn brotli(content: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    let params = brotli::enc::BrotliEncoderParams::default(); // the best that there is
+    brotli::BrotliCompress(&mut &content[..], &mut packed, &params).expect("memory takes everything");
+    packed
 }
 
 /// All files below a directory, sorted. None if there is no such directory.

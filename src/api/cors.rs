@@ -38,6 +38,9 @@ pub async fn public(State(state): State<ApiState>, request: Request, next: Next)
     if parts.method == Method::OPTIONS {
         return for_browsers(preflight(), origin, Some(budget));
     }
+    if let (None, Some(stranger)) = (&origin, parts.headers.get(header::ORIGIN)) {
+        return for_browsers(not_allowed(&name, stranger).into_response(), Some(stranger.clone()), Some(budget));
+    }
     parts.extensions.insert(App::clone(&app));
     parts.extensions.insert(BodyLimit(state.settings.public_body_max_bytes));
     for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
@@ -85,10 +88,28 @@ async fn reporter(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget
 }
 
 /// A refusal that the app's own pages may read: why, and until when. A request that is refused by a limit must not cost a
-/// query, so this goes by what is known of the app's origins, which is enough for a refusal.
-fn refused(parts: &Parts, state: &ApiState, name: &str, problem: Problem) -> Response {
-    let origin = state.known_apps.recall(name).and_then(|app| allowed_origin(&parts.headers, &app.origins));
+/// query, so this goes by what is known of the app's origins, which is enough for a refusal. That there is no such app any
+/// page may read, since its author has mistyped it.
+fn refused(parts: &Parts, state: &ApiState, name: &str, mut problem: Problem) -> Response {
+    let origin = if problem.status == StatusCode::NOT_FOUND {
+        let name: String = name.escape_default().take(100).collect();
+        problem.detail = format!("There is no app `{name}` on this server.");
+        parts.headers.get(header::ORIGIN).cloned()
+    } else {
+        state.known_apps.recall(name).and_then(|app| allowed_origin(&parts.headers, &app.origins))
+    };
     for_browsers(problem.into_response(), origin, None)
+}
+
+/// 403, which the stranger's page may read, and nothing else: whoever builds the site learns what is missing.
+fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
+    let origin = stranger.to_str().unwrap_or("null");
+    let remedy = match origin {
+        "null" => "Pages without an origin, from files and sandboxed frames, cannot be let in.".to_owned(),
+        _ => format!("If its pages are yours: `bellwire app change {app} --origin {origin}`"),
+    };
+    let detail = format!("The app {app} does not let in the origin {origin}. {remedy}");
+    Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail)
 }
 
 /// Apps that browsers asked for, as they were when the database was last asked.

@@ -18,11 +18,14 @@ use super::example::Visitor;
 use super::problem::Problem;
 use super::{ApiState, example};
 
-/// (path, content), from build.rs.
-static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
+/// Paths, and what lies there in each of [`CODINGS`], from build.rs.
+static EMBEDDED: &[(&str, [&[u8]; 3])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
 
 static FILES: LazyLock<HashMap<&str, File>> =
-    LazyLock::new(|| EMBEDDED.iter().map(|(path, content)| (*path, File::new(path, content))).collect());
+    LazyLock::new(|| EMBEDDED.iter().map(|(path, forms)| (*path, File::new(path, *forms))).collect());
+
+/// Content codings in which files are sent, the best first.
+const CODINGS: [&str; 3] = ["br", "gzip", "identity"];
 
 /// Pages load nothing from anywhere else, and nobody frames them.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -39,17 +42,31 @@ const FRESH: &str = "no-cache";
 const SOON: &str = "public, max-age=600";
 
 struct File {
-    content: &'static [u8],
+    forms: [Form; 3],
     kind: &'static str,
     policy: &'static str,
     cached: &'static str,
     /// Of the SDK: other origins may load it, and it may take any scope of its own.
     is_public: bool,
+}
+
+/// A file in one content coding.
+struct Form {
+    coding: &'static str,
+    content: &'static [u8],
     etag: HeaderValue,
 }
 
+impl Form {
+    fn new(coding: &'static str, content: &'static [u8]) -> Self {
+        let hash = digest::digest(&digest::SHA256, content);
+        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&hash.as_ref()[..12]));
+        Self { coding, content, etag: HeaderValue::try_from(etag).expect("base64url") }
+    }
+}
+
 impl File {
-    fn new(path: &str, content: &'static [u8]) -> Self {
+    fn new(path: &str, forms: [&'static [u8]; 3]) -> Self {
         let extension = path.rsplit('.').next().unwrap_or_default();
         let kind = match extension {
             "html" => "text/html; charset=utf-8",
@@ -63,22 +80,24 @@ impl File {
             _ => "application/octet-stream",
         };
         let is_public = path.starts_with("/sdk/");
-        let hash = digest::digest(&digest::SHA256, content);
-        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&hash.as_ref()[..12]));
+        let [brotli, gzip, plain] = CODINGS;
+        let [packed, zipped, content] = forms;
         Self {
-            content,
+            forms: [Form::new(brotli, packed), Form::new(gzip, zipped), Form::new(plain, content)],
             kind,
             policy: if extension == "js" { SCRIPT_POLICY } else { PAGE_POLICY },
             cached: if is_public && !path.ends_with("/service-worker.js") { SOON } else { FRESH },
             is_public,
-            etag: HeaderValue::try_from(etag).expect("base64url"),
         }
     }
 
     fn answer(&self, request: &HeaderMap) -> Response {
+        let [.., plain] = &self.forms;
+        let form = self.forms.iter().find(|form| takes(request, form.coding)).unwrap_or(plain);
         let mut headers = HeaderMap::new();
-        headers.insert(header::ETAG, self.etag.clone());
+        headers.insert(header::ETAG, form.etag.clone());
         let fixed = |text| HeaderValue::from_static(text);
+        headers.insert(header::VARY, fixed("Accept-Encoding"));
         headers.insert(header::CACHE_CONTROL, fixed(self.cached));
         headers.insert(header::CONTENT_SECURITY_POLICY, fixed(self.policy));
         if self.is_public {
@@ -87,12 +106,25 @@ impl File {
             headers.insert(HeaderName::from_static("cross-origin-resource-policy"), fixed("cross-origin"));
             headers.insert(HeaderName::from_static("service-worker-allowed"), fixed("/"));
         }
-        if is_known(request, &self.etag) {
+        if is_known(request, &form.etag) {
             return (StatusCode::NOT_MODIFIED, headers).into_response();
         }
         headers.insert(header::CONTENT_TYPE, fixed(self.kind));
-        (headers, self.content).into_response()
+        if form.coding != plain.coding {
+            headers.insert(header::CONTENT_ENCODING, fixed(form.coding));
+        }
+        (headers, form.content).into_response()
     }
+}
+
+/// Whether a client says that it takes a content coding (RFC 9110 section 12.5.3). A wildcard promises nothing.
+fn takes(request: &HeaderMap, coding: &str) -> bool {
+    let given = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    given.flat_map(|list| list.split(',')).any(|item| {
+        let (name, weight) = item.split_once(';').unwrap_or((item, "q=1"));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case(coding) && weight.is_some_and(|weight| weight > 0.0)
+    })
 }
 
 /// Whether the browser has it already (RFC 9110 section 13.1.2).
@@ -142,8 +174,8 @@ mod tests {
 
     #[test]
     fn what_a_browser_has_is_not_sent_again() {
-        let file = File::new("/sdk/x.js", b"x");
-        let etag = file.etag.to_str().unwrap().to_owned();
+        let file = File::new("/sdk/x.js", [b"b", b"g", b"x"]);
+        let etag = file.forms[2].etag.to_str().unwrap().to_owned();
         for known in [etag.clone(), format!("\"other\", W/{etag}"), "*".to_owned()] {
             let request = HeaderMap::from_iter([(header::IF_NONE_MATCH, known.parse().unwrap())]);
             assert_eq!(file.answer(&request).status(), StatusCode::NOT_MODIFIED, "{known}");
@@ -152,7 +184,34 @@ mod tests {
             let request = HeaderMap::from_iter([(header::IF_NONE_MATCH, unknown.parse().unwrap())]);
             assert_eq!(file.answer(&request).status(), StatusCode::OK, "{unknown}");
         }
-        assert_ne!(file.etag, File::new("/sdk/x.js", b"y").etag);
+    }
+
+    #[test]
+    fn each_client_gets_the_smallest_form_that_it_takes() {
+        let file = File::new("/sdk/x.js", [b"b", b"g", b"x"]);
+        let codings = [
+            ("gzip, deflate, br, zstd", "br"),
+            ("br;q=0, gzip;q=0.5", "gzip"),
+            ("GZIP", "gzip"),
+            ("deflate", ""),
+            ("br;q=0.000", ""),
+            ("br;q=x", ""),
+            ("*", ""),
+            ("", ""),
+        ];
+        for (accepted, coding) in codings {
+            let request = HeaderMap::from_iter([(header::ACCEPT_ENCODING, accepted.parse().unwrap())]);
+            let answer = file.answer(&request);
+            let told = answer.headers().get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap());
+            assert_eq!((told, &answer.headers()[header::VARY]), (coding, "Accept-Encoding"), "{accepted}");
+            let request = HeaderMap::from_iter([
+                (header::ACCEPT_ENCODING, accepted.parse().unwrap()),
+                (header::IF_NONE_MATCH, answer.headers()[header::ETAG].clone()),
+            ]);
+            assert_eq!(file.answer(&request).status(), StatusCode::NOT_MODIFIED, "{accepted}");
+        }
+        let etags = file.forms.each_ref().map(|form| form.etag.clone());
+        assert!(etags[0] != etags[1] && etags[1] != etags[2], "a strong ETag is of one form");
     }
 
     #[test]

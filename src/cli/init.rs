@@ -43,7 +43,9 @@ struct Snippets {
 impl Snippets {
     fn of(slug: &str, server: &str) -> Self {
         Self {
-            worker: format!("importScripts(\"{server}/sdk/service-worker.js\");"),
+            worker: format!(
+                "importScripts(\"{server}/sdk/service-worker.js\");\nbellwire.appUrl = \"{server}/v1/apps/{slug}\";"
+            ),
             page: format!(
                 r##"<button id="notify">Notify me</button>
 <script type="module">
@@ -87,7 +89,7 @@ impl Init {
         let people = format!(
             "Made the app {slug} with a VAPID key, the topic {TOPIC} and a key for your backend.\n\n\
              Keep the key, it is shown only now:\n\nBELLWIRE_KEY={secret}\n\n\
-             In /service-worker.js on your site, a line:\n\n{worker}\n\n\
+             In /service-worker.js on your site, at the top:\n\n{worker}\n\n\
              On your page:\n\n{page}\n\n\
              To send, once somebody has pressed the button:\n\n{send}\n"
         );

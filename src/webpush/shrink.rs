@@ -12,7 +12,7 @@ pub struct Shrunk {
     /// Renders to at most the wanted octets, which leaves no room for padding beyond them.
     pub template: Template,
     /// Names of what was given up, in order: `content` (the compact variant went out instead), `image`, `actions`,
-    /// `data`, `body` (cut). Empty: leaving out the padding is enough.
+    /// `data`, `the end of body`. Empty: leaving out the padding is enough.
     pub dropped: Vec<&'static str>,
 }
 
@@ -82,7 +82,7 @@ pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
             }
         }
     }
-    dropped.push("body");
+    dropped.push("the end of body");
     cut_body(candidate, limit).map(|template| Shrunk { template, dropped })
 }
 
@@ -145,7 +145,7 @@ mod tests {
                 vec!["image"],
                 vec!["image", "actions"],
                 vec!["image", "actions", "data"],
-                vec!["image", "actions", "data", "body"]
+                vec!["image", "actions", "data", "the end of body"]
             ]
         );
         assert_eq!(shrink(&whole, size).unwrap().dropped, [""; 0]);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(shrunk.dropped, ["content"]);
         assert_eq!(rendered(&shrunk)["notification"]["title"], "Short");
         let cut = shrink(&content(None, needed), 900).unwrap();
-        assert_eq!(cut.dropped, ["image", "actions", "body"]);
+        assert_eq!(cut.dropped, ["image", "actions", "the end of body"]);
         assert!(rendered(&cut)["notification"]["data"]["d"].is_string());
     }
 

@@ -10,7 +10,7 @@ const bellwire = init({ app, server, serviceWorker: { url: "/example/service-wor
 // What the page says in each case. `bad`: nothing that a button here could change.
 const STATUS = {
   subscribed: ["You are subscribed", "Messages come even when this page is closed, as long as the browser runs."],
-  pending: ["Almost there", "You agreed, and the server has not confirmed it yet. It is tried again by itself."],
+  pending: ["Almost there", "You agreed, and your browser’s push service or the server has yet to answer. It is tried again by itself."],
   granted: ["Not subscribed", "This browser already allows notifications from here, so it will not ask."],
   default: ["Not subscribed", "Nothing is asked before you press the button."],
   denied: ["Blocked in this browser", "This page may not ask again. Allow notifications in the site settings, beside the address. In a private window the browser says no by itself.", "bad"],
@@ -24,10 +24,11 @@ const REASONS = {
   dismissed: "The browser’s question was closed without an answer. You can press the button again.",
   denied: "The browser said no. It can be changed in the site settings only.",
   "no-gesture": "Browsers ask only in a click or key press.",
+  "not-subscribed": "Subscribe first.",
   offline: "The server does not answer. What you chose is kept and tried again by itself.",
   refused: "The server refused",
   worker: "The service worker could not be set up",
-  "push-service": "The browser’s own push service does not answer. Some browsers have it switched off in their settings.",
+  "push-service": "It is not the server: the browser’s own push service does not answer. Some browsers have it switched off in their settings.",
 };
 
 let status = { state: "loading" };

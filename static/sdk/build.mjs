@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-const SDK_MAX_OCTETS = 6_100;
+const SDK_MAX_OCTETS = 6_500;
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
 const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "warning" };

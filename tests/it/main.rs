@@ -31,6 +31,7 @@ mod refusals;
 mod removal;
 mod replicas;
 mod retention;
+mod sdk_contract;
 mod shutdown;
 mod simulator;
 mod site;

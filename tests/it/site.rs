@@ -34,7 +34,7 @@ async fn load_from(api: &TestApi, peer: &str, path: &str, headers: &[(&str, &str
     let response = api.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    (status, headers, String::from_utf8(body.to_vec()).unwrap())
+    (status, headers, String::from_utf8_lossy(&body).into_owned())
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
@@ -66,6 +66,13 @@ async fn the_sdk_is_served_with_its_types_to_any_site() {
     let worker = load(&api, "/sdk/service-worker.js", &[]).await.1;
     let policy = header(&worker, "content-security-policy");
     assert!(policy.contains("connect-src *"), "it is the worker's own policy, which has to report: {policy}");
+    for (accepted, coding) in [("gzip, deflate", "gzip"), ("gzip, deflate, br, zstd", "br")] {
+        let (status, headers, _) = load(&api, "/example/example.js", &[("accept-encoding", accepted)]).await;
+        assert_eq!((status, header(&headers, "content-encoding")), (200, coding));
+        assert_eq!(header(&headers, "vary"), "Accept-Encoding");
+        let octets: usize = header(&headers, "content-length").parse().unwrap();
+        assert!(octets < 3_500, "{octets}");
+    }
     for absent in ["/sdk/", "/sdk/nothing.js", "/sdk/../Cargo.toml", "/sdk/%2e%2e/Cargo.toml", "/example/nothing"] {
         assert_eq!(load(&api, absent, &[]).await.0, 404, "{absent}");
     }

@@ -21,6 +21,8 @@ export interface Options {
   serviceWorker?: {
     url?: string;
     scope?: string;
+    /** `module`, if it is one. By default it is a classic script. */
+    type?: WorkerType;
     /** Yours, if you register it yourself. It has to import Bellwire's script. */
     registration?: ServiceWorkerRegistration | Promise<ServiceWorkerRegistration>;
   };
@@ -30,7 +32,7 @@ export interface Options {
 
 export type Status =
   | { state: "subscribed"; id: string; topics: string[]; tags: string[]; userId: string | null }
-  /** The person agreed, but the server has not been told everything yet. It is tried again by itself. */
+  /** The person agreed, but browser or server have yet to do their part. It is tried again by itself, at the latest on the next visit. */
   | { state: "pending" }
   /** `granted`: subscribing asks nothing any more. */
   | { state: "unsubscribed"; permission: "default" | "granted" }
@@ -76,15 +78,17 @@ export interface Client {
   unsubscribe(): Promise<Result>;
   /**
    * Somebody now uses this browser for `userId`. A new subscription begins, of which nobody who used the browser before
-   * can have kept anything. From nobody, topics and tags come along; from another user, neither they nor what is queued.
+   * can have kept anything. From nobody, topics and tags come along; from another user, neither they nor what is queued,
+   * and what is on display is taken away.
    */
   login(userId: string, userToken: string): Promise<Result>;
   /**
-   * The user leaves. The subscription itself ends, not only its link to the user: from this moment, even offline,
-   * nothing addressed to them can appear here, and what is on display is taken away. With `stayAnonymous` a new
+   * The user leaves. What is on display is taken away first. The subscription itself ends, not only its link to the user:
+   * from this moment, even offline, nothing addressed to them can appear here. With `stayAnonymous` a new
    * subscription, without user, topics and tags, takes its place.
    */
   logout(options?: { stayAnonymous?: boolean }): Promise<Result>;
+  /** Like the next two, about a subscription that there is, or that is pending; without one they fail as `not-subscribed`. */
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;

@@ -4,8 +4,9 @@ import { ask } from "./page/prompt";
 import { workerPlace } from "./page/worker";
 import { alone } from "./shared/alone";
 import { clock } from "./shared/clock";
+import { noteSeen } from "./shared/database";
 import { FLUSH, type News, newsChannel } from "./shared/news";
-import { reconcile, type Wish } from "./shared/reconcile";
+import { expected, reconcile, type Wish } from "./shared/reconcile";
 import { end, load, loadFor, save, type Saved, settled } from "./shared/saved";
 
 export type * from "./api.js";
@@ -16,11 +17,12 @@ const DAY_MS = 86_400_000;
 
 /** Starts the browser's side of one app. It asks nothing: only `subscribe()`, called in a click, does. */
 export function init(options: Options): Client {
-  const server = (options.server ?? new URL(import.meta.url).origin).replace(/\/+$/, "");
+  const blocked = obstacle();
+  // Bundlers that build for servers leave `import.meta` empty.
+  const server = blocked ? "" : (options.server ?? new URL(import.meta.url).origin).replace(/\/+$/, "");
   const { app, checkEvery = 300 } = options;
   let { userId, userToken } = options;
   const listeners: { [E in keyof Events]?: Set<(detail: Events[E]) => void> } = {};
-  const blocked = obstacle();
   const place = blocked ? undefined : workerPlace(options, server);
   const channel = blocked ? undefined : newsChannel();
   let lastStatus = "";
@@ -76,12 +78,13 @@ export function init(options: Options): Client {
     if (!place) return fail(blocked!);
     let failure: Failure | undefined;
     let changed = false;
+    let cutOff = false;
     try {
       const scope = await place.scope;
       failure = await alone(scope, async () => {
         const saved = await loadFor(scope, app, server);
         const before = JSON.stringify(saved);
-        const { unsaid } = structuredClone(saved);
+        const { unsaid, wanted } = structuredClone(saved);
         change(saved);
         const said = saved.unsaid;
         if (!saved.wanted && !saved.renew && !saved.ended.length) {
@@ -93,23 +96,27 @@ export function init(options: Options): Client {
         const page = { locale: options.locale ?? locale, timezone };
         await save(saved); // before the worker is waited for: a wish survives a closed tab
         if (wish.explicit) await announce();
-        const registration = await place.registration(saved.wanted);
         wish = { userId, userToken, page, ...wish };
-        const failure = await reconcile(saved, registration, wish);
-        if (failure?.reason === "refused" && saved.unsaid === said) {
-          saved.unsaid = unsaid; // what is refused would be refused again and again
-          await save(saved);
+        const failure = await place.registration(saved.wanted).then((registration) => reconcile(saved, registration, wish), expected);
+        if (failure?.reason === "refused") {
+          if (saved.unsaid === said) saved.unsaid = unsaid; // it would be refused again and again
+        } else if (failure && !failure.retrying && wish.explicit && !saved.id) {
+          Object.assign(saved, { wanted: false, unsaid: {} }); // the person is told, and nothing will come of it by itself
         }
+        if (failure) await save(saved);
+        cutOff = wanted && !saved.wanted && wish.userId === null;
         changed = JSON.stringify(saved) !== before;
         return failure;
       });
     } catch (error) {
-      const known = error as Partial<Failure>;
-      if (!known.reason) return fail("private-mode"); // only storage rejects unexpectedly
-      failure = known as Failure;
+      if (!(error as Partial<Failure>).reason) return fail("private-mode"); // only storage rejects unexpectedly
+      failure = error as Failure;
     }
+    if (cutOff) await clear();
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
     if (failure) emit("error", failure);
+    // What only whoever builds the site can mend.
+    if (failure && ["refused", "worker"].includes(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
     plan(failure);
     return answer(failure, wish.refused);
   }
@@ -136,23 +143,52 @@ export function init(options: Options): Client {
     return settle((saved) => Object.assign(saved, { wanted: true, unsaid: { ...saved.unsaid, ...details } }), { explicit: true });
   }
 
-  /** Says something about a subscription. Without one there is nothing to say it about. */
-  const set = (details: object) => settle((saved) => saved.wanted && Object.assign(saved.unsaid, details));
+  /** Says something about a subscription. */
+  async function set(details: object): Promise<Result> {
+    let wanted = true;
+    const result = await settle((saved) => (wanted = saved.wanted) && Object.assign(saved.unsaid, details));
+    return wanted ? result : fail("not-subscribed");
+  }
+
+  /**
+   * Takes away what is on display, waiting neither for other tabs nor for the server: the page may be left before they
+   * answer. Firefox tells the worker of it as of something that the person closed, so it is noted first.
+   */
+  async function clear(): Promise<void> {
+    try {
+      const registration = await place?.registration(false);
+      const shown = ((await registration?.getNotifications()) ?? []).filter(({ data }) => data?.bellwire);
+      await noteSeen(shown.map(({ data }) => data.bellwire.receipt)).catch(() => {});
+      shown.forEach((notification) => notification.close());
+      await navigator.clearAppBadge?.();
+    } catch {
+      // Nothing to take away, or nothing that can be.
+    }
+  }
+
+  /** Takes away what was meant for somebody else than who is here now. */
+  async function clearOfOthers(): Promise<void> {
+    if (userId === undefined) return;
+    const other = (await record())?.userId;
+    if (other && other !== userId) await clear();
+  }
+
+  async function login(user: string, token: string): Promise<Result> {
+    userId = user;
+    userToken = token;
+    await clearOfOthers();
+    return settle();
+  }
 
   async function logout({ stayAnonymous = false } = {}): Promise<Result> {
     userId = userToken = undefined;
+    const cleared = clear();
     const result = await settle((saved) => {
       const { wanted } = saved;
       end(saved);
       saved.wanted = wanted && stayAnonymous;
     });
-    try {
-      const registration = await place?.registration(false);
-      for (const shown of (await registration?.getNotifications()) ?? []) if (shown.data?.bellwire) shown.close();
-      await navigator.clearAppBadge?.();
-    } catch {
-      // Nothing to take away, or nothing that can be.
-    }
+    await cleared;
     return result;
   }
 
@@ -169,6 +205,7 @@ export function init(options: Options): Client {
   }
 
   async function visit(): Promise<Status> {
+    await clearOfOthers();
     const result = await settle(undefined, { freshForMs: checkEvery * 1000 });
     await flush();
     return result.status;
@@ -195,7 +232,7 @@ export function init(options: Options): Client {
     status,
     subscribe,
     unsubscribe: () => settle(end),
-    login: (user, token) => ((userId = user), (userToken = token), settle()),
+    login,
     logout,
     setTopics: (topics) => set({ topics }),
     setTags: (tags) => set({ tags }),

@@ -28,6 +28,8 @@ export interface Refused {
 
 /** Why this browser cannot be subscribed whatever is done on the page. */
 export type Obstacle =
+  /** There is no page: this runs on a server, which renders it. */
+  | "no-window"
   /** The page is neither on HTTPS nor on localhost. */
   | "insecure"
   /** The browser has no web push. */
@@ -44,13 +46,15 @@ export type Reason =
   | "dismissed"
   /** Called outside a click or key press, where browsers refuse to ask. */
   | "no-gesture"
+  /** Nobody is subscribed here, so there is nothing to set topics, tags and attributes of. They were not kept. */
+  | "not-subscribed"
   /** The server cannot be reached. What was wished is kept and tried again. */
   | "offline"
   /** The server said no; `code` and `message` tell why. */
   | "refused"
   /** The service worker cannot be registered. */
   | "worker"
-  /** The browser's own push service does not answer. */
+  /** The browser's own push service does not answer, or fails. Bellwire has no part in that. */
   | "push-service";
 
 export interface Failure {

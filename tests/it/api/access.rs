@@ -98,9 +98,17 @@ async fn browsers_come_from_the_apps_origins() {
         assert_eq!(preflight(elsewhere).await.header("access-control-allow-origin"), "", "{elsewhere}");
         let headers = [("origin", elsewhere)];
         let body = Some(registration(&fcm("a"), json!({})));
-        let reply = api.call_with(Method::POST, "/v1/apps/shop/subscriptions", None, body, &headers).await;
-        assert_eq!((reply.refusal(), reply.header("access-control-allow-origin")), ((403, "forbidden", vec![]), ""));
+        for (method, path, body) in [(Method::POST, "subscriptions", body), (Method::GET, "config", None)] {
+            let reply = api.call_with(method, &format!("/v1/apps/shop/{path}"), None, body, &headers).await;
+            assert_eq!(reply.refusal(), (403, "origin_not_allowed", vec![]), "{path}");
+            assert_eq!(reply.header("access-control-allow-origin"), elsewhere, "its author may read why");
+            let remedy = format!("bellwire app change shop --origin {elsewhere}");
+            let detail = reply.json["detail"].as_str().unwrap();
+            assert_eq!(detail.contains(&remedy), elsewhere != "null", "{detail}");
+        }
     }
+    let unheard = api.call(Method::POST, "/v1/apps/shop/subscriptions", None, Some(json!({}))).await;
+    assert_eq!(unheard.status, 422, "no page, and no subscription");
     let config = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!(config.header("access-control-allow-origin"), ORIGIN);
     let config = config.ok(200);
@@ -115,8 +123,11 @@ async fn browsers_come_from_the_apps_origins() {
         (200, ""),
         "keys are not for browsers"
     );
-    let none = api.call(Method::GET, "/v1/apps/none/config", None, None).await;
+    let anywhere = [("origin", "http://localhost:3000")];
+    let none = api.call_with(Method::GET, "/v1/apps/none/config", None, None, &anywhere).await;
     assert_eq!(none.refusal(), (404, "not_found", vec![]));
+    assert_eq!(none.json["detail"], "There is no app `none` on this server.");
+    assert_eq!(none.header("access-control-allow-origin"), "http://localhost:3000", "who mistyped it may read so");
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ impl Chromium {
         command.args(["--headless=new", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-dev-shm-usage", "--password-store=basic"]);
+        command.args(["--host-resolver-rules=MAP *.test 127.0.0.1", "--ignore-certificate-errors"]);
         // Its sandbox refuses root, which containers run as; the pages are our own.
         command.arg("--no-sandbox").arg(format!("--user-data-dir={}", home.display())).arg("about:blank");
         let (_process, url) = launch(command, home, "DevTools listening on").await;
@@ -43,6 +44,20 @@ impl Chromium {
     pub async fn call(&mut self, method: &str, params: Value) -> Value {
         let session = json!({"sessionId": self.session});
         self.calls.call_with(method, params, session).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Hands a push to the worker of an origin's only registration, as its push service would.
+    pub async fn deliver(&mut self, origin: &str, payload: &str) {
+        self.call("ServiceWorker.enable", json!({})).await;
+        let registration = |params: &Value| {
+            let all = params["registrations"].as_array().into_iter().flatten();
+            let mut own = all.filter(|one| one["scopeURL"].as_str().is_some_and(|scope| scope.starts_with(origin)));
+            own.next().map(|one| one["registrationId"].clone())
+        };
+        let event =
+            self.event("ServiceWorker.workerRegistrationUpdated", |params| registration(params).is_some()).await;
+        let push = json!({"origin": origin, "registrationId": registration(&event), "data": payload});
+        self.call("ServiceWorker.deliverPushMessage", push).await;
     }
 
     /// The first event of that name since the start, once there is one.

@@ -9,8 +9,8 @@ use super::site::Site;
 use super::{DISPLAYED, headline, logged, when};
 use crate::support::TempDir;
 
-/// Sends to a simulated browser, and answers the message's id and what that browser's worker would be handed.
-async fn push(site: &Site, body: &str) -> (String, String) {
+/// The plaintext that a gateway is given for a message, and the message's id.
+pub(super) async fn pushed(site: &Site, message: Value) -> (String, String) {
     let config = site.get("/config").await;
     let key = bellwire::subscription::decode_base64(config["application_server_key"].as_str().unwrap()).unwrap();
     let minted = site.app.simulator.mint("fcm.bellwire.test", 1, Some(&key)).unwrap();
@@ -18,11 +18,15 @@ async fn push(site: &Site, body: &str) -> (String, String) {
     let subscription = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
     let made = site.call(Method::POST, "/subscriptions", subscription).await;
     assert_eq!(made["state"], "active", "{made}");
-    let url = format!("{}/example/?from=chromium", site.origin);
-    let message = site.send(json!({"title": "Hello", "body": body, "url": url, "data": {"order": 7}})).await;
+    let message = site.send_message(message).await;
     let received = site.app.simulator.received(&minted.endpoint).unwrap();
     let plaintext = received.last().and_then(|delivery| delivery.plaintext.clone()).expect("it was opened");
     (message, String::from_utf8(plaintext.to_vec()).unwrap())
+}
+
+async fn push(site: &Site, body: &str) -> (String, String) {
+    let url = format!("{}/example/?from=chromium", site.origin);
+    pushed(site, json!({"content": {"title": "Hello", "body": body, "url": url, "data": {"order": 7}}})).await
 }
 
 #[tokio::test]
@@ -57,21 +61,15 @@ async fn chromium_runs_page_and_worker() {
 
     // What a gateway got, handed to the worker: shown once, and reported.
     let (message, payload) = push(&site, "By hand").await;
-    chromium.call("ServiceWorker.enable", json!({})).await;
-    let is_ours = |params: &Value| params["registrations"].as_array().is_some_and(|all| !all.is_empty());
-    let registered = chromium.event("ServiceWorker.workerRegistrationUpdated", is_ours).await;
-    let registration = registered["registrations"][0]["registrationId"].clone();
-    let deliver = json!({"origin": site.origin, "registrationId": registration, "data": payload});
-    chromium.call("ServiceWorker.deliverPushMessage", deliver.clone()).await;
+    chromium.deliver(&site.origin, &payload).await;
     chromium.evaluate(&logged("Arrived: Hello · By hand")).await;
     let displayed = chromium.evaluate(DISPLAYED).await;
     assert_eq!(displayed.as_array().map(Vec::len), Some(1), "{displayed}");
     assert_eq!((&displayed[0]["title"], &displayed[0]["data"]["order"]), (&json!("Hello"), &json!(7)));
     site.until_counts(&message, json!({"accepted": 1, "acknowledged": 1, "displayed": 1})).await;
-    chromium.call("ServiceWorker.deliverPushMessage", deliver).await;
+    chromium.deliver(&site.origin, &payload).await;
     let (other, payload) = push(&site, "Another").await;
-    let next = json!({"origin": site.origin, "registrationId": registration, "data": payload});
-    chromium.call("ServiceWorker.deliverPushMessage", next).await;
+    chromium.deliver(&site.origin, &payload).await;
     chromium.evaluate(&logged("Arrived: Hello · Another")).await;
     site.until_counts(&other, json!({"displayed": 1})).await;
     let displayed = chromium.evaluate(DISPLAYED).await;

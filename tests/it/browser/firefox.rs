@@ -21,10 +21,10 @@ pub struct Firefox {
 }
 
 impl Firefox {
-    /// Starts with the profile of that directory and with this push service.
-    pub async fn start(profile: &Path, push_service: SocketAddr) -> Self {
+    /// Starts with the profile of that directory, with this push service, and with further preferences.
+    pub async fn start(profile: &Path, push_service: SocketAddr, more: &Value) -> Self {
         std::fs::create_dir_all(profile).expect("a directory of the test's");
-        let prefs = json!({
+        let mut prefs = json!({
             "dom.push.serverURL": format!("ws://{push_service}/"),
             "dom.push.testing.allowInsecureServerURL": true,
             "dom.push.retryBaseInterval": 100,
@@ -42,8 +42,10 @@ impl Firefox {
             "network.captive-portal-service.enabled": false,
             "network.connectivity-service.enabled": false,
             "services.settings.server": "data:,#remote-settings-dummy/v1",
+            "network.dns.localDomains": "push.test,shop.test",
             "toolkit.telemetry.enabled": false,
         });
+        prefs.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         let line = |(name, value): (&String, &Value)| format!("user_pref({name:?}, {value});\n");
         let lines: String = prefs.as_object().expect("an object").iter().map(line).collect();
         std::fs::write(profile.join("user.js"), lines).expect("a directory of the test's");
@@ -52,7 +54,7 @@ impl Firefox {
         command.arg("--profile").arg(profile);
         let (process, url) = launch(command, profile, "WebDriver BiDi listening on").await;
         let mut calls = Calls::connect(&url, "/session").await;
-        calls.call("session.new", json!({"capabilities": {}})).await;
+        calls.call("session.new", json!({"capabilities": {"alwaysMatch": {"acceptInsecureCerts": true}}})).await;
         calls.call("session.subscribe", json!({"events": ["log.entryAdded"]})).await;
         let tree = calls.call("browsingContext.getTree", json!({})).await;
         let tab = tree["contexts"][0]["context"].as_str().expect("a tab").to_owned();
@@ -121,6 +123,13 @@ impl Firefox {
         let tabs = until(look, |tabs| tabs.as_array().is_some_and(|tabs| tabs.iter().any(|tab| shows(&tab)))).await;
         let tab = tabs.as_array().and_then(|tabs| tabs.iter().find(shows)).expect("just seen");
         self.tab = tab["context"].as_str().expect("a tab").to_owned();
+    }
+
+    /// The URLs of all tabs.
+    pub async fn tabs(&mut self) -> Vec<String> {
+        let tree = self.calls.call("browsingContext.getTree", json!({})).await;
+        let tabs = tree["contexts"].as_array().expect("contexts").iter();
+        tabs.map(|tab| tab["url"].as_str().expect("a URL").to_owned()).collect()
     }
 
     pub async fn keep_picture(&mut self, name: &str, width: u32, height: u32) {

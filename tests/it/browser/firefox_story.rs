@@ -30,9 +30,14 @@ const RECEIPT_KEPT: &str = "new Promise((resolve, reject) => {
 })";
 
 async fn start(site: &Site, profile: &Path) -> Firefox {
+    start_with(site, profile, &json!({})).await
+}
+
+/// The same, with further preferences.
+pub(super) async fn start_with(site: &Site, profile: &Path, prefs: &Value) -> Firefox {
     let hosts = site.app.simulator.hosts();
     let push_service = hosts.into_iter().find_map(|host| host.browsers).expect("Mozilla's host");
-    let firefox = Firefox::start(profile, push_service).await;
+    let firefox = Firefox::start(profile, push_service, prefs).await;
     until_browsers(site, |browsers| browsers.connected == 1).await;
     firefox
 }

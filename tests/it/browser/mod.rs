@@ -1,10 +1,12 @@
-//! The browser's side in real browsers: the example page, served by the server's own router, a notification that is really
-//! shown, and what comes back of it. Few long stories rather than many short ones, since browsers take seconds to start.
+//! The browser's side in real browsers: the example page, served by the server's own router, sites of other people's, a
+//! notification that is really shown, and what comes back of it. Few long stories rather than many short ones, since browsers take seconds to start.
 
 mod chromium;
 mod chromium_story;
 mod firefox;
 mod firefox_story;
+mod shop;
+mod shop_stories;
 mod site;
 
 use std::path::PathBuf;
@@ -101,7 +103,7 @@ fn logged(text: &str) -> String {
 }
 
 /// What is on display, as the page's worker sees it.
-const DISPLAYED: &str = "navigator.serviceWorker.getRegistration('/example/').then((r) => r.getNotifications())
+const DISPLAYED: &str = "navigator.serviceWorker.getRegistration().then((r) => r.getNotifications())
     .then((all) => all.map(({ title, body, tag, data, silent }) => ({ title, body, tag, data, silent })))";
 
 /// Keeps a picture (PNG in base64) for people to look at.

@@ -1,6 +1,7 @@
-//! A whole server that browsers can reach, and the app of its example page.
+//! A whole server that browsers can reach.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,42 +13,80 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tower::ServiceExt as _;
 
 use super::until;
 use crate::support::{Setup, TestApp};
 
-/// The server under `http://localhost:{port}`, which browsers take for secure.
+/// How pages and server are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// On localhost, which browsers take for secure.
+    Http,
+    /// With a certificate that browsers are told to trust.
+    Https,
+}
+
+impl Scheme {
+    /// The origin of what listens there. Browsers in tests find names under `.test` on this machine.
+    pub fn origin(self, name: &str, addr: SocketAddr) -> String {
+        match self {
+            Self::Http => format!("http://localhost:{}", addr.port()),
+            Self::Https => format!("https://{name}.test:{}", addr.port()),
+        }
+    }
+}
+
+/// The server as browsers reach it, and the app that their pages are of.
 pub struct Site {
     pub app: TestApp,
     pub origin: String,
-    addr: SocketAddr,
-    /// The secret of a key of the example's app.
+    slug: &'static str,
+    /// The secret of a key of that app.
     key: String,
+    scheme: Scheme,
+    addr: SocketAddr,
     serving: Option<JoinHandle<()>>,
 }
 
 impl Site {
+    /// With the app of its own example page, which the first visitor makes.
     pub async fn start() -> Self {
-        let app = TestApp::with(Setup::default()).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let origin = format!("http://localhost:{}", addr.port());
-        let mut site = Self { app, origin, addr, key: String::new(), serving: None };
-        site.serve(listener);
-        // The first visitor makes the app.
-        let host = format!("localhost:{}", addr.port());
-        let visit =
-            Request::get("/example/").header("host", host).extension(ConnectInfo(addr)).body(Body::empty()).unwrap();
-        assert_eq!(site.app.router.clone().oneshot(visit).await.unwrap().status(), 200);
+        let mut site = Self::open(Scheme::Http, "example").await;
+        let host = format!("localhost:{}", site.addr.port());
+        let visit = Request::get("/example/").header("host", host).extension(ConnectInfo(site.addr));
+        let visited = site.app.router.clone().oneshot(visit.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(visited.status(), 200);
         let key = json!({"name": "browser", "scopes": bellwire::store::api_keys::Scope::OF_APPS});
         let made = site.app.operate(Method::POST, "/v1/apps/example/api-keys", key).await.ok(201);
         site.key = made["secret"].as_str().unwrap().to_owned();
         site
     }
 
+    /// For pages of `shop` that are served from another origin.
+    pub async fn of_shop(scheme: Scheme) -> Self {
+        let mut site = Self::open(scheme, "shop").await;
+        site.key = site.app.key.clone();
+        site.call(Method::POST, "/topics", json!({"name": "news"})).await;
+        site
+    }
+
+    async fn open(scheme: Scheme, slug: &'static str) -> Self {
+        let app = TestApp::with(Setup::default()).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let origin = scheme.origin("push", addr);
+        let mut site = Self { app, origin, slug, key: String::new(), scheme, addr, serving: None };
+        site.serve(listener);
+        site
+    }
+
     fn serve(&mut self, listener: TcpListener) {
-        self.serving = Some(tokio::spawn(serve(listener, self.app.router.clone())));
+        self.serving = Some(tokio::spawn(serve(listener, self.scheme, self.app.router.clone())));
     }
 
     /// From now on the server cannot be reached, and nothing that browsers hold open leads there.
@@ -63,14 +102,15 @@ impl Site {
         self.serve(listener);
     }
 
-    /// The page.
+    /// The example page.
     pub fn page(&self) -> String {
         format!("{}/example/", self.origin)
     }
 
-    /// A request about the example's app.
+    /// A request about the app.
     pub async fn call(&self, method: Method, path: &str, body: Value) -> Value {
-        let reply = self.app.call_as(method, &format!("/v1/apps/example{path}"), &self.key, body).await;
+        let path = format!("/v1/apps/{}{path}", self.slug);
+        let reply = self.app.call_as(method, &path, &self.key, body).await;
         assert!((200..300).contains(&reply.status), "{path}: {} {}", reply.status, reply.json);
         reply.json
     }
@@ -81,7 +121,13 @@ impl Site {
 
     /// Sends to everybody who is subscribed and answers the message's id.
     pub async fn send(&self, content: Value) -> String {
-        let body = json!({"to": {"all": true}, "ttl": 3600, "content": content});
+        self.send_message(json!({"content": content})).await
+    }
+
+    /// The same with members of the message other than content.
+    pub async fn send_message(&self, message: Value) -> String {
+        let mut body = json!({"to": {"all": true}, "ttl": 3600});
+        body.as_object_mut().unwrap().extend(message.as_object().unwrap().clone());
         let sent = self.call(Method::POST, "/messages", body).await;
         self.app.run_until_idle().await;
         sent["id"].as_str().unwrap().to_owned()
@@ -111,15 +157,37 @@ impl Site {
 }
 
 /// Serves until it is aborted; its connections end with it, unlike those of `axum::serve`.
-async fn serve(listener: TcpListener, router: Router) {
+pub async fn serve(listener: TcpListener, scheme: Scheme, router: Router) {
+    let tls = (scheme == Scheme::Https).then(tls);
     let mut connections = JoinSet::new();
     loop {
         let (stream, peer) = listener.accept().await.expect("a listener of ours");
-        let router = router.clone();
+        let (tls, router) = (tls.clone(), router.clone());
         let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
             router.clone().oneshot(request.map(Body::new))
         });
-        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        connections.spawn(async move {
+            let http = http1::Builder::new();
+            // Browsers give connections up whenever they like.
+            match tls {
+                None => drop(http.serve_connection(TokioIo::new(stream), service).await),
+                Some(tls) => {
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    drop(http.serve_connection(TokioIo::new(stream), service).await);
+                }
+            }
+        });
     }
+}
+
+fn tls() -> TlsAcceptor {
+    let made = rcgen::generate_simple_self_signed(["push", "shop"].map(|name| format!("{name}.test"))).unwrap();
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into());
+    Arc::new(config.unwrap()).into()
 }

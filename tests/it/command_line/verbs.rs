@@ -162,6 +162,7 @@ async fn a_site_begins_with_one_command_which_says_what_to_paste() {
     for part in [
         "\nBELLWIRE_KEY=bw_",
         "importScripts(\"https://push.example.com/sdk/service-worker.js\");",
+        "bellwire.appUrl = \"https://push.example.com/v1/apps/shop\";",
         "import { init } from \"https://push.example.com/sdk/bellwire.js\";",
         "init({ app: \"shop\" })",
         "subscribe({ topics: [\"news\"] })",

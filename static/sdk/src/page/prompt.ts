@@ -42,8 +42,14 @@ export function ask<T>(options: PromptOptions, accept: () => T): Promise<T | und
   box.setAttribute("aria-labelledby", title.id);
   box.setAttribute("aria-describedby", body.id);
 
+  const before = document.activeElement as HTMLElement | null;
+
   return new Promise((resolve) => {
-    const close = (answer?: T) => (box.remove(), resolve(answer));
+    const close = (answer?: T) => {
+      box.remove();
+      before?.focus?.(); // a dialog that is removed gives the focus back to nobody
+      resolve(answer);
+    };
     later.type = yes.type = "button";
     later.onclick = () => close();
     yes.onclick = () => close(accept());

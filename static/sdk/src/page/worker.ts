@@ -37,7 +37,8 @@ export function workerPlace({ app, serviceWorker = {} }: Options, server: string
       if (script && !serviceWorker.url) {
         throw failure(`${script} has this scope already: import our script there and give serviceWorker.url, or give a scope.`);
       }
-      return navigator.serviceWorker.register(trusted(url.href), { scope }).then(activated, (error) => {
+      const { type } = serviceWorker;
+      return navigator.serviceWorker.register(trusted(url.href), { scope, type }).then(activated, (error) => {
         throw failure(String(error));
       });
     },

@@ -1,8 +1,10 @@
+import { clock } from "./clock";
+
 /**
  * IndexedDB, shared by page and worker.
  *
  *   saved     by scope       what this browser has agreed with the server
- *   seen      by id, at      deliveries that were shown
+ *   seen      by id, at      deliveries that were shown, and receipt tokens of notifications that the page took away
  *   receipts  by number      reports that the server has yet to take
  */
 export type Store = "saved" | "seen" | "receipts";
@@ -48,6 +50,10 @@ export async function within<T = undefined>(
     transaction.onabort = () => reject(transaction.error);
   });
 }
+
+/** Notes ids in `seen`; those that there are not are left out. The worker forgets the oldest in time. */
+export const noteSeen = (ids: (string | undefined)[]) =>
+  within(["seen"], "readwrite", (store) => ids.forEach((id) => id && store("seen").put({ id, at: clock.now() })));
 
 /** For tests: the next transaction opens the database anew. */
 export function forgetConnection(): void {

@@ -1,4 +1,4 @@
-import type { Failure, Refused } from "../types";
+import type { Failure, Reason, Refused } from "../types";
 import { clock } from "./clock";
 import { base, end, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
@@ -49,9 +49,14 @@ export async function reconcile(
     if (saved.wanted && registration && allowed()) await agree(saved, registration, wish);
     return untold;
   } catch (trouble) {
-    if ((trouble as Partial<Failure>).reason) return trouble as Failure;
-    throw trouble; // storage
+    return expected(trouble);
   }
+}
+
+/** A failure that was thrown to be returned. Anything else is storage's, and thrown on. */
+export function expected(trouble: unknown): Failure {
+  if ((trouble as Partial<Failure>).reason) return trouble as Failure;
+  throw trouble;
 }
 
 /** Some workers do not know; then `subscribe` would. */
@@ -75,12 +80,14 @@ function say(saved: Saved, page: Said = {}): void {
 
 /** What the browser's push service is asked. Chromium can wait for it without end, which would hold up every tab. */
 function push<T>(asked: Promise<T>): Promise<T> {
-  const trouble = (reason: "denied" | "push-service", message: string): Failure =>
-    ({ reason, message, retrying: reason === "push-service" });
+  const trouble = (reason: Reason, what: unknown): Failure =>
+    ({ reason, message: `The browser's own push service: ${what}`, retrying: reason === "push-service" });
   return new Promise<T>((resolve, reject) => {
-    const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "It does not answer.")));
+    const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "no answer.")));
     asked.then(resolve, (error: DOMException) => {
-      reject(trouble(error.name === "NotAllowedError" ? "denied" : "push-service", String(error)));
+      // Chromium's private windows have none, whatever the person permits, and call that an abort.
+      const denied = error.name === "NotAllowedError" ? "denied" : /permission denied/.test(error.message) && "private-mode";
+      reject(trouble(denied || "push-service", error));
     }).finally(callOff);
   });
 }
@@ -170,10 +177,10 @@ async function lookUp(saved: Saved): Promise<View | undefined> {
   delete saved.token;
 }
 
-function adopt(saved: Saved, view: View): void {
-  const { topics, tags, attributes } = view;
-  Object.assign(saved.said, { topics, tags, attributes });
-  saved.userId = view.user_id;
+/** Once a subscription has ended, the server's lists say nothing of what the person wished. */
+function adopt(saved: Saved, { state, topics, tags, attributes, user_id }: View): void {
+  if (state === "active") Object.assign(saved.said, { topics, tags, attributes });
+  saved.userId = user_id;
 }
 
 async function register(
@@ -184,11 +191,12 @@ async function register(
   view: View | undefined,
   wish: Wish,
 ): Promise<void> {
-  const said = { ...(view ? {} : saved.said), ...saved.unsaid };
   const { id, token, endpoint } = saved;
   const known = () => endpoint === subscription.endpoint;
   const { userId: user_id, userToken: user_token } = wish;
   const post = (past?: object, token?: string) => {
+    // The server keeps what was said of a subscription that it knows, also for what replaces it, and knows better by now.
+    const said = { ...(view && (past || known()) ? {} : saved.said), ...saved.unsaid };
     // What replaces a subscription is nobody's unless we say whose it is.
     const user = user_id && !(view && known() && user_id === saved.userId) && { user_id, user_token };
     return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, ...user, ...past }, token);
@@ -237,7 +245,7 @@ function keyOf(subscription: PushSubscription, saved: Saved): string | undefined
 
 function refusal({ status, body }: Answer): Failure {
   const retrying = transient(status);
-  const silence = "No answer: no network, server down, or this origin is not one of the app's.";
+  const silence = "No answer from the server: no network, it is down, or the page's CSP does not let us ask.";
   const message = body?.detail ?? (status ? `HTTP ${status}` : silence);
   return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

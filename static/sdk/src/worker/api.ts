@@ -19,8 +19,13 @@ export type RawHandler = (push: RawPush) => Shown | true | undefined | void | Pr
 
 /** `self.bellwire`. */
 export interface Bellwire {
-  /** Sets what raw payloads are handed to. Call it while the script is first run. */
+  /** Sets what raw payloads are handed to, before any `push` listener of yours. Call it while the script is first run. */
   onPush(handler: RawHandler): void;
   /** What is shown where a push says nothing that can be shown. Browsers punish a push that shows nothing. */
   fallback: Shown;
+  /**
+   * The app's address, such as `https://push.example.com/v1/apps/shop`: where receipts go. Needed only for subscriptions
+   * that your own code registered; the SDK tells for its own.
+   */
+  appUrl?: string;
 }

@@ -1,9 +1,11 @@
 import { alone } from "../shared/alone";
+import { clock } from "../shared/clock";
 import { FLUSH, type News, newsChannel } from "../shared/news";
 import { reconcile } from "../shared/reconcile";
 import { load, type Saved, settled } from "../shared/saved";
 import type { Bellwire, RawHandler } from "./api";
 import { go } from "./click";
+import { wasSeen } from "./memory";
 import { notify, wasReplaced } from "./notify";
 import { flush, receiptOf, receiptsUrl, report } from "./receipts";
 import { type Ours, type Proposed, readPush } from "./wire";
@@ -14,7 +16,11 @@ type SyncEvent = ExtendableEvent & { tag: string };
 type DeclarativePush = PushEvent & { notification?: Proposed | null; appBadge?: unknown };
 type WithSync = ServiceWorkerRegistration & { sync?: { register(tag: string): Promise<void> } };
 
-/** Makes a service worker ours too. It claims no pages, skips no waiting and handles no fetches: those are the site's. */
+/**
+ * Makes a service worker ours too. It claims no pages, skips no waiting and handles no fetches: those are the site's. What
+ * is ours, a push with our envelope and whatever becomes of its notification, is kept from listeners that were added after
+ * ours: they would show it a second time, or lead a click astray.
+ */
 export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   let handler: RawHandler | undefined;
   /** Receipt tokens of notifications that a click has closed, of which Firefox tells as of any other. */
@@ -26,23 +32,41 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   on("push", (event: DeclarativePush) => {
     const octets = event.data?.arrayBuffer();
     const push = readPush(octets, event.notification, event.appBadge);
-    event.waitUntil(notify(worker, push, bellwire, handler).finally(() => catchUp(worker)));
+    const show = () => notify(worker, push, bellwire, handler);
+    const extend = event.waitUntil.bind(event);
+    let taken = false;
+    let work: Promise<void>;
+    if (push.stamp || (push.raw && handler)) {
+      event.stopImmediatePropagation();
+      work = show();
+    } else {
+      // The site's own. Browsers punish a push that shows nothing, so it is shown here if no listener of the site's, all
+      // of which have heard of it after this turn, does anything about it.
+      event.waitUntil = (others) => ((taken = true), extend(others));
+      work = clock.wait(0).then(() => (taken ? undefined : show()));
+    }
+    extend(work.finally(() => catchUp(worker)));
   });
 
   on("notificationclick", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
     if (!ours) return; // the site's own
+    event.stopImmediatePropagation();
     clicked.add(ours.receipt);
     event.notification.close();
     const { action } = event;
     const url = (action && ours.actions?.[action]) || ours.url;
-    event.waitUntil(Promise.allSettled([go(worker, url), told(worker, ours, "clicked", action)]));
+    event.waitUntil(Promise.allSettled([go(worker, url), told(worker, bellwire, ours, "clicked", action)]));
   });
 
   on("notificationclose", (event: NotificationEvent) => {
     const ours: Ours | undefined = event.notification.data?.bellwire;
-    if (!ours?.receipt || clicked.delete(ours.receipt)) return;
-    event.waitUntil(wasReplaced(worker, event.notification.tag).then((was) => (was ? undefined : told(worker, ours, "closed"))));
+    if (!ours) return;
+    event.stopImmediatePropagation();
+    if (!ours.receipt || clicked.delete(ours.receipt)) return;
+    const { receipt } = ours;
+    const byPerson = async () => !(await wasReplaced(worker, event.notification.tag)) && !(await wasSeen(receipt));
+    event.waitUntil(byPerson().then((was) => (was ? told(worker, bellwire, ours, "closed") : undefined)));
   });
 
   on("pushsubscriptionchange", (event: ExtendableEvent) => event.waitUntil(catchUp(worker, true)));
@@ -54,8 +78,14 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   return bellwire;
 }
 
-async function told(worker: ServiceWorkerGlobalScope, ours: Ours, kind: "clicked" | "closed", action?: string) {
-  await report(undefined, receiptOf(await receiptsUrl(worker), ours.receipt, kind, action));
+async function told(
+  worker: ServiceWorkerGlobalScope,
+  bellwire: Bellwire,
+  ours: Ours,
+  kind: "clicked" | "closed",
+  action?: string,
+): Promise<void> {
+  await report(undefined, receiptOf(await receiptsUrl(worker, bellwire), ours.receipt, kind, action));
   await catchUp(worker);
 }
 

@@ -59,7 +59,7 @@ async function showFirst(
   }
   setBadge(push.badge);
   tell(worker, push, answer === true ? undefined : answer);
-  await report(id, receiptOf(await receiptsUrl(worker), push.stamp?.receipt, "displayed"));
+  if (push.stamp) await report(id, receiptOf(await receiptsUrl(worker, bellwire), push.stamp.receipt, "displayed"));
   return true;
 }
 
@@ -139,11 +139,11 @@ function tell(worker: ServiceWorkerGlobalScope, { stamp, raw }: Push, shown?: Sh
   const { title, body, url } = shown ?? {};
   const { bellwire: _, ...data } = shown?.data ?? {};
   const message: Message = { id: stamp?.id, title, body, url, data, payload: raw?.payload };
-  const channel = newsChannel();
   try {
+    const channel = newsChannel();
     channel.postMessage({ scope: worker.registration.scope, type: "message", message } satisfies News);
+    channel.close();
   } catch (error) {
     console.error(error);
   }
-  channel.close();
 }

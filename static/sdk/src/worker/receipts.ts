@@ -1,19 +1,22 @@
 import { clock } from "../shared/clock";
 import { base, load } from "../shared/saved";
 import { call, transient } from "../shared/server";
+import type { Bellwire } from "./api";
 import { forget, remember, type Receipt, waiting } from "./memory";
 
 const BATCH = 100;
 
 let sending: Promise<boolean> = Promise.resolve(true);
 
-/** Where receipts go: the app that this scope is registered with, else the one that the script's URL names. */
-export async function receiptsUrl(worker: ServiceWorkerGlobalScope): Promise<string | undefined> {
+/** Where receipts go: the app that this scope is registered with, else the one that the worker or its URL names. */
+export async function receiptsUrl(worker: ServiceWorkerGlobalScope, { appUrl }: Bellwire): Promise<string | undefined> {
   const query = new URL(worker.location.href).searchParams;
   const saved = await load(worker.registration.scope).catch(() => undefined);
-  const app = saved?.app ?? query.get("app");
-  const server = saved?.server ?? query.get("server") ?? worker.location.origin;
-  return app ? `${base({ app, server })}/receipts` : undefined;
+  const app = query.get("app");
+  const named = app && base({ app, server: query.get("server") ?? worker.location.origin });
+  const url = saved ? base(saved) : (appUrl?.replace(/\/+$/, "") ?? named);
+  if (!url) console.warn("Bellwire: nobody hears of this notification. Say in the worker which app it is of: bellwire.appUrl = …");
+  return url ? `${url}/receipts` : undefined;
 }
 
 export function receiptOf(

@@ -4,6 +4,7 @@ import { IDBFactory } from "fake-indexeddb";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Client } from "../../src/bellwire";
 import { newsChannel } from "../../src/shared/news";
+import { load } from "../../src/shared/saved";
 import { Browser, SCOPE } from "./support";
 
 let browser: Browser;
@@ -168,6 +169,43 @@ describe("whom the server has linked", () => {
   });
 });
 
+describe("what is on display", () => {
+  const displayed = () => browser.registration!.displayed().map(({ title }) => title);
+  beforeEach(async () => {
+    await browser.registration!.showNotification("For Ann", { data: { bellwire: { receipt: "r" } } });
+    await browser.registration!.showNotification("The site's own");
+  });
+
+  it("goes at once on logout, whatever server and other tabs are doing", async () => {
+    browser.server.fetch = () => new Promise(() => {});
+    vi.stubGlobal("fetch", browser.server.fetch);
+    const { alone } = await import("../../src/shared/alone");
+    void alone(SCOPE, () => new Promise(() => {})); // another tab that waits for the server
+    void client.logout();
+    await vi.waitFor(() => expect(displayed()).toEqual(["The site's own"]));
+    expect((await load(SCOPE))!.wanted).toBe(true);
+  });
+
+  it("goes when somebody else logs in, or when the page knows that nobody is here", async () => {
+    await client.login("bob", "signed bob");
+    expect(displayed()).toEqual(["The site's own"]);
+    await browser.registration!.showNotification("For Bob", { data: { bellwire: {} } });
+    await browser.visit({ userId: "bob", userToken: "signed bob" });
+    await browser.visit();
+    expect(displayed()).toEqual(["The site's own", "For Bob"]);
+    await browser.visit({ userId: null });
+    expect(displayed()).toEqual(["The site's own"]);
+  });
+
+  it("goes, too, where only the server knew whose it was", async () => {
+    await client.logout({ stayAnonymous: true });
+    browser.server.assign(browser.server.active()[0]!.id, "carl");
+    await browser.registration!.showNotification("For Carl", { data: { bellwire: {} } });
+    await browser.visit({ userId: null });
+    expect(displayed()).toEqual(["The site's own"]);
+  });
+});
+
 describe("logout", () => {
   it("ends the subscription here and there, and clears what is on display", async () => {
     await browser.registration!.showNotification("For Ann", { data: { bellwire: {} } });
@@ -233,10 +271,14 @@ describe("unsubscribe", () => {
     expect(browser.push.subscription).toBeNull();
   });
 
-  it("has nothing to say without a subscription", async () => {
+  it("leaves nothing to say topics, tags and attributes of, which is told and not kept", async () => {
     await client.unsubscribe();
-    expect(await client.setTopics(["news"])).toMatchObject({ ok: true, status: { state: "unsubscribed" } });
+    const told = { ok: false, reason: "not-subscribed", retrying: false, status: { state: "unsubscribed" } };
+    expect(await client.setTopics(["later"])).toMatchObject(told);
+    expect(await client.setTags(["t"])).toMatchObject(told);
+    expect(await client.setAttributes({ a: 1 })).toMatchObject(told);
     expect(browser.server.active()).toEqual([]);
+    expect(await client.subscribe()).toMatchObject({ ok: true, status: { topics: [], tags: [] } });
   });
 });
 
@@ -299,6 +341,17 @@ describe("the soft prompt", () => {
     await shown();
     box()!.dispatchEvent(new Event("cancel")); // the Escape key
     expect(await again).toEqual({ answer: "later" });
+  });
+
+  it("gives the focus back to where it was", async () => {
+    const opener = document.body.appendChild(document.createElement("button"));
+    opener.focus();
+    const answer = client.prompt();
+    await shown();
+    button(0).focus();
+    button(0).click();
+    await answer;
+    expect(document.activeElement).toBe(opener);
   });
 
   it("stands inside the page if told", async () => {

@@ -89,17 +89,11 @@ describe("subscribe", () => {
     browser.define("userAgent", "Test");
   });
 
-  it("tells that the browser keeps nothing", async () => {
-    vi.stubGlobal("indexedDB", { open: () => { throw new DOMException("no", "SecurityError"); } });
-    browser.permission = "granted";
-    const client = await browser.visit();
-    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "private-mode", status: { state: "private-mode" } });
-  });
-
   it("tells that the worker cannot be registered, and tries again when asked", async () => {
     browser.container.register.mockRejectedValueOnce(new TypeError("404"));
     const client = await browser.visit();
-    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "worker", message: "TypeError: 404" });
+    const status = { state: "unsubscribed", permission: "granted" };
+    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "worker", message: "TypeError: 404", status });
     expect(await client.subscribe()).toMatchObject({ ok: true });
   });
 
@@ -107,8 +101,21 @@ describe("subscribe", () => {
     browser.registration = new FakeRegistration(SCOPE, `${SCOPE}service-worker.js`);
     browser.push.failure = new DOMException("no service", "AbortError");
     const client = await browser.visit();
-    const refused = { ok: false, reason: "push-service", message: "AbortError: no service", retrying: true };
+    const message = "The browser's own push service: AbortError: no service";
+    const refused = { ok: false, reason: "push-service", message, retrying: true };
     expect(await client.subscribe()).toMatchObject({ ...refused, status: { state: "pending" } });
+  });
+
+  it("gives up in a private window of Chromium, which has no push service whatever is permitted", async () => {
+    browser.registration = new FakeRegistration(SCOPE, `${SCOPE}service-worker.js`);
+    browser.push.failure = new DOMException("Registration failed - permission denied", "AbortError");
+    const client = await browser.visit();
+    const status = { state: "unsubscribed", permission: "granted" };
+    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "private-mode", retrying: false, status });
+    expect(browser.planned).toEqual([]);
+    browser.push.failure = undefined;
+    await browser.visit();
+    expect(browser.push.subscription).toBeNull();
   });
 
   it("does not wait for the push service without end, and takes what it gives later", async () => {
@@ -187,7 +194,7 @@ describe("subscribe", () => {
     browser.permission = "granted";
     browser.registration = new FakeRegistration(SCOPE, `${SCOPE}pwa.js`);
     let client = await browser.visit();
-    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "worker" });
+    expect(await client.subscribe()).toMatchObject({ ok: false, reason: "worker", status: { state: "unsubscribed" } });
     expect(browser.container.register).not.toHaveBeenCalled();
     client = await browser.visit({ serviceWorker: { url: "/pwa.js" } });
     expect(await client.subscribe()).toMatchObject({ ok: true });
@@ -195,11 +202,11 @@ describe("subscribe", () => {
   });
 
   it("registers a worker with app and server in its URL, for a scope of its own if told", async () => {
-    const client = await browser.visit({ serviceWorker: { url: "/push/sw.js", scope: "/push/" } });
+    const client = await browser.visit({ serviceWorker: { url: "/push/sw.js", scope: "/push/", type: "module" } });
     await client.subscribe();
     const [url, options] = browser.container.register.mock.calls[0]!;
     expect(url).toBe(`https://shop.example/push/sw.js?app=shop&server=${encodeURIComponent(ORIGIN)}`);
-    expect(options).toEqual({ scope: "https://shop.example/push/" });
+    expect(options).toEqual({ scope: "https://shop.example/push/", type: "module" });
   });
 
   it("goes through a policy where the site requires Trusted Types", async () => {

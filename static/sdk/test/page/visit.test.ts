@@ -90,12 +90,31 @@ describe("a visit", () => {
     expect(browser.server.row("sub_1")).toMatchObject({ state: "active", endpoint });
   });
 
-  it("gets a new endpoint when the push service has dropped the old one", async () => {
-    browser.server.row("sub_1").state = "gone";
+  it("gets a new endpoint when the push service has dropped the old one, and is in its topics again", async () => {
+    browser.server.lose("sub_1");
     const { endpoint } = browser.push.subscription!;
-    await browser.visit();
+    const client = await browser.visit();
     expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
     expect(browser.server.active()).toMatchObject([{ id: "sub_2", topics: ["news"] }]);
+    expect(await client.status()).toMatchObject({ topics: ["news"] });
+  });
+
+  it("says the topics of one that was lost itself, where it may not take that one's place", async () => {
+    browser.server.lose("sub_1");
+    browser.server.instead = ({ body }) => (body?.replaces ? problem(422, "invalid", [{ pointer: "/replaces" }]) : undefined);
+    const client = await browser.visit();
+    expect(browser.server.active()).toMatchObject([{ id: "sub_2", topics: ["news"], tags: ["vip"] }]);
+    expect(await client.status()).toMatchObject({ topics: ["news"], tags: ["vip"] });
+  });
+
+  it("does not forget the topics of one that was lost while it cannot be registered", async () => {
+    browser.server.lose("sub_1");
+    browser.server.instead = ({ method }) => (method === "POST" ? new Response(null, { status: 503 }) : undefined);
+    await browser.visit();
+    browser.server.rows = []; // and the server has cleared it away meanwhile
+    browser.server.instead = () => undefined;
+    await browser.visit();
+    expect(browser.server.active()).toMatchObject([{ topics: ["news"], tags: ["vip"] }]);
   });
 
   it("respects an end that was decided elsewhere, until the person asks again", async () => {

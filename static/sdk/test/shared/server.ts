@@ -1,4 +1,4 @@
-/** A Bellwire server in memory, which answers as the real one does. */
+/** A Bellwire server in memory, which answers as the real one does: `contract.json` holds both to the same. */
 
 export interface Row {
   id: string;
@@ -9,6 +9,8 @@ export interface Row {
   state: string;
   user_id: string | null;
   topics: string[];
+  /** Topics that it was in when it was lost. */
+  former: string[];
   tags: string[];
   attributes: object;
   locale?: string;
@@ -37,6 +39,9 @@ export class FakeServer {
   /** Topics of the app, and who may join them. Pages make those that they name unless `browsersMay` lacks it. */
   topics: Record<string, "anyone" | "server"> = {};
   browsersMay = ["create_topics", "set_tags", "set_attributes"];
+  /** Origins of the app's pages, and where the page is that asks. */
+  origins = ["https://shop.example"];
+  pageOrigin = this.origins[0]!;
   /** Answers instead of the routes, where it gives one. */
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
@@ -46,6 +51,12 @@ export class FakeServer {
     const row = this.row(id);
     if (row.user_id !== user_id) row.token += "'";
     row.user_id = user_id;
+  }
+
+  /** The push service has said that its endpoint is gone. */
+  lose(id: string): void {
+    const row = this.row(id);
+    Object.assign(row, { state: "gone", former: row.topics, topics: [] });
   }
 
   active = () => this.rows.filter(({ state }) => state === "active");
@@ -67,26 +78,33 @@ export class FakeServer {
 
   private route(asked: Asked): Response {
     const [, , , app, kind, id] = asked.path.split("/");
-    if (app !== "shop") return problem(404, "app_not_found");
+    if (app !== "shop") return problem(404, "not_found");
+    if (!this.origins.includes(this.pageOrigin)) return problem(403, "origin_not_allowed");
     if (kind === "config") {
       return Response.json({ application_server_key: KEYS[this.keyNumber], vapid_key_id: `vapid_${this.keyNumber}` });
     }
     if (kind === "receipts") {
-      this.receipts.push(...[asked.body].flat());
-      return new Response(null, { status: 202 });
+      const ours = ({ receipt }: { receipt: string }) => receipt.length === 64;
+      const reports = [asked.body].flat();
+      this.receipts.push(...reports.filter(ours));
+      if (Array.isArray(asked.body)) {
+        const taken = reports.filter(ours).length;
+        return Response.json({ taken, refused: reports.length - taken }, { status: 202 });
+      }
+      return ours(asked.body) ? new Response(null, { status: 204 }) : problem(400, "invalid_receipt");
     }
     if (asked.method === "POST") return this.register(asked);
     const row = this.rows.find((row) => row.id === id && row.token === asked.token);
     if (!row) return problem(404, "subscription_not_found");
     if (asked.method === "GET") return Response.json({ ...row, token: undefined });
-    row.state = "unsubscribed";
+    Object.assign(row, { state: "unsubscribed", topics: [], former: [] });
     return new Response(null, { status: 204 });
   }
 
   private register({ body, token }: Asked): Response {
     const { subscription, replaces, user_id, user_token, vapid_key_id, ...said } = body;
     if (user_id && user_token !== `signed ${user_id}`) return problem(403, "user_token_invalid");
-    const nothing = { user_id: null, topics: [], tags: [], attributes: {} };
+    const nothing = { user_id: null, topics: [], former: [], tags: [], attributes: {} };
     if (said.topics?.includes("bad")) return problem(422, "invalid", [{ pointer: "/topics/0" }]);
     const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
     if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
@@ -108,18 +126,20 @@ export class FakeServer {
     } else {
       const n = this.rows.length + 1;
       const alive = old && ["active", "suspended", "gone", "expired"].includes(old.state) ? old : undefined;
-      const { topics, tags, attributes } = alive ?? nothing;
+      const { topics, former, tags, attributes } = alive ?? nothing;
       const { endpoint, keys } = subscription;
       const state = "active";
       const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
-      row = { ...ids, state, user_id: user_id ?? null, topics, tags, attributes };
+      row = { ...ids, state, user_id: user_id ?? null, topics: [...topics, ...former], former: [], tags, attributes };
       this.rows.push(row);
     }
-    if (old && old !== row) old.state = "replaced";
+    if (old && old !== row) Object.assign(old, { state: "replaced", topics: [], former: [] });
+    if (row.former.length) Object.assign(row, { topics: row.former, former: [] });
     const refused = this.leaveOut(said, row);
     if (user_id !== undefined) this.assign(row.id, user_id);
     Object.assign(row, said, { state: "active" });
-    return Response.json(refused.length ? { ...row, refused } : row, { status });
+    row.topics = [...new Set(row.topics)].sort();
+    return Response.json({ ...row, refused: refused.length ? refused : undefined }, { status });
   }
 
   /** Takes out of `said` what pages may not say, and tells of it. */

@@ -106,6 +106,54 @@ describe("a push", () => {
   });
 });
 
+describe("beside a site's own listeners", () => {
+  let clicks: number;
+  beforeEach(() => {
+    clicks = 0;
+    worker.listen("push", (event) => {
+      const { title, body } = JSON.parse(new TextDecoder().decode(event.data.arrayBuffer()));
+      event.waitUntil(worker.registration.showNotification(String(title), { body }));
+    });
+    worker.listen("notificationclick", () => clicks++);
+    worker.listen("notificationclose", () => clicks++);
+  });
+
+  it.each([
+    ["content", declarative()],
+    ["a payload", { bellwire: stamp(), payload: JSON.stringify({ title: "T" }) }],
+  ])("%s with our envelope is ours alone, and so is what becomes of it", async (_, push) => {
+    await worker.push(push);
+    expect(worker.titles()).toEqual(["T"]);
+    await worker.click(worker.last);
+    await worker.fire("notificationclose", { notification: worker.last });
+    expect(clicks).toBe(0);
+    expect(worker.server.receipts.map(({ kind }) => kind)).toEqual(["displayed", "clicked"]);
+  });
+
+  it("everything else is the site's alone", async () => {
+    const { notification } = declarative();
+    await worker.push({ title: "Plain" });
+    await worker.push({ web_push: 8030, title: "Declared", notification: { ...notification, data: {} } });
+    expect(worker.registration.shown.map(({ title }) => title)).toEqual(["Plain", "Declared"]);
+    await worker.click(worker.last);
+    expect(clicks).toBe(1);
+    expect(worker.server.asked).toEqual([]);
+  });
+
+  it("is shown here if they do nothing about it, and handed to the handler that the site set here", async () => {
+    await worker.restart();
+    worker.listen("push", () => {});
+    await worker.push({ title: "Plain" });
+    expect(worker.titles()).toEqual(["Plain"]);
+    const heard = vi.fn();
+    worker.listen("push", heard);
+    worker.bellwire.onPush(() => ({ title: "Handled" }));
+    await worker.push("text");
+    expect(worker.titles()).toEqual(["Plain", "Handled"]);
+    expect(heard).not.toHaveBeenCalled();
+  });
+});
+
 describe("a raw payload", () => {
   it("goes to the page's own handler, and what that returns is shown", async () => {
     const handler = vi.fn(() => ({ title: "Mine", body: "b", url: "/mine", data: { k: 1 } }));

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { load, loadFor, save, type Saved } from "../../src/shared/saved";
-import { forgetConnection, within } from "../../src/shared/database";
+import { forgetConnection, noteSeen, within } from "../../src/shared/database";
 import { FakeSubscription } from "../shared/browser";
 import { KEYS, ORIGIN } from "../shared/server";
 import { declarative, FakeClient, FakeWorker, RECEIPT, SCOPE } from "./support";
@@ -83,6 +83,14 @@ describe("receipts", () => {
     expect(kinds()).toEqual(["displayed", "closed"]);
   });
 
+  it("do not call it closed when the page took it away, as a logout does", async () => {
+    await worker.push(declarative());
+    await noteSeen([RECEIPT, undefined]);
+    worker.last.close();
+    await worker.fire("notificationclose", { notification: worker.last });
+    expect(kinds()).toEqual(["displayed"]);
+  });
+
   it("do not call it closed when a repeat or a later one took its place", async () => {
     const closedBy = async (replace: () => Promise<void>) => {
       const replaced = worker.last;
@@ -146,11 +154,11 @@ describe("receipts", () => {
     const { remember, WAITING_MAX } = await import("../../src/worker/memory");
     const { receiptOf } = await import("../../src/worker/receipts");
     const url = `${ORIGIN}/v1/apps/shop/receipts`;
-    for (let n = 0; n < WAITING_MAX + 50; n++) await remember(undefined, receiptOf(url, `token ${n}`, "displayed"));
+    for (let n = 0; n < WAITING_MAX + 50; n++) await remember(undefined, receiptOf(url, String(n).padStart(64, "0"), "displayed"));
     expect(await waiting()).toBe(WAITING_MAX);
     await worker.fire("message", { data: "bellwire:flush" });
     expect(worker.server.asked.map(({ body }) => body.length)).toEqual(Array(10).fill(100));
-    expect(worker.server.receipts[0].receipt).toBe("token 50");
+    expect(worker.server.receipts[0].receipt).toBe("50".padStart(64, "0"));
   });
 
   it("go where the registration was made, rather than where the script's URL says", async () => {
@@ -161,12 +169,24 @@ describe("receipts", () => {
     expect(fetched.mock.calls[0]![0]).toBe("https://moved.example/v1/apps/shop/receipts");
   });
 
-  it("are impossible where nobody said which app it is", async () => {
+  it("go where the worker says, for subscriptions that the site registered itself", async () => {
+    worker.script = `${SCOPE}service-worker.js`;
+    await worker.restart();
+    worker.bellwire.appUrl = `${ORIGIN}/v1/apps/shop/`;
+    await worker.push(declarative());
+    await worker.click(worker.last);
+    expect(worker.server.asked[0]!.path).toBe("/v1/apps/shop/receipts");
+    expect(kinds()).toEqual(["displayed", "clicked"]);
+  });
+
+  it("are impossible where nobody said which app it is, which is told on the worker's console", async () => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     worker.script = `${SCOPE}service-worker.js`;
     await worker.restart();
     await worker.push(declarative());
     expect(worker.titles()).toEqual(["T"]);
     expect(worker.server.asked).toEqual([]);
+    expect(warned.mock.calls[0]![0]).toContain("bellwire.appUrl");
   });
 });
 

@@ -67,8 +67,7 @@ export class FakeWorker {
     this.bellwire = install({
       location,
       registration: this.registration,
-      addEventListener: (type: string, listener: () => void) =>
-        this.listeners.set(type, [...(this.listeners.get(type) ?? []), listener]),
+      addEventListener: (type: string, listener: () => void) => this.listen(type, listener),
       clients: { matchAll: async () => this.pages, openWindow: async (url: string) => void this.opened.push(url) },
     } as never);
     return this;
@@ -79,9 +78,18 @@ export class FakeWorker {
   /** Fires an event and waits for all that it asked to be waited for. */
   async fire(type: string, event: object = {}): Promise<void> {
     const waiting: Promise<unknown>[] = [];
-    const given = Object.assign(event, { waitUntil: (promise: Promise<unknown>) => void waiting.push(promise) });
-    for (const listener of this.listeners.get(type) ?? []) listener(given);
+    let stopped = false;
+    const given = Object.assign(event, {
+      waitUntil: (promise: Promise<unknown>) => void waiting.push(promise),
+      stopImmediatePropagation: () => void (stopped = true),
+    });
+    for (const listener of this.listeners.get(type) ?? []) if (!stopped) listener(given);
     await Promise.all(waiting);
+  }
+
+  /** Adds a listener of the site's own, below our line. */
+  listen(type: string, listener: (event: any) => void): void {
+    this.listeners.set(type, [...(this.listeners.get(type) ?? []), listener]);
   }
 
   push(payload?: object | string | Uint8Array): Promise<void> {
