@@ -7,12 +7,14 @@ use anyhow::{Context, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::foundation::{self, Foundation, Migrations};
 use crate::postgres::{Binaries, Embedded};
 use crate::store::data_keys::{self, MasterKey, Source};
+use crate::store::schema::{self, Contents};
 use crate::store::{self};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
@@ -137,13 +139,24 @@ pub async fn doctor(config: &Config) -> Vec<Finding> {
     };
     match store::connect(options.clone(), 2).await {
         Ok(pool) => {
-            findings.push(Finding::ok("postgres", if postgres.is_some() { "embedded" } else { "DATABASE_URL" }));
+            findings.push(Finding::ok(
+                "postgres",
+                if postgres.is_some() { "embedded".to_owned() } else { config.origin("database_url") },
+            ));
             findings.push(match store::check_schema(&options).await {
                 Ok(()) => Finding::ok("schema", "up to date"),
                 Err(error @ store::SchemaError::Old { .. }) => Finding::warning("schema", error.to_string()),
                 Err(error) => Finding::failure("schema", error),
             });
-            findings.push(master_key(&pool, &config.master_key_source()).await);
+            findings.push(match schema::inspect(&options).await {
+                Ok(Contents::Ours { schema, applied }) if !applied.is_empty() => {
+                    master_key(&options, schema, &config.master_key_source()).await
+                }
+                _ => match config.master_key_source().check() {
+                    Ok(()) => Finding::ok("master key", "the first start makes the keys"),
+                    Err(error) => Finding::failure("master key", error),
+                },
+            });
             findings.push(clock(&pool).await);
             pool.close().await;
         }
@@ -157,8 +170,12 @@ pub async fn doctor(config: &Config) -> Vec<Finding> {
     findings
 }
 
-async fn master_key(pool: &PgPool, source: &Source) -> Finding {
-    match data_keys::check(pool, source).await {
+async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -> Finding {
+    let mut connection = match schema::connect_once(options, schema).await {
+        Ok(connection) => connection,
+        Err(error) => return Finding::failure("master key", error),
+    };
+    match data_keys::check(&mut connection, source).await {
         Ok(0) => Finding::ok("master key", "the first start makes the keys"),
         Ok(keys) => Finding::ok("master key", format!("opens {keys} data keys")),
         Err(error) => Finding::failure("master key", error),

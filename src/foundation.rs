@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::postgres::{DATABASE, Embedded};
+use crate::store::schema::{self, Contents, SCHEMA};
 use crate::store::{self, data_keys, partitions};
 use crate::vault::Vault;
 
@@ -48,9 +49,23 @@ pub struct Foundation {
 }
 
 impl Foundation {
-    /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys.
+    /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys. What
+    /// could stand in the way of any of that is looked at before anything is written to a database.
     pub async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
+        let master_key = config.master_key_source();
+        master_key.check()?;
         let (postgres, options) = database(config).await?;
+        match schema::inspect(&options).await? {
+            Contents::Others(table) if config.database_may_be_anothers() => bail!(
+                "the database of DATABASE_URL belongs to another application: it has tables, such as {table}, and none of \
+                 Bellwire's. Unset DATABASE_URL, and Bellwire runs a Postgres of its own; or set BELLWIRE_DATABASE_URL \
+                 instead: to that database, if Bellwire is to keep to a schema of its own in it (`{SCHEMA}`), or to another"
+            ),
+            Contents::Ours { schema, applied } if !applied.is_empty() => {
+                data_keys::check(&mut schema::connect_once(&options, schema).await?, &master_key).await?;
+            }
+            _ => {}
+        }
         match migrations {
             Migrations::Apply => store::migrate(&options).await?,
             Migrations::Check => store::check_schema(&options).await?,
@@ -67,7 +82,7 @@ impl Foundation {
             Err(error) if store::is_transient(&error) => tracing::warn!(%error, "no new partitions yet"),
             ensured => drop(ensured.context("cannot make partitions")?),
         }
-        let vault = data_keys::open(&pool, &config.master_key_source(), clock.now()).await?;
+        let vault = data_keys::open(&pool, &master_key, clock.now()).await?;
         Ok(Self { postgres, pool, worker_pool, vault, clock })
     }
 
@@ -95,7 +110,7 @@ impl Foundation {
     pub fn data(&self, config: &Config) -> String {
         match &self.postgres {
             Some(_) => config.data_dir.display().to_string(),
-            None => "DATABASE_URL".to_owned(),
+            None => config.origin("database_url"),
         }
     }
 
@@ -111,7 +126,7 @@ impl Foundation {
     }
 }
 
-/// Waits until the database of `DATABASE_URL` answers: a start after a power cut, or of containers side by side, may be
+/// Waits until a database that is not embedded answers: a start after a power cut, or of containers side by side, may be
 /// faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us.
 pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
     let Some(options) = external_database(config)? else { return Ok(()) };
@@ -124,11 +139,12 @@ pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
             Err(_) => sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
         };
         if !store::is_transient(&error) {
-            return Err(error).context("the database of DATABASE_URL cannot be used");
+            return Err(error)
+                .with_context(|| format!("the database of {} cannot be used", config.origin("database_url")));
         }
         if Instant::now() + ASK_AGAIN > deadline {
-            return Err(error)
-                .with_context(|| format!("the database of DATABASE_URL did not answer for {} s", PATIENCE.as_secs()));
+            let (origin, patience_s) = (config.origin("database_url"), PATIENCE.as_secs());
+            return Err(error).with_context(|| format!("the database of {origin} did not answer for {patience_s} s"));
         }
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(%error, patience_s = PATIENCE.as_secs(), "the database does not answer yet, waiting for it");
@@ -139,8 +155,8 @@ pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
 
 fn external_database(config: &Config) -> anyhow::Result<Option<PgConnectOptions>> {
     // The parser's error could quote the URL, which holds a password.
-    let parse =
-        |url: &Secret| url.expose().parse().map_err(|_| anyhow::anyhow!("DATABASE_URL is not a valid Postgres URL"));
+    let origin = || config.origin("database_url");
+    let parse = |url: &Secret| url.expose().parse().map_err(|_| anyhow!("{} is not a valid Postgres URL", origin()));
     config.database_url.as_ref().map(parse).transpose()
 }
 

@@ -72,7 +72,7 @@ impl Local {
         if embedded && beginning == Beginning::Before && !Embedded::exists(&config.postgres_options()) {
             bail!(
                 "there is no data in {data}. Start `bellwire serve` first, or say where its data is: --data-dir, or \
-                 DATABASE_URL as the server has it"
+                 BELLWIRE_DATABASE_URL as the server has it"
             );
         }
         let foundation = Foundation::open(&config, Migrations::Begin).await?;

@@ -68,11 +68,11 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
         None => format!("http://{address}"),
     };
     let (data, same) = match (&config.database_url, config.is_default("data_dir")) {
-        (Some(_), _) => ("the Postgres of DATABASE_URL".to_owned(), String::new()),
+        (Some(_), _) => (format!("the Postgres of {}", config.origin("database_url")), String::new()),
         (None, true) => (config.data_dir.display().to_string(), String::new()),
         (None, false) => (config.data_dir.display().to_string(), format!(" --data-dir {}", config.data_dir.display())),
     };
-    let settings = if config.database_url.is_some() { " (with the same DATABASE_URL and master key)" } else { "" };
+    let settings = if config.database_url.is_some() { " (with the same database and master key)" } else { "" };
     let example = match config.example.filter(|_| config.roles.api) {
         Some(Audience::Everybody) => format!("  Try:   {url}/example/\n"),
         Some(Audience::ThisMachine) if config.trusted_proxies == 0 => {

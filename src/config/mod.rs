@@ -27,7 +27,9 @@ pub use value::{LogFormat, Roles, Secret};
 
 /// What every variable but one begins with.
 const PREFIX: &str = "BELLWIRE_";
-/// The variable that names another.
+/// The variable by which platforms name a database, be it meant for us or for another application.
+const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
+/// The variable that names a file of settings.
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
 /// What is printed for a secret.
 const MASK: &str = "********";
@@ -75,10 +77,12 @@ struct Setting {
 
 impl Setting {
     fn variable(&self) -> String {
-        match self.key {
-            "database_url" => "DATABASE_URL".to_owned(), // the name that every platform gives it
-            key => format!("{PREFIX}{}", key.to_ascii_uppercase()),
-        }
+        format!("{PREFIX}{}", self.key.to_ascii_uppercase())
+    }
+
+    /// A variable that is looked at when its own is not set: the name that every platform gives it.
+    fn common_variable(&self) -> Option<&'static str> {
+        (self.key == "database_url").then_some(COMMON_DATABASE_VARIABLE)
     }
 
     fn flag(&self) -> String {
@@ -137,7 +141,8 @@ settings! {
     /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
     /// ~/.local/share/bellwire.
     data_dir: PathBuf = "", shown, path();
-    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run.
+    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Without
+    /// it DATABASE_URL is taken, unless its database holds another application's tables.
     database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }));
@@ -295,10 +300,11 @@ struct Sources<'a> {
 
 impl Sources<'_> {
     fn given(&self, setting: &Setting) -> Given {
-        let variable = setting.variable();
+        let variables = std::iter::once(setting.variable()).chain(setting.common_variable().map(str::to_owned));
+        let mut set = variables.filter_map(|variable| Some(((self.environment)(&variable)?, variable)));
         if let Some(text) = self.flags.get(setting.key) {
             Given { text: text.clone(), origin: Origin::Flag(setting.flag()) }
-        } else if let Some(text) = (self.environment)(&variable) {
+        } else if let Some((text, variable)) = set.next() {
             Given { text, origin: Origin::Variable(variable) }
         } else if let Some((file, text)) = self.file.as_ref().and_then(|(f, keys)| Some((f, keys.get(setting.key)?))) {
             Given { text: text.clone(), origin: Origin::File(file.clone()) }
@@ -323,13 +329,18 @@ impl Sources<'_> {
     }
 }
 
-fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
-    let name = match &given.origin {
+/// What a person calls a setting, by where it was given.
+fn name_of(setting: &Setting, given: &Given) -> String {
+    match &given.origin {
         Origin::Flag(flag) => format!("--{flag}"),
         Origin::Variable(variable) => variable.clone(),
         Origin::File(file) => format!("`{}` in {}", setting.key, file.display()),
         Origin::Default => setting.variable(),
-    };
+    }
+}
+
+fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
+    let name = name_of(setting, given);
     let found = if setting.secret { "is wrong".to_owned() } else { format!("is {:?}", given.text) };
     Error::Value { name, found, allowed: allowed.to_owned() }
 }
@@ -381,6 +392,17 @@ impl Config {
     /// Whether a setting, named by its key, was left at its default.
     pub fn is_default(&self, key: &str) -> bool {
         self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, Origin::Default))
+    }
+
+    /// What gave a setting, named by its key, its value: the flag, variable, or key and file.
+    pub fn origin(&self, key: &str) -> String {
+        let (setting, given) = self.given.iter().find(|(setting, _)| setting.key == key).expect("a setting's key");
+        name_of(setting, given)
+    }
+
+    /// Whether the database was named by a variable that may be meant for another application.
+    pub fn database_may_be_anothers(&self) -> bool {
+        self.database_url.is_some() && self.origin("database_url") == COMMON_DATABASE_VARIABLE
     }
 
     /// The server's figures of delivery policies.

@@ -42,6 +42,22 @@ fn every_default_is_allowed() {
 }
 
 #[test]
+fn a_database_that_is_named_for_us_comes_before_one_that_may_be_anothers() {
+    let (ours, common) = (("BELLWIRE_DATABASE_URL", "postgres://ours"), ("DATABASE_URL", "postgres://common"));
+    let in_file = "database_url = 'postgres://file'";
+    let named = |variables: &[(&str, &str)], file| {
+        let config = read(&[], variables, file).unwrap();
+        let url = config.database_url.as_ref().map(|url| url.expose().to_owned());
+        (url, config.origin("database_url"), config.database_may_be_anothers())
+    };
+    let url = |url: &str| Some(format!("postgres://{url}"));
+    assert_eq!(named(&[common, ours], in_file), (url("ours"), "BELLWIRE_DATABASE_URL".to_owned(), false));
+    assert_eq!(named(&[common], in_file), (url("common"), "DATABASE_URL".to_owned(), true));
+    assert_eq!(named(&[], in_file), (url("file"), "`database_url` in bellwire.toml".to_owned(), false));
+    assert_eq!(named(&[], ""), (None, "BELLWIRE_DATABASE_URL".to_owned(), false));
+}
+
+#[test]
 fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);

@@ -235,7 +235,12 @@ async fn start_server(
     let erased = if dir.kept { "".as_ref() } else { dir.path.as_os_str() };
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(GUARD).arg("bellwire-demo").arg(erased);
-    command.arg(std::env::current_exe()?).arg("serve").env_remove("DATABASE_URL").env_remove("BELLWIRE_MASTER_KEY");
+    command
+        .arg(std::env::current_exe()?)
+        .arg("serve")
+        .env_remove("DATABASE_URL")
+        .env_remove("BELLWIRE_DATABASE_URL")
+        .env_remove("BELLWIRE_MASTER_KEY");
     let flags = settings.iter().filter(|(key, _)| !matches!(*key, "database_url" | "master_key"));
     command.args(flags.map(|(key, value)| format!("--{}={value}", key.replace('_', "-"))));
     // Ctrl-C is for the demo, which then stops the server.

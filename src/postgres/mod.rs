@@ -56,7 +56,7 @@ pub enum Error {
     /// No binaries at all, or only old ones.
     #[error(
         "Postgres {OLDEST_MAJOR} or newer is not installed. On Debian or Ubuntu run `make deps`, or `apt-get install \
-         postgresql`; elsewhere install your system's package `postgresql-server`; or set DATABASE_URL to a Postgres \
+         postgresql`; elsewhere install your system's package `postgresql-server`; or set BELLWIRE_DATABASE_URL to a Postgres \
          that you run"
     )]
     NotInstalled,

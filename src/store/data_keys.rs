@@ -4,16 +4,17 @@
 //! associated data: a row that was swapped for another does not open.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sqlx::{PgConnection, PgPool};
+use nix::unistd::{AccessFlags, access};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::clock::Timestamp;
@@ -59,6 +60,14 @@ pub enum Error {
         "the master key must be 32 octets in base64url, which is 43 characters; make one with `openssl rand -base64 32`"
     )]
     Malformed,
+    /// There is no master key, and none can be made.
+    #[error("the master key cannot be made at {}: {source}", path.display())]
+    Place {
+        /// Its file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The file of the master key cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -112,7 +121,7 @@ impl MasterKey {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let mode = match fs::metadata(path) {
             Ok(meta) => meta.mode() & 0o777,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
         if mode & 0o077 != 0 {
@@ -121,10 +130,14 @@ impl MasterKey {
         Self::parse(&Zeroizing::new(fs::read_to_string(path).map_err(failed)?)).map(Some)
     }
 
-    /// Writes it to a new file with mode 0600, down to the disk: data sealed under a key that a power cut took back
+    /// Writes it to a new file with mode 0600, in a directory that is made if need be, down to the disk: data sealed under a key that a power cut took back
     /// would be lost.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let write = || -> std::io::Result<()> {
+            if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+                // The user that an embedded Postgres runs as may have to pass.
+                DirBuilder::new().recursive(true).mode(0o711).create(above)?;
+            }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
             let text = Zeroizing::new(URL_SAFE_NO_PAD.encode(self.0) + "\n");
             file.write_all(text.as_bytes())?;
@@ -193,6 +206,22 @@ pub enum Source {
     File(PathBuf),
 }
 
+impl Source {
+    /// Refuses a file that cannot be used, and a place where none could be made. Changes nothing.
+    pub fn check(&self) -> Result<(), Error> {
+        let Self::File(path) = self else { return Ok(()) };
+        if MasterKey::read(path)?.is_some() {
+            return Ok(());
+        }
+        let place = path.ancestors().skip(1).find(|above| above.exists()).unwrap_or(Path::new("."));
+        let usable = match place.is_dir() {
+            true => access(place, AccessFlags::W_OK | AccessFlags::X_OK).map_err(std::io::Error::from),
+            false => Err(ErrorKind::NotADirectory.into()),
+        };
+        usable.map_err(|source| Error::Place { path: path.clone(), source })
+    }
+}
+
 /// Opens the vault. For an empty database it makes the data keys first, and the master key if there is none; several
 /// processes may do so at once. Without the right master key it fails.
 pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vault, Error> {
@@ -228,8 +257,8 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
 
 /// Whether the master key opens the data keys, without changing anything. Answers how many there are: none in an empty
 /// database.
-pub async fn check(pool: &PgPool, source: &Source) -> Result<usize, Error> {
-    let rows = sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys").fetch_all(pool).await?;
+pub async fn check(executor: impl PgExecutor<'_>, source: &Source) -> Result<usize, Error> {
+    let rows = sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys").fetch_all(executor).await?;
     if rows.is_empty() {
         return Ok(0);
     }

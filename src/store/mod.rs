@@ -1,6 +1,6 @@
 //! All SQL. One file for each group of tables; functions are named after the transition that they make.
 //!
-//! Here: connecting, migrating, and telling errors that pass from errors that stay.
+//! Here: connecting, and telling errors that pass from errors that stay. [`schema`] says where in a database all of it lies.
 //!
 //! # The order of locks
 //!
@@ -52,6 +52,7 @@ pub mod registration;
 pub mod removal;
 pub mod retention;
 pub mod retrying;
+pub mod schema;
 pub mod sending;
 pub mod settle;
 pub mod slas;
@@ -69,15 +70,11 @@ pub mod workers;
 
 use std::time::Duration;
 
-use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgExecutor};
 
 use crate::clock::Timestamp;
-use crate::postgres::OLDEST_MAJOR;
-
-/// The schema, compiled in.
-static MIGRATIONS: Migrator = sqlx::migrate!();
+pub use schema::{SchemaError, check_schema, migrate, migrate_new};
 
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.
@@ -93,66 +90,9 @@ const TRUSTED_FOR: Duration = Duration::from_secs(5);
 /// Prepared statements that each connection keeps: more than the program has.
 const STATEMENTS: usize = 400;
 
-/// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
-#[derive(Debug, thiserror::Error)]
-pub enum SchemaError {
-    /// The connection or a statement failed.
-    #[error("the database cannot be used: {0}")]
-    Sql(#[from] sqlx::Error),
-    /// A migration failed; what it did was rolled back.
-    #[error("migration {version} failed: {source}")]
-    Migration {
-        /// Number of the migration.
-        version: i64,
-        /// How it failed.
-        source: sqlx::Error,
-    },
-    /// Too old a Postgres.
-    #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
-    Postgres {
-        /// Its major version.
-        major: u32,
-    },
-    /// `--no-migrate`, and migrations are missing.
-    #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
-    Old {
-        /// Their numbers.
-        missing: Vec<i64>,
-    },
-    /// The database was migrated by another program: a newer Bellwire, or none.
-    #[error(
-        "the database has migration {version}, which this program does not know: run the newer Bellwire that made it"
-    )]
-    Foreign {
-        /// The first number that is not ours.
-        version: i64,
-    },
-    /// A migration that was applied is not the one that this program holds.
-    #[error("the database's migration {version} differs from this program's: it was made by a changed build")]
-    Changed {
-        /// Its number.
-        version: i64,
-    },
-    /// Something else about migrations.
-    #[error("the database cannot be migrated: {0}")]
-    Other(MigrateError),
-}
-
-impl From<MigrateError> for SchemaError {
-    fn from(error: MigrateError) -> Self {
-        match error {
-            MigrateError::Execute(source) => Self::Sql(source),
-            MigrateError::ExecuteMigration(source, version) => Self::Migration { version, source },
-            MigrateError::VersionMissing(version) => Self::Foreign { version },
-            MigrateError::VersionMismatch(version) => Self::Changed { version },
-            other => Self::Other(other),
-        }
-    }
-}
-
 /// Opens a pool of up to `connections`, and proves that it can connect.
 pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPool, sqlx::Error> {
-    let options = options.application_name("bellwire").statement_cache_capacity(STATEMENTS).options([
+    let options = schema::within(options, schema::SCHEMA).statement_cache_capacity(STATEMENTS).options([
         ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
         ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
     ]);
@@ -206,61 +146,9 @@ fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// Applies the migrations that are missing. Replicas that start together take turns. Without the statement timeout,
-/// which `options` of the pool carry: an index on a large table takes its time.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    let mut connection = connect_once(options).await?;
-    // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
-    MIGRATIONS.run_direct(None, &mut connection, false).await?;
-    Ok(connection.close().await?)
-}
-
-/// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
-/// must not change it under a running server.
-pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    match check_schema(options).await {
-        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
-        checked => checked,
-    }
-}
-
 /// Whether the database can be connected to.
 pub async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     PgConnection::connect_with(options).await?.close().await
-}
-
-/// Refuses a database whose schema is not exactly this program's.
-pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
-    let mut connection = connect_once(options).await?;
-    let migrated = sqlx::query_scalar!(r#"SELECT to_regclass('_sqlx_migrations') IS NOT NULL AS "migrated!""#)
-        .fetch_one(&mut connection)
-        .await?;
-    let applied = if migrated { connection.list_applied_migrations(&MIGRATIONS.table_name).await? } else { Vec::new() };
-    connection.close().await?;
-    if let Some(foreign) = applied.iter().find(|applied| !MIGRATIONS.version_exists(applied.version)) {
-        return Err(SchemaError::Foreign { version: foreign.version });
-    }
-    let mut missing = Vec::new();
-    for ours in MIGRATIONS.iter() {
-        match applied.iter().find(|applied| applied.version == ours.version) {
-            None => missing.push(ours.version),
-            Some(applied) if applied.checksum != ours.checksum => {
-                return Err(SchemaError::Changed { version: ours.version });
-            }
-            Some(_) => {}
-        }
-    }
-    if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
-}
-
-/// A connection without the pool's timeouts, to a Postgres that is new enough.
-async fn connect_once(options: &PgConnectOptions) -> Result<PgConnection, SchemaError> {
-    let mut connection = PgConnection::connect_with(&options.clone().application_name("bellwire")).await?;
-    let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
-        .fetch_one(&mut connection)
-        .await?;
-    let major = u32::try_from(version).unwrap_or(0) / 10_000;
-    if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
 }
 
 /// The database's time: what [`crate::clock::Clock`] follows, and the only time that SQL is asked for.

@@ -18,7 +18,7 @@ const ERASE: &str = "/v1/apps/shop/users/ann%40example.org";
 /// Every place in the database where a text stands, as `table: row`.
 async fn places_of(app: &TestApp, text: &str) -> Vec<String> {
     let tables: Vec<String> = sqlx::query_scalar(
-        "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+        "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'bellwire'::regnamespace AND c.relkind IN ('r', 'p')
          AND NOT c.relispartition",
     )
     .fetch_all(&app.pool)

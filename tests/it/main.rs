@@ -12,6 +12,7 @@ mod demo;
 mod erasure;
 mod fencing;
 mod figures;
+mod first_start;
 mod flows;
 mod gateways;
 mod http_server;

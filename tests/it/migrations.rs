@@ -10,7 +10,10 @@ use crate::support::TestDatabase;
 /// A database as migrations up to that number left it.
 async fn before(number: u32) -> TestDatabase {
     let database = TestDatabase::create().await;
-    sqlx::raw_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public").execute(&database.pool).await.expect("emptied");
+    sqlx::raw_sql("DROP SCHEMA bellwire CASCADE; CREATE SCHEMA bellwire")
+        .execute(&database.pool)
+        .await
+        .expect("emptied");
     for earlier in 1..number {
         migrate(&database.pool, earlier).await;
     }

@@ -114,7 +114,7 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     let stays = ["attempts", "receipts", "rollups", "figures", "breaker_trips", "audit_log"];
     let columns: Vec<(String, String)> = sqlx::query_as(
         "SELECT table_name::text, column_name::text FROM information_schema.columns
-         WHERE table_schema = 'public' AND column_name IN ('app', 'lane', 'subscription', 'message')",
+         WHERE table_schema = 'bellwire' AND column_name IN ('app', 'lane', 'subscription', 'message')",
     )
     .fetch_all(&app.pool)
     .await

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
 use bellwire::postgres::{DATABASE, Durability, Embedded, Options};
+use bellwire::store::schema::{self, SCHEMA};
 use bellwire::store::{self, partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
@@ -106,7 +107,7 @@ fn on_a_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static
     std::thread::spawn(run).join().expect("the thread did its work")
 }
 
-/// A migrated, empty database that goes away with its value.
+/// A database, mostly migrated and empty, that goes away with its value.
 #[derive(Debug)]
 pub struct TestDatabase {
     pub name: String,
@@ -120,10 +121,14 @@ pub struct TestDatabase {
 impl TestDatabase {
     /// Copies the template.
     pub async fn create() -> Self {
+        Self::like(TEMPLATE).await
+    }
+
+    async fn like(template: &str) -> Self {
         let postgres = tokio::task::spawn_blocking(shared_postgres).await.expect("a Postgres");
         let name = format!("test_{}", SERIAL.fetch_add(1, Ordering::Relaxed));
         let mut admin = PgConnection::connect_with(&postgres.connect_options("postgres")).await.expect("a connection");
-        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")))
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {template}")))
             .execute(&mut admin)
             .await
             .expect("a copy of the template");
@@ -150,6 +155,11 @@ impl TestDatabase {
         self
     }
 
+    /// One that was never migrated.
+    pub async fn empty() -> Self {
+        Self::like("template1").await
+    }
+
     /// The only database of a Postgres of the test's own.
     pub async fn of(postgres: &Embedded) -> Self {
         let options = postgres.connect_options(DATABASE);
@@ -160,7 +170,7 @@ impl TestDatabase {
 
     /// How to connect to it directly.
     pub fn options(&self) -> PgConnectOptions {
-        self.options.clone()
+        schema::within(self.options.clone(), SCHEMA)
     }
 
     /// The same as a URL, for a `bellwire` process.

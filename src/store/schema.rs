@@ -1,0 +1,278 @@
+//! The schema that everything of ours lies in: what a database holds of it, and how it gets there.
+//!
+//! A database may be shared with other applications, so all of ours lies in a schema of its own, [`SCHEMA`], the table of
+//! migrations included. Every connection looks there and nowhere else. What earlier versions made in `public` is moved.
+
+use std::time::Duration;
+
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migrator};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::postgres::OLDEST_MAJOR;
+
+/// The schema of ours.
+pub const SCHEMA: &str = "bellwire";
+/// Where earlier versions kept their tables.
+const FORMER: &str = "public";
+/// How long a move waits for servers that still use the tables.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The migrations, compiled in.
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// The connection or a statement failed.
+    #[error("the database cannot be used: {0}")]
+    Sql(#[from] sqlx::Error),
+    /// A migration failed; what it did was rolled back.
+    #[error("migration {version} failed: {source}")]
+    Migration {
+        /// Number of the migration.
+        version: i64,
+        /// How it failed.
+        source: sqlx::Error,
+    },
+    /// Too old a Postgres.
+    #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
+    Postgres {
+        /// Its major version.
+        major: u32,
+    },
+    /// `--no-migrate`, and migrations are missing.
+    #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
+    Old {
+        /// Their numbers.
+        missing: Vec<i64>,
+    },
+    /// An earlier version made the tables in `public`.
+    #[error(
+        "the database holds Bellwire's tables in the schema `{FORMER}`, and they belong into `{SCHEMA}`: stop all servers and \
+         run `bellwire migrate`, or start one without --no-migrate"
+    )]
+    Unmoved,
+    /// The database was migrated by another program: a newer Bellwire, or none.
+    #[error(
+        "the database has migration {version}, which this program does not know: run the newer Bellwire that made it"
+    )]
+    Foreign {
+        /// The first number that is not ours.
+        version: i64,
+    },
+    /// A migration that was applied is not the one that this program holds.
+    #[error("the database's migration {version} differs from this program's: it was made by a changed build")]
+    Changed {
+        /// Its number.
+        version: i64,
+    },
+    /// Somebody else has a schema of our name.
+    #[error(
+        "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
+    )]
+    Taken {
+        /// One of its tables.
+        table: String,
+    },
+    /// The role may not make the schema.
+    #[error(
+        "this role may not make the schema `{SCHEMA}`: let the database's owner run `CREATE SCHEMA {SCHEMA} AUTHORIZATION \
+         <the role>`"
+    )]
+    Forbidden,
+    /// Something else about migrations.
+    #[error("the database cannot be migrated: {0}")]
+    Other(MigrateError),
+}
+
+impl From<MigrateError> for SchemaError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(source) => Self::Sql(source),
+            MigrateError::ExecuteMigration(source, version) => Self::Migration { version, source },
+            MigrateError::VersionMissing(version) => Self::Foreign { version },
+            MigrateError::VersionMismatch(version) => Self::Changed { version },
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// What a database holds before anything is changed.
+#[derive(Debug)]
+pub enum Contents {
+    /// No tables.
+    Nothing,
+    /// Tables of other applications, of which this is one, and none of ours.
+    Others(String),
+    /// Ours.
+    Ours {
+        /// [`SCHEMA`], or where earlier versions had it.
+        schema: &'static str,
+        /// The migrations that made it; none if the first one was interrupted.
+        applied: Vec<AppliedMigration>,
+    },
+}
+
+/// Connection options under which names mean the tables of one schema, and no other's.
+pub fn within(options: PgConnectOptions, schema: &str) -> PgConnectOptions {
+    options.application_name("bellwire").options([("search_path", schema)])
+}
+
+/// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
+pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    let contents = contents(&mut connection).await?;
+    connection.close().await?;
+    Ok(contents)
+}
+
+async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError> {
+    for schema in [SCHEMA, FORMER] {
+        let table = format!("{schema}.{}", MIGRATIONS.table_name);
+        let readable = sqlx::query_scalar!(
+            r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
+            table
+        );
+        if readable.fetch_one(&mut *connection).await? {
+            let applied = connection.list_applied_migrations(&table).await?;
+            if schema == SCHEMA || is_ours(&applied) {
+                return Ok(Contents::Ours { schema, applied });
+            }
+        }
+    }
+    // Tables that extensions bring belong to nobody.
+    let other = sqlx::query!(
+        r#"SELECT n.nspname = $1 AS "is_here!", format('%I.%I', n.nspname, c.relname) AS "table!"
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+             AND NOT EXISTS (
+                 SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+           ORDER BY 1 DESC, 2 LIMIT 1"#,
+        SCHEMA
+    );
+    Ok(match other.fetch_optional(connection).await? {
+        Some(other) if other.is_here => return Err(SchemaError::Taken { table: other.table }),
+        Some(other) => Contents::Others(other.table),
+        None => Contents::Nothing,
+    })
+}
+
+/// Whether these migrations are this program's, and not those of another one that uses the same library.
+fn is_ours(applied: &[AppliedMigration]) -> bool {
+    let first = MIGRATIONS.iter().next().expect("there are migrations");
+    applied.iter().any(|applied| applied.version == first.version && applied.checksum == first.checksum)
+}
+
+/// Makes the schema if need be, moves what lies in `public`, and applies the migrations that are missing. Replicas that
+/// start together take turns. Without the statement timeout that connections of pools have: an index on a large table takes
+/// its time.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
+    match contents(&mut connection).await? {
+        Contents::Ours { schema: SCHEMA, .. } => {}
+        Contents::Ours { applied, .. } => move_here(&mut connection, &applied).await?,
+        Contents::Nothing | Contents::Others(_) => make_schema(&mut connection).await?,
+    }
+    // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
+    MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    Ok(connection.close().await?)
+}
+
+/// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
+/// must not change it under a running server.
+pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    match check_schema(options).await {
+        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
+        checked => checked,
+    }
+}
+
+/// Refuses a database whose schema is not exactly this program's.
+pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let applied = match inspect(options).await? {
+        Contents::Ours { schema: SCHEMA, applied } => applied,
+        Contents::Ours { .. } => return Err(SchemaError::Unmoved),
+        Contents::Nothing | Contents::Others(_) => Vec::new(),
+    };
+    if let Some(foreign) = applied.iter().find(|applied| !MIGRATIONS.version_exists(applied.version)) {
+        return Err(SchemaError::Foreign { version: foreign.version });
+    }
+    let mut missing = Vec::new();
+    for ours in MIGRATIONS.iter() {
+        match applied.iter().find(|applied| applied.version == ours.version) {
+            None => missing.push(ours.version),
+            Some(applied) if applied.checksum != ours.checksum => {
+                return Err(SchemaError::Changed { version: ours.version });
+            }
+            Some(_) => {}
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
+}
+
+/// Whoever may not make schemas may have been given this one, which `IF NOT EXISTS` would not notice.
+async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
+    let there = sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, SCHEMA);
+    if there.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    match execute(connection, format!("CREATE SCHEMA {SCHEMA}")).await {
+        Err(sqlx::Error::Database(refused)) if refused.code().as_deref() == Some("42501") => {
+            Err(SchemaError::Forbidden)
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Moves what those migrations made, and no more: others may have tables beside it. All or nothing, whatever its size.
+async fn move_here(connection: &mut PgConnection, applied: &[AppliedMigration]) -> Result<(), SchemaError> {
+    let mut tx = connection.begin().await?;
+    make_schema(&mut tx).await?;
+    execute(&mut tx, format!("SET LOCAL lock_timeout = '{}ms'", LOCK_TIMEOUT.as_millis())).await?;
+    let scripts = MIGRATIONS.iter().filter(|ours| applied.iter().any(|applied| applied.version == ours.version));
+    let scripts: Vec<_> = scripts.map(|migration| migration.sql.as_str()).collect();
+    let mut tables: Vec<_> = scripts.iter().flat_map(|script| made_by(script, "CREATE TABLE ")).collect();
+    tables.push(&MIGRATIONS.table_name);
+    for table in tables {
+        // Parts do not follow what they are parts of; indexes and sequences do. A table may have been dropped later.
+        let with_parts = sqlx::query_scalar!(
+            r#"SELECT part::regclass::text AS "name!"
+               FROM (SELECT to_regclass($1)::oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))
+                    AS parts (part)
+               WHERE part IS NOT NULL"#,
+            format!("{FORMER}.{table}")
+        );
+        for name in with_parts.fetch_all(&mut *tx).await? {
+            execute(&mut tx, format!("ALTER TABLE {name} SET SCHEMA {SCHEMA}")).await?;
+        }
+    }
+    for function in scripts.iter().flat_map(|script| made_by(script, "CREATE FUNCTION ")) {
+        execute(&mut tx, format!("ALTER FUNCTION {FORMER}.{function} SET SCHEMA {SCHEMA}")).await?;
+    }
+    tx.commit().await?;
+    tracing::info!("moved the tables from the schema `{FORMER}` to `{SCHEMA}`");
+    Ok(())
+}
+
+/// The names of what a migration makes, of one kind.
+fn made_by<'a>(script: &'a str, statement: &'a str) -> impl Iterator<Item = &'a str> {
+    let name_ends = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    script.split(statement).skip(1).filter_map(move |rest| rest.split(name_ends).next())
+}
+
+/// Runs a statement that no parameter can express. Its parts are names of our own.
+async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
+    sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
+}
+
+/// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema.
+pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
+    let mut connection = PgConnection::connect_with(&within(options.clone(), schema)).await?;
+    let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
+        .fetch_one(&mut connection)
+        .await?;
+    let major = u32::try_from(version).unwrap_or(0) / 10_000;
+    if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
+}
