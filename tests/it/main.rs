@@ -13,6 +13,7 @@ mod erasure;
 mod fencing;
 mod figures;
 mod flows;
+mod foreign_gateway;
 mod gateways;
 mod http_server;
 mod identity;
