@@ -14,6 +14,7 @@ mod fencing;
 mod figures;
 mod first_start;
 mod flows;
+mod foreign_gateway;
 mod gateways;
 mod http_server;
 mod identity;

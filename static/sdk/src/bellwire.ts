@@ -189,6 +189,7 @@ export function init(options: Options): Client {
       saved.wanted = wanted && stayAnonymous;
     });
     await cleared;
+    await clear(); // what came while the subscription had not ended yet
     return result;
   }
 

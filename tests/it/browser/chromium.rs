@@ -35,6 +35,32 @@ impl Chromium {
         Self { calls, session, _process }
     }
 
+    /// From now on the page is one of a private window, for whose pages notifications are permitted there.
+    pub async fn go_private(&mut self, origin: &str) {
+        let context = self.manage("Target.createBrowserContext", json!({})).await["browserContextId"].clone();
+        let permission = json!({"permission": {"name": "notifications"}, "setting": "granted", "origin": origin,
+            "browserContextId": context});
+        self.manage("Browser.setPermission", permission).await;
+        let target =
+            self.manage("Target.createTarget", json!({"url": "about:blank", "browserContextId": context})).await;
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = self.manage("Target.attachToTarget", attach).await;
+        self.session = attached["sessionId"].as_str().expect("a session").to_owned();
+    }
+
+    /// Lets pages of an origin show notifications.
+    pub async fn permit(&mut self, origin: &str) {
+        let permission = json!({"permission": {"name": "notifications"}, "setting": "granted", "origin": origin});
+        self.manage("Browser.setPermission", permission).await;
+    }
+
+    pub async fn press_escape(&mut self) {
+        for kind in ["keyDown", "keyUp"] {
+            let key = json!({"type": kind, "key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27});
+            self.call("Input.dispatchKeyEvent", key).await;
+        }
+    }
+
     /// A call about the browser as a whole.
     pub async fn manage(&mut self, method: &str, params: Value) -> Value {
         self.calls.call(method, params).await

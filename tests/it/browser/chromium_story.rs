@@ -50,8 +50,13 @@ async fn chromium_runs_page_and_worker() {
     chromium.evaluate(&headline("Not subscribed")).await;
     chromium.keep_picture("chromium-1200", 1200, 800).await;
     chromium.keep_picture("chromium-375", 375, 800).await;
+    chromium.click("prompt").await;
+    chromium.evaluate(&when("document.querySelector('dialog[open]')")).await;
+    chromium.press_escape().await;
+    chromium.evaluate(&logged("You said not now.")).await;
+    assert_eq!(chromium.evaluate("document.activeElement.id").await, "prompt", "the focus is back where it was");
     chromium.click("subscribe").await;
-    chromium.evaluate(&logged("push-service: ")).await;
+    chromium.evaluate(&logged("push-service: The browser's own push service: ")).await;
     chromium.evaluate(&headline("Almost there")).await;
     let none = site.get("/subscriptions").await;
     assert_eq!(none["data"], json!([]), "the server has nothing to send to");

@@ -69,23 +69,22 @@ async fn in_firefox_each_push_shows_one_notification_beside_a_sites_own_listener
     shop.server.app.finish().await;
 }
 
+/// Registers the worker as the SDK would, which cannot subscribe here.
+async fn register(chromium: &mut Chromium, shop: &Shop, kind: &str) {
+    let url = format!("/service-worker.js?app=shop&server={}", shop.server.origin);
+    let register = format!("navigator.serviceWorker.register({url:?}, {{ type: {kind:?} }})");
+    chromium.evaluate(&format!("{register}.then(() => navigator.serviceWorker.ready).then(() => true)")).await;
+}
+
 #[tokio::test]
 async fn in_chromium_each_push_shows_one_notification_beside_a_sites_own_listener() {
     let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", ORDINARY_WORKER);
     let mut chromium = Chromium::start(home.path()).await;
-    let granted = json!({"permission": {"name": "notifications"}, "setting": "granted", "origin": shop.origin});
-    chromium.manage("Browser.setPermission", granted).await;
+    chromium.permit(&shop.origin).await;
     chromium.open(&shop.page()).await;
-    chromium
-        .evaluate(
-            "navigator.serviceWorker.register('/service-worker.js?app=shop&server={server}')
-        .then(() => navigator.serviceWorker.ready).then(() => true)"
-                .replace("{server}", &shop.server.origin)
-                .as_str(),
-        )
-        .await;
+    register(&mut chromium, &shop, "classic").await;
     for message in of_each_kind(&shop.page()) {
         let (message, payload) = pushed(&shop.server, message).await;
         chromium.deliver(&shop.origin, &payload).await;
@@ -95,5 +94,222 @@ async fn in_chromium_each_push_shows_one_notification_beside_a_sites_own_listene
     }
     chromium.evaluate(&logged("Payload Content")).await;
     assert_eq!(titles(&chromium.evaluate(DISPLAYED).await), EACH_TITLE);
+    shop.server.app.finish().await;
+}
+
+/// The two lines that `bellwire init` prints.
+const LINES_OF_INIT: &str = r#"importScripts("{server}/sdk/service-worker.js");
+    bellwire.appUrl = "{server}/v1/apps/shop";"#;
+
+/// What a site does that has no use for the SDK.
+const BY_HAND: &str = r#"(async () => {
+    const registration = await navigator.serviceWorker.register("/service-worker.js");
+    await navigator.serviceWorker.ready;
+    const app = "{server}/v1/apps/shop";
+    const { application_server_key } = await (await fetch(`${app}/config`)).json();
+    const subscription = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: application_server_key });
+    const body = JSON.stringify({ subscription, topics: ["news"] });
+    return (await fetch(`${app}/subscriptions`, { method: "POST", headers: { "Content-Type": "application/json" }, body })).status;
+})()"#;
+
+#[tokio::test]
+async fn subscriptions_registered_by_hand_send_receipts_too() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put("/", "<!doctype html><meta charset=utf-8><title>Shop</title><link rel=icon href=data:,>");
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    assert_eq!(firefox.evaluate(&BY_HAND.replace("{server}", &shop.server.origin)).await, 201);
+    let content = json!({"content": {"title": "Hello", "body": "By hand", "require_interaction": true}});
+    let message = shop.server.send_message(content).await;
+    shop.server.until_counts(&message, json!({"displayed": 1})).await;
+    firefox.press_notification("By hand", "alert-close").await;
+    shop.server.until_counts(&message, json!({"displayed": 1, "closed": 1})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn who_blocks_site_data_in_firefox_gets_values_and_the_page_goes_on() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put_page("{ userId: null }");
+    let blocked = json!({"network.cookie.cookieBehavior": 2});
+    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &blocked).await;
+    firefox.open(&shop.page()).await;
+    let throws = "(() => { try { new BroadcastChannel('x'); } catch (error) { return error.name; } })()";
+    assert_eq!(firefox.evaluate(throws).await, "SecurityError", "it is blocked indeed");
+    assert_eq!(firefox.evaluate("bellwire.ready").await, json!({"state": "private-mode"}));
+    for call in ["subscribe()", "login('ann', 'signed')", "setTopics(['news'])", "logout()", "unsubscribe()"] {
+        let result = firefox.evaluate(&format!("bellwire.{call}")).await;
+        assert_eq!((&result["ok"], &result["reason"]), (&json!(false), &json!("private-mode")), "{call}: {result}");
+    }
+    assert_eq!(firefox.complaints(), Vec::<String>::new());
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+/// Logs out. Resolves, once that is answered, with whether the notifications were gone before.
+const GONE_BEFORE_ANSWERED: &str = "(async () => {
+    const registration = await navigator.serviceWorker.getRegistration();
+    let answered = false;
+    const leaving = bellwire.logout().then(() => (answered = true));
+    while ((await registration.getNotifications()).length) await new Promise((resolve) => setTimeout(resolve, 5));
+    const before = !answered;
+    await leaving;
+    return before;
+})()";
+
+#[tokio::test]
+async fn a_logout_takes_notifications_away_while_the_server_is_down_and_none_counts_as_closed() {
+    let (mut shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put_page("{}");
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let subscribed = firefox.evaluate("bellwire.subscribe()").await;
+    let id = subscribed["status"]["id"].as_str().unwrap().to_owned();
+    let content = |body: &str| json!({"content": {"title": "Hello", "body": body, "require_interaction": true}});
+    let personal = shop.server.send_message(content("For you alone")).await;
+    shop.server.until_counts(&personal, json!({"displayed": 1})).await;
+    shop.server.shut().await;
+    assert_eq!(firefox.evaluate(GONE_BEFORE_ANSWERED).await, true, "nobody was waited for");
+    shop.server.reopen().await;
+    shop.server.until_state(&id, "unsubscribed").await;
+
+    // What was reported before would come with this at the latest.
+    firefox.evaluate("bellwire.subscribe()").await;
+    let next = shop.server.send_message(content("For whoever is next")).await;
+    firefox.press_notification("For whoever is next", "alert-close").await;
+    shop.server.until_counts(&next, json!({"displayed": 1, "closed": 1})).await;
+    shop.server.until_counts(&personal, json!({"displayed": 1, "closed": 0})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+/// A module worker of that version; a new one waits until it is told that it may take over.
+fn module_worker(version: u8) -> String {
+    format!(
+        r#"import "{{server}}/sdk/service-worker.js";
+        self.addEventListener("message", ({{ data, ports }}) => {{
+          if (data === "version") ports[0].postMessage({version});
+          if (data === "take over") self.skipWaiting();
+        }});"#
+    )
+}
+
+const MODULE_OPTIONS: &str = r#"{ serviceWorker: { type: "module" } }"#;
+
+/// What the page has of the update: an installed worker that waits, or the version that is active.
+const UPDATE: &str = "navigator.serviceWorker.getRegistration().then((r) => r.update()).then((r) => r.scope)";
+const WAITING: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting?.state)";
+const TAKE_OVER: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting.postMessage('take over'))";
+const VERSION: &str = "navigator.serviceWorker.getRegistration().then((r) => new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = ({ data }) => resolve(data);
+    r.active.postMessage('version', [port2]);
+}))";
+
+#[tokio::test]
+async fn over_https_a_module_worker_is_updated_in_firefox_and_no_receipt_is_lost() {
+    let (shop, profile) = (Shop::open(Scheme::Https).await, TempDir::new());
+    shop.put_page(MODULE_OPTIONS);
+    shop.put("/service-worker.js", &module_worker(1));
+    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let subscribed = firefox.evaluate("bellwire.subscribe({ topics: ['news'] })").await;
+    assert_eq!(subscribed["status"]["state"], "subscribed", "{subscribed}");
+    firefox.open(&format!("{}?controlled", shop.page())).await; // else nothing keeps the old worker
+    let server = &shop.server;
+    let content = |body: &str| json!({"content": {"title": "Hello", "body": body, "require_interaction": true}});
+    let before = server.send_message(content("Before")).await;
+    server.until_counts(&before, json!({"displayed": 1})).await;
+
+    shop.put("/service-worker.js", &module_worker(2));
+    firefox.evaluate(UPDATE).await;
+    until(async || firefox.evaluate(WAITING).await, |state| *state == "installed").await;
+    let meanwhile = server.send_message(content("Meanwhile")).await;
+    server.until_counts(&meanwhile, json!({"displayed": 1})).await;
+    assert_eq!(firefox.evaluate(VERSION).await, 1, "the old one is at work until the new one is let");
+
+    firefox.evaluate(TAKE_OVER).await;
+    until(async || firefox.evaluate(VERSION).await, |version| *version == 2).await;
+    let after = server.send_message(content("After")).await;
+    server.until_counts(&after, json!({"displayed": 1})).await;
+    firefox.press_notification("Before", "alert-close").await;
+    firefox.press_notification("After", "alert-close").await;
+    for message in [&before, &after] {
+        server.until_counts(message, json!({"displayed": 1, "closed": 1})).await;
+    }
+    server.until_counts(&meanwhile, json!({"displayed": 1, "closed": 0})).await;
+    assert_eq!(firefox.complaints(), Vec::<String>::new());
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn over_https_a_module_worker_is_updated_in_chromium_and_no_receipt_is_lost() {
+    let (shop, home) = (Shop::open(Scheme::Https).await, TempDir::new());
+    shop.put_page(MODULE_OPTIONS);
+    shop.put("/service-worker.js", &module_worker(1));
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.permit(&shop.origin).await;
+    chromium.open(&shop.page()).await;
+    register(&mut chromium, &shop, "module").await;
+    chromium.open(&format!("{}?controlled", shop.page())).await;
+    let deliver = async |chromium: &mut Chromium, body: &str| {
+        let (message, payload) = pushed(&shop.server, json!({"content": {"title": body, "body": body}})).await;
+        chromium.deliver(&shop.origin, &payload).await;
+        shop.server.until_counts(&message, json!({"displayed": 1})).await;
+        payload
+    };
+    let before = deliver(&mut chromium, "Before").await;
+    shop.put("/service-worker.js", &module_worker(2));
+    chromium.evaluate(UPDATE).await;
+    until(async || chromium.evaluate(WAITING).await, |state| *state == "installed").await;
+    deliver(&mut chromium, "Meanwhile").await;
+    assert_eq!(chromium.evaluate(VERSION).await, 1);
+    chromium.evaluate(TAKE_OVER).await;
+    until(async || chromium.evaluate(VERSION).await, |version| *version == 2).await;
+    // The new one knows what the old one has shown.
+    chromium.deliver(&shop.origin, &before).await;
+    deliver(&mut chromium, "After").await;
+    assert_eq!(titles(&chromium.evaluate(DISPLAYED).await), ["After", "Before", "Meanwhile"]);
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_told_to_whom_it_concerns_in_chromium() {
+    let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.permit(&shop.origin).await;
+
+    // Whoever builds the site has mistyped the app, then forgotten the origin.
+    shop.put_page("{ app: 'shpo' }");
+    chromium.open(&shop.page()).await;
+    let warned = "(console.warn = (...words) => { window.warned = words.join(' '); }, null)";
+    chromium.evaluate(warned).await;
+    let refused = chromium.evaluate("bellwire.subscribe()").await;
+    assert_eq!((&refused["reason"], &refused["code"]), (&json!("refused"), &json!("not_found")), "{refused}");
+    assert_eq!(chromium.evaluate("window.warned").await, "Bellwire: There is no app `shpo` on this server.");
+    shop.put_page("{}");
+    let nobody = json!({"origins": ["https://shop.example"]});
+    shop.server.app.operate(axum::http::Method::PATCH, "/v1/apps/shop", nobody).await.ok(200);
+    chromium.open(&format!("{}?again", shop.page())).await;
+    chromium.evaluate(warned).await;
+    let refused = chromium.evaluate("bellwire.subscribe()").await;
+    assert_eq!((&refused["reason"], &refused["code"]), (&json!("refused"), &json!("origin_not_allowed")), "{refused}");
+    let remedy = format!("`bellwire app change shop --origin {}`", shop.origin);
+    let warning = chromium.evaluate("window.warned").await;
+    assert!(warning.as_str().unwrap().ends_with(&remedy), "{warning}");
+    let allowed = json!({"origins": [shop.origin]});
+    shop.server.app.operate(axum::http::Method::PATCH, "/v1/apps/shop", allowed).await.ok(200);
+
+    // A private window has no push service, whatever the person permits.
+    chromium.go_private(&shop.origin).await;
+    chromium.open(&shop.page()).await;
+    let refused = chromium.evaluate("bellwire.subscribe()").await;
+    assert_eq!((&refused["reason"], &refused["retrying"]), (&json!("private-mode"), &json!(false)), "{refused}");
+    assert_eq!(refused["status"], json!({"state": "unsubscribed", "permission": "granted"}));
     shop.server.app.finish().await;
 }
