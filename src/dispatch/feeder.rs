@@ -1,17 +1,24 @@
 //! The feeder: finds due work, claims it and lets it into the fair queue.
 //!
 //! Polling is the truth; wake-ups only shorten the wait. After each look at everything the feeder rests twenty times
-//! as long as the look took, so that finding work never costs more than a twentieth of a connection.
+//! as long as the look took, so that finding work never costs more than a twentieth of a connection. Lanes are drawn side by
+//! side, as the [agenda](super::agenda) has it, while the next look is under way: no lane waits for another one, whatever
+//! becomes of that.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::OptionFuture;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::Dispatcher;
+use super::agenda::{Agenda, Drawn};
 use super::catalog::CatalogError;
 use super::fair::Room;
 use super::job::{Job, LaneInfo, Message};
@@ -32,71 +39,130 @@ const PAGE_LEASES_MAX: i16 = 3;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
-/// The longest, so that a look that claimed a lot does not delay the next one.
+/// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
-/// The rest after a failed look.
-const REST_FAILED: Duration = Duration::from_secs(1);
+/// The rest after a failed look, and of a lane after a failed claim.
+pub const REST_FAILED: Duration = Duration::from_secs(1);
 
 /// A lane and tier that ran low.
 pub type Hunger = (LaneId, Tier);
 
+/// A draw under way, as what it draws and what that comes to.
+type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
+
 /// Looks, claims and rests for ever.
 pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
-    let (mut found, mut appetite) = (Vec::new(), Vec::new());
+    let mut agenda = dispatcher.agenda();
+    let mut draws = FuturesUnordered::<Draw>::new();
+    let mut appetite = Vec::new();
+    let mut looking = pin!(OptionFuture::from(None));
+    let (mut is_looking, mut began) = (false, Instant::now());
+    let (mut soonest, mut look_at) = (began, began);
     loop {
-        let began = Instant::now();
-        let looked = dispatcher.look(&mut found).await;
-        let rest = match looked {
-            Ok(_) => (began.elapsed() * REST_FACTOR).clamp(REST_MIN, REST_MAX),
-            Err(failed) => {
-                warn!(error = %failed, "looking for due work failed");
-                REST_FAILED
+        while let Some(due) = agenda.next(|app| dispatcher.fair.is_limited(app)) {
+            draws.push(Box::pin(draw_beside_others(dispatcher.clone(), due)));
+        }
+        let tokens_at = dispatcher.tokens_wait().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+        tokio::select! {
+            Some((due, drawn)) = draws.next() => {
+                agenda.drawn(due, note_failure(due, &drawn), Instant::now());
             }
-        };
-        let wake_at = Instant::now() + rest;
-        loop {
-            let tokens_at = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
-            let by_rate = tokio::select! {
-                () = tokio::time::sleep_until(wake_at) => break,
-                () = dispatcher.kicked.notified() => break,
-                () = dispatcher.settler.caught_up() => break,
-                () = tokio::time::sleep_until(tokens_at.unwrap_or(wake_at)) => true,
-                received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return } else { false },
-            };
-            appetite.sort_unstable();
-            appetite.dedup();
-            let _claiming = dispatcher.claiming.lock().await;
-            // What the last look did not find is left to the next one.
-            let wanted = |due: &&DueLane| by_rate || appetite.binary_search(&(due.lane, due.tier)).is_ok();
-            for due in found.iter().filter(wanted) {
-                if let Err(failed) = dispatcher.draw(*due).await {
-                    warn!(error = %failed, "claiming failed");
+            Some(found) = &mut looking, if is_looking => {
+                is_looking = false;
+                let (now, took) = (Instant::now(), began.elapsed());
+                let rest = match found {
+                    Ok(found) => {
+                        agenda.found(found, now);
+                        (took * REST_FACTOR).clamp(REST_MIN, REST_MAX)
+                    }
+                    Err(failed) => {
+                        warn!(error = %failed, "looking for due work failed");
+                        REST_FAILED
+                    }
+                };
+                (soonest, look_at) = (now + took, now + rest);
+            }
+            // What is born while a look is under way may be too late for it: the next one follows at once.
+            () = time_to_look(&dispatcher, soonest, look_at), if !is_looking => {
+                (is_looking, began) = (true, Instant::now());
+                let dispatcher = dispatcher.clone();
+                looking.set(OptionFuture::from(Some(async move { dispatcher.due_lanes().await })));
+            }
+            () = tokio::time::sleep_until(tokens_at.unwrap_or(look_at)), if tokens_at.is_some() => {
+                dispatcher.tokens_at.lock().take();
+                agenda.hungry_apps(|app| dispatcher.fair.is_limited(app));
+            }
+            received = hungry.recv_many(&mut appetite, 64) => {
+                if received == 0 {
+                    return;
                 }
+                appetite.drain(..).for_each(|hunger| agenda.hungry(hunger));
             }
-            appetite.clear();
         }
     }
 }
 
+/// Resolves when the rest is over, or sooner if something is said to have become due, or may be claimed again. However often
+/// that is said, looking takes no more than half of the time.
+async fn time_to_look(dispatcher: &Dispatcher, soonest: Instant, look_at: Instant) {
+    tokio::time::sleep_until(soonest).await;
+    tokio::select! {
+        () = tokio::time::sleep_until(look_at) => {}
+        () = dispatcher.kicked.notified() => {}
+        () = dispatcher.settler.caught_up() => {}
+    }
+}
+
+/// Draws a lane while others are drawn.
+async fn draw_beside_others(dispatcher: Arc<Dispatcher>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
+    let _claiming = dispatcher.claiming.read().await;
+    let drawn = dispatcher.draw(due).await;
+    (due, drawn)
+}
+
+/// Logs it if a draw failed, which costs nobody but its lane.
+fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
+    let Err(failed) = drawn else { return Drawn::Done };
+    warn!(error = %failed, lane = due.lane.0, tier = due.tier.name(), "due work of a lane could not be claimed");
+    Drawn::Failed
+}
+
 impl Dispatcher {
-    /// Finds everything that is due and claims what fits. Answers how many deliveries that were.
-    pub(super) async fn look(self: &Arc<Self>, found: &mut Vec<DueLane>) -> sqlx::Result<usize> {
-        found.clear();
-        let mut claimed = 0;
-        let _claiming = self.claiming.lock().await;
-        if !self.is_ready() {
-            return Ok(0);
-        }
-        *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
-        for due in found.iter() {
-            claimed += self.draw(*due).await?;
-        }
-        Ok(claimed)
+    fn agenda(&self) -> Agenda {
+        Agenda::new(self.pool.options().get_max_connections() as usize)
     }
 
-    /// Claims from one source until it or the lane's room is used up.
+    /// Everything that is due now; nothing while nothing may be claimed.
+    async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
+        match self.is_ready() {
+            true => store::claims::due_lanes(&self.pool, self.clock.now()).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Finds everything that is due and claims what fits. Returns how many deliveries that were, or the first failure, when
+    /// all lanes have had their turn. The caller sees to it that nobody else claims meanwhile.
+    pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
+        let (mut agenda, mut draws) = (self.agenda(), FuturesUnordered::new());
+        let (mut claimed, mut failure) = (0, None);
+        agenda.found(self.due_lanes().await?, Instant::now());
+        loop {
+            while let Some(due) = agenda.next(|app| self.fair.is_limited(app)) {
+                draws.push(async move { (due, self.draw(due).await) });
+            }
+            let Some((due, drawn)) = draws.next().await else { break };
+            agenda.drawn(due, note_failure(due, &drawn), Instant::now());
+            match drawn {
+                Ok(n) => claimed += n,
+                Err(failed) => failure = failure.or(Some(failed)),
+            }
+        }
+        failure.map_or(Ok(claimed), Err)
+    }
+
+    /// Claims of one lane and tier until its room or its work is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let lane = match self.catalog.lane(due.lane).await {
             Ok(lane) => lane,
@@ -108,22 +174,32 @@ impl Dispatcher {
         };
         self.ask_to_probe(&lane).await?;
         let mut claimed = 0;
-        while self.is_ready() && !self.is_behind(due.source) && claimed < DRAW_MAX {
+        for source in due.sources.iter() {
+            claimed += self.draw_from(source, due, &lane).await?;
+        }
+        Ok(claimed)
+    }
+
+    /// Claims of one source until it or the lane's room is used up.
+    async fn draw_from(self: &Arc<Self>, source: Source, due: DueLane, lane: &LaneInfo) -> sqlx::Result<usize> {
+        let mut claimed = 0;
+        while self.is_ready() && !self.is_behind(source) && claimed < DRAW_MAX {
             let now = self.clock.now();
-            let room = self.fair.room(&lane, due.tier, now);
+            let room = self.fair.room(lane, due.tier, now);
             if room.n == 0 {
                 self.come_back_at(room.next_at);
                 break;
             }
-            let n = match due.source {
-                Source::Queue => self.draw_rows(due, room.n.min(ROWS_MAX), now).await?,
+            let wanted = room.n.min(ROWS_MAX);
+            let n = match source {
+                Source::Queue => self.draw_rows(due, wanted, now).await?,
                 Source::Pages => self.draw_lost_page(due, now).await?,
                 Source::Cursors => self.draw_page(due, room, now).await?,
             };
-            if n == 0 {
+            claimed += n;
+            if n == 0 || source == Source::Queue && n < wanted {
                 break;
             }
-            claimed += n;
         }
         Ok(claimed)
     }
@@ -153,8 +229,8 @@ impl Dispatcher {
     }
 
     /// How long until the first of these times.
-    fn take_tokens_at(&self) -> Option<Duration> {
-        let at = self.tokens_at.lock().take()?;
+    fn tokens_wait(&self) -> Option<Duration> {
+        let at = (*self.tokens_at.lock())?;
         Some((at - self.clock.now()).to_std().unwrap_or_default())
     }
 

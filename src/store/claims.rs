@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 
@@ -26,18 +26,20 @@ pub const LEASE: Duration = Duration::from_secs(30);
 const TURN_KEPT: Duration = Duration::from_secs(1);
 
 /// A (lane, tier) that has something to do now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueLane {
+    /// Whose lane it is.
+    pub app: AppId,
     /// Which lane.
     pub lane: LaneId,
     /// Which tier of it.
     pub tier: Tier,
     /// Where the work lies.
-    pub source: Source,
+    pub sources: Sources,
 }
 
 /// The three tables that work is claimed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Deliveries that wait alone.
     Queue,
@@ -47,8 +49,37 @@ pub enum Source {
     Cursors,
 }
 
-/// Everything that is due, found by one skip scan of each table: a probe of the index for each (lane, tier) that has
-/// rows at all, however many rows there are.
+/// Some of the [sources](Source).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sources {
+    /// Whether [`Source::Queue`] is one of them.
+    pub queue: bool,
+    /// Whether [`Source::Pages`] is.
+    pub pages: bool,
+    /// Whether [`Source::Cursors`] is.
+    pub cursors: bool,
+}
+
+impl Sources {
+    /// Those of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            queue: self.queue || other.queue,
+            pages: self.pages || other.pages,
+            cursors: self.cursors || other.cursors,
+        }
+    }
+
+    /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
+    pub fn iter(self) -> impl Iterator<Item = Source> {
+        let all = [(self.queue, Source::Queue), (self.pages, Source::Pages), (self.cursors, Source::Cursors)];
+        all.into_iter().filter_map(|(is_one, source)| is_one.then_some(source))
+    }
+}
+
+/// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
+/// has rows at all, however many rows there are.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
     let found = sqlx::query!(
         r#"
@@ -73,11 +104,16 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
             SELECT n.lane, n.tier, n.due_at FROM c, LATERAL (
                 SELECT lane, tier, due_at FROM cursors WHERE (lane, tier) > (c.lane, c.tier)
                 ORDER BY lane, tier, due_at LIMIT 1) n
+        ),
+        due AS (
+            SELECT 0 AS source, lane, tier FROM q WHERE due_at <= $1
+            UNION ALL SELECT 1, lane, tier FROM p WHERE due_at <= $1
+            UNION ALL SELECT 2, lane, tier FROM c WHERE due_at <= $1
         )
-        SELECT 0 AS "source!", lane AS "lane!", tier AS "tier!" FROM q WHERE due_at <= $1
-        UNION ALL SELECT 1, lane, tier FROM p WHERE due_at <= $1
-        UNION ALL SELECT 2, lane, tier FROM c WHERE due_at <= $1
-        ORDER BY 3, 1, 2
+        SELECT l.app, d.lane AS "lane!", d.tier AS "tier!", bool_or(d.source = 0) AS "queue!",
+               bool_or(d.source = 1) AS "pages!", bool_or(d.source = 2) AS "cursors!"
+        FROM due d JOIN lanes l ON l.id = d.lane
+        GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
         "#,
         now
     )
@@ -85,9 +121,11 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
     .await?;
     Ok(found
         .into_iter()
-        .filter_map(|row| {
-            let source = [Source::Queue, Source::Pages, Source::Cursors][usize::try_from(row.source).ok()?];
-            Some(DueLane { lane: LaneId(row.lane), tier: Tier::from_code(row.tier)?, source })
+        .map(|row| DueLane {
+            app: AppId(row.app),
+            lane: LaneId(row.lane),
+            tier: Tier::from_code(row.tier).expect("checked by the table"),
+            sources: Sources { queue: row.queue, pages: row.pages, cursors: row.cursors },
         })
         .collect())
 }
