@@ -305,7 +305,7 @@ impl Queue {
             };
             // One that is not ready after all leaves the line, and lets another tier of its lane in at most, or others what
             // it could not use.
-            let Some(slot) = self.ready[tier].pop() else { return None };
+            let slot = self.ready[tier].pop()?;
             let next = self.take(slot, tier, now);
             if !matches!(next, Some(Next::Turn(_))) {
                 let LaneQueue { app, id, .. } = self.slots[slot];
