@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bellwire::id::AppId;
+use serde_json::json;
 use support::codes::{self, Sent};
 use support::stage::{Stage, notice};
 use support::table::{Bar, heading, number, percentiles};

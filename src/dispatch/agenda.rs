@@ -164,11 +164,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::clock::Timestamp;
     use crate::id::LaneId;
     use crate::store::claims::Sources;
 
-    const QUEUE: Sources = Sources { queue: true, pages: false, cursors: false };
-    const CURSORS: Sources = Sources { queue: false, cursors: true, ..QUEUE };
+    const SINCE: Timestamp = Timestamp::UNIX_EPOCH;
+    const QUEUE: Sources = Sources { queue: Some(SINCE), pages: None, cursors: None };
+    const CURSORS: Sources = Sources { queue: None, cursors: Some(SINCE), ..QUEUE };
 
     fn due(app: u128, lane: i32, tier: Tier) -> DueLane {
         DueLane { app: AppId(Uuid::from_u128(app)), lane: LaneId(lane), tier, sources: QUEUE }
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!(begun(&mut agenda, |_| false), [], "one draw of a lane and tier at a time");
         agenda.drawn(lane, Drawn::Done, now);
         let [again] = begun(&mut agenda, |_| false)[..] else { panic!("it was found while it was drawn") };
-        assert!(again.sources.cursors);
+        assert_eq!(again.sources, QUEUE.or(CURSORS));
         agenda.drawn(again, Drawn::Done, now);
         assert_eq!(begun(&mut agenda, |_| false), []);
     }

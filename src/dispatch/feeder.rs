@@ -1,7 +1,7 @@
 //! The feeder: finds due work, claims it and lets it into the fair queue.
 //!
 //! Polling is the truth; wake-ups only shorten the wait. After each look at everything the feeder rests twenty times
-//! as long as the look took, so that finding work never costs more than a twentieth of a connection. Lanes are drawn side by
+//! as long as the look took, so that finding work hardly ever costs more than a twentieth of a connection. Lanes are drawn side by
 //! side, as the [agenda](super::agenda) has it, while the next look is under way: no lane waits for another one, whatever
 //! becomes of that.
 
@@ -26,7 +26,7 @@ use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::LaneId;
 use crate::store;
-use crate::store::claims::{Cut, DueLane, LEASE, Source};
+use crate::store::claims::{Cut, DueLane, LEASE, Source, Span};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
@@ -41,6 +41,10 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
+const REST_FACTOR_MIN: u32 = 4;
+/// up to this.
+const REST_MAX_SLOW: Duration = Duration::from_secs(4);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
 /// The rest after a failed look, and of a lane after a failed claim.
@@ -59,12 +63,13 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
     let mut appetite = Vec::new();
     let mut looking = pin!(OptionFuture::from(None));
     let (mut is_looking, mut began) = (false, Instant::now());
-    let (mut soonest, mut look_at) = (began, began);
+    let (mut soonest, mut look_at, mut tokens_at) = (began, began, None::<Instant>);
     loop {
         while let Some(due) = agenda.next(|app| dispatcher.fair.is_limited(app)) {
             draws.push(Box::pin(draw_beside_others(dispatcher.clone(), due)));
         }
-        let tokens_at = dispatcher.tokens_wait().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+        let tokens_after = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+        tokens_at = tokens_at.into_iter().chain(tokens_after).min();
         tokio::select! {
             Some((due, drawn)) = draws.next() => {
                 agenda.drawn(due, note_failure(due, &drawn), Instant::now());
@@ -72,17 +77,16 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             Some(found) = &mut looking, if is_looking => {
                 is_looking = false;
                 let (now, took) = (Instant::now(), began.elapsed());
-                let rest = match found {
+                (soonest, look_at) = match found {
                     Ok(found) => {
                         agenda.found(found, now);
-                        (took * REST_FACTOR).clamp(REST_MIN, REST_MAX)
+                        (now + took.min(REST_MAX), now + rest_after(took))
                     }
                     Err(failed) => {
                         warn!(error = %failed, "looking for due work failed");
-                        REST_FAILED
+                        (now + REST_FAILED, now + REST_FAILED)
                     }
                 };
-                (soonest, look_at) = (now + took, now + rest);
             }
             // What is born while a look is under way may be too late for it: the next one follows at once.
             () = time_to_look(&dispatcher, soonest, look_at), if !is_looking => {
@@ -91,7 +95,7 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
                 looking.set(OptionFuture::from(Some(async move { dispatcher.due_lanes().await })));
             }
             () = tokio::time::sleep_until(tokens_at.unwrap_or(look_at)), if tokens_at.is_some() => {
-                dispatcher.tokens_at.lock().take();
+                tokens_at = None;
                 agenda.hungry_apps(|app| dispatcher.fair.is_limited(app));
             }
             received = hungry.recv_many(&mut appetite, 64) => {
@@ -102,6 +106,11 @@ pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiv
             }
         }
     }
+}
+
+/// How long to rest after a look.
+fn rest_after(took: Duration) -> Duration {
+    (took * REST_FACTOR).clamp(REST_MIN, REST_MAX).max(took * REST_FACTOR_MIN).min(REST_MAX_SLOW)
 }
 
 /// Resolves when the rest is over, or sooner if something is said to have become due, or may be claimed again. However often
@@ -174,27 +183,33 @@ impl Dispatcher {
         };
         self.ask_to_probe(&lane).await?;
         let mut claimed = 0;
-        for source in due.sources.iter() {
-            claimed += self.draw_from(source, due, &lane).await?;
+        for (source, since) in due.sources.iter() {
+            claimed += self.draw_from(source, due.tier, since, &lane).await?;
         }
         Ok(claimed)
     }
 
     /// Claims of one source until it or the lane's room is used up.
-    async fn draw_from(self: &Arc<Self>, source: Source, due: DueLane, lane: &LaneInfo) -> sqlx::Result<usize> {
+    async fn draw_from(
+        self: &Arc<Self>,
+        source: Source,
+        tier: Tier,
+        since: Timestamp,
+        lane: &LaneInfo,
+    ) -> sqlx::Result<usize> {
         let mut claimed = 0;
         while self.is_ready() && !self.is_behind(source) && claimed < DRAW_MAX {
             let now = self.clock.now();
-            let room = self.fair.room(lane, due.tier, now);
+            let room = self.fair.room(lane, tier, now);
             if room.n == 0 {
                 self.come_back_at(room.next_at);
                 break;
             }
-            let wanted = room.n.min(ROWS_MAX);
+            let (wanted, span) = (room.n.min(ROWS_MAX), Span { lane: lane.id, tier, since, now });
             let n = match source {
-                Source::Queue => self.draw_rows(due, wanted, now).await?,
-                Source::Pages => self.draw_lost_page(due, now).await?,
-                Source::Cursors => self.draw_page(due, room, now).await?,
+                Source::Queue => self.draw_rows(span, wanted).await?,
+                Source::Pages => self.draw_lost_page(span).await?,
+                Source::Cursors => self.draw_page(span, room).await?,
             };
             claimed += n;
             if n == 0 || source == Source::Queue && n < wanted {
@@ -229,22 +244,22 @@ impl Dispatcher {
     }
 
     /// How long until the first of these times.
-    fn tokens_wait(&self) -> Option<Duration> {
-        let at = (*self.tokens_at.lock())?;
+    fn take_tokens_at(&self) -> Option<Duration> {
+        let at = self.tokens_at.lock().take()?;
         Some((at - self.clock.now()).to_std().unwrap_or_default())
     }
 
-    async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
+    async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
+        let Span { lane, tier, now, .. } = span;
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let mut rows =
-            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let mut rows = store::claims::claim_rows(&self.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
         self.metrics.claims.inc_by(n as u64);
         let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());
-        lags().for_each(|lag| self.metrics.lag(due.tier, lag));
-        self.figures.lagged(due.lane, due.tier, lags());
-        let rows = rows.into_iter().map(|row| (due.lane, row)).collect();
+        lags().for_each(|lag| self.metrics.lag(tier, lag));
+        self.figures.lagged(lane, tier, lags());
+        let rows = rows.into_iter().map(|row| (lane, row)).collect();
         self.let_rows_in(rows, lease, claimed_at).await;
         Ok(n)
     }
@@ -263,14 +278,15 @@ impl Dispatcher {
         }
     }
 
-    async fn draw_page(self: &Arc<Self>, due: DueLane, room: Room, now: Timestamp) -> sqlx::Result<usize> {
-        if due.tier == Tier::Engagement && self.postpone(due, now).await? {
+    async fn draw_page(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
+        let Span { lane, now, .. } = span;
+        if span.tier == Tier::Engagement && self.postpone(span).await? {
             return Ok(1); // another cursor may follow
         }
-        let (wanted, cut_at) = (self.page_size(due.lane), Instant::now());
+        let (wanted, cut_at) = (self.page_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
         let page = self.clock.uuid();
-        match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
+        match store::claims::cut_page(&self.pool, span, size, page, now + LEASE).await? {
             Cut::Nothing => Ok(0),
             Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
             Cut::Page(page) => {
@@ -282,24 +298,23 @@ impl Dispatcher {
 
     /// Puts the next cursor off, as a whole, if its app's windows are closed. True if it was put off. What would expire
     /// before they open is cut all the same, and ends as expired.
-    async fn postpone(&self, due: DueLane, now: Timestamp) -> sqlx::Result<bool> {
-        let Some(next) = store::claims::next_cursor(&self.pool, due.lane, due.tier, now).await? else {
-            return Ok(false);
-        };
-        let Ok((message, _)) = self.context(due.lane, next).await else { return Ok(false) };
-        match message.calendar.window_from(due.tier, now).filter(|opens_at| *opens_at < message.expires_at) {
-            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, due.lane, now, opens_at).await,
+    async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
+        let Span { lane, tier, now, .. } = span;
+        let Some(next) = store::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
+        let Ok((message, _)) = self.context(lane, next).await else { return Ok(false) };
+        match message.calendar.window_from(tier, now).filter(|opens_at| *opens_at < message.expires_at) {
+            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, lane, now, opens_at).await,
             None => Ok(false),
         }
     }
 
-    async fn draw_lost_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+    async fn draw_lost_page(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
+        let now = span.now;
         let (lease, leased_at) = (self.clock.uuid(), Instant::now());
         // A page of our own that could not be settled in time is not lost.
         let open: Vec<Uuid> = self.pages.lock().keys().copied().collect();
         let own: Vec<Uuid> = open.into_iter().chain(self.settler.waiting_pages().iter().map(|page| page.id)).collect();
-        let leased =
-            store::claims::lease_lost_page(&self.pool, due.lane, due.tier, &own, lease, now, now + LEASE).await?;
+        let leased = store::claims::lease_lost_page(&self.pool, span, &own, lease, now + LEASE).await?;
         let Some(page) = leased else { return Ok(0) };
         warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
         if page.leases >= PAGE_LEASES_MAX {
@@ -321,6 +336,20 @@ impl Dispatcher {
         // A stop may have emptied the queue a moment before these came.
         if self.is_stopping() {
             self.put_back(self.fair.drain(), self.clock.now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_costs_a_twentieth_of_the_time_but_nothing_waits_for_long() {
+        for (took_ms, rest_ms) in
+            [(0, 100), (5, 100), (10, 200), (50, 1_000), (200, 1_000), (500, 2_000), (9_000, 4_000)]
+        {
+            assert_eq!(rest_after(Duration::from_millis(took_ms)), Duration::from_millis(rest_ms), "{took_ms} ms");
         }
     }
 }

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::delivery::Tier;
+use bellwire::id::LaneId;
 use bellwire::simulator::{Action, Report, Rule};
+use bellwire::store;
+use bellwire::store::claims::{self, LEASE, Span};
 use serde_json::{Value, json};
+use sqlx::PgPool;
 
 use crate::crash::until;
 use crate::delivery::counts;
@@ -123,5 +128,55 @@ async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_b
     for campaign in campaigns {
         assert_eq!(app.message(&campaign).await["counts"]["accepted"], 304);
     }
+    app.finish().await;
+}
+
+/// How many entries of the index by which rows of the queue are claimed were read so far.
+async fn entries_read(pool: &PgPool) -> i64 {
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
+    scalar(pool, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'queue_due'").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_does_not_walk_over_the_dead_rows_that_a_long_snapshot_keeps() {
+    const DEAD: i64 = 3_000;
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    flow(&app, "pause").await;
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
+    app.run_until_idle().await;
+    let mut backup = app.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    sqlx::query("SELECT FROM queue").execute(&mut *backup).await.unwrap();
+    let churn = "DO $$ BEGIN FOR n IN 1..3000 LOOP
+        UPDATE queue SET due_at = to_timestamp(1799990000) + n * interval '1 ms', lease = NULL, leases = 0; END LOOP; END $$";
+    // Statistics are told by the session that made them: so one has to do everything.
+    let pool = store::connect(store::by_index_only(app.database.options()), 1).await.unwrap();
+    let (lane, now) = (LaneId(1), app.clock.now());
+    let claim = async |span: Span| {
+        let before = entries_read(&pool).await;
+        let claimed = claims::claim_rows(&pool, span, 500, app.clock.uuid(), now + LEASE).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+        entries_read(&pool).await - before
+    };
+    sqlx::query(churn).execute(&app.pool).await.unwrap();
+    assert!(claim(Span::all(lane, Tier::Promotional, now)).await >= DEAD, "they are there");
+    sqlx::query(churn).execute(&app.pool).await.unwrap();
+    let [due] = claims::due_lanes(&pool, now).await.unwrap()[..] else { panic!("one lane has something due") };
+    let since = due.sources.queue.expect("in the queue");
+    let walked = claim(Span { lane: due.lane, tier: due.tier, since, now }).await;
+    assert!(walked < 10, "{walked}");
+
+    // What falls due before is what the next look finds first.
+    sqlx::query("UPDATE queue SET due_at = to_timestamp(1799980000), lease = NULL, leases = 0")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let found = claims::due_lanes(&pool, now).await.unwrap()[0].sources.queue.expect("in the queue");
+    assert!(found < since);
+    backup.rollback().await.unwrap();
+    pool.close().await;
+    flow(&app, "resume").await;
+    app.run_until_idle().await;
+    assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
     app.finish().await;
 }

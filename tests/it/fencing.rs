@@ -8,7 +8,7 @@ use bellwire::delivery::Tier;
 use bellwire::dispatch::Settings;
 use bellwire::id::{LaneId, SubscriptionId};
 use bellwire::simulator::{Action, Rule};
-use bellwire::store::claims::{self, Cut, LEASE};
+use bellwire::store::claims::{self, Cut, LEASE, Span};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -283,11 +283,12 @@ async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
     let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
-    let cut = claims::cut_page(pool, lane, tier, 200, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    let cut = claims::cut_page(pool, Span::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
     assert!(matches!(cut, Cut::Page(page) if page.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
-    let leased = claims::lease_lost_page(pool, lane, tier, &[], app.clock.uuid(), now, now + LEASE).await.unwrap();
+    let leased =
+        claims::lease_lost_page(pool, Span::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
     assert_eq!(leased.map(|page| page.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 
@@ -309,7 +310,9 @@ async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM queue").await).unwrap());
     for leases in 1..=4 {
         let (now, lease) = (app.clock.now(), app.clock.uuid());
-        let rows = claims::claim_rows(&app.pool, lane, Tier::Promotional, 10, lease, now, now + LEASE).await.unwrap();
+        let rows = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 10, lease, now + LEASE)
+            .await
+            .unwrap();
         assert_eq!(rows.iter().map(|row| row.leases).collect::<Vec<_>>(), [leases]);
         app.clock.advance(AFTER_LEASE);
     }
