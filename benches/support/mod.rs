@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every benchmark takes what it needs")]
 
 pub mod client;
+pub mod codes;
 pub mod cpu;
 pub mod process;
 pub mod seed;

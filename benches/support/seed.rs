@@ -1,5 +1,7 @@
 //! Subscriptions by COPY: a million of them through the API would take longer than what is to be measured.
 
+use std::ops::Range;
+
 use bellwire::clock::Clock;
 use bellwire::id::{AppId, SubscriptionId};
 use bellwire::simulator::{Options, Simulator, Verify};
@@ -12,6 +14,8 @@ use uuid::Uuid;
 
 use super::stage::SAMPLE;
 
+/// Gateways that subscriptions are spread over: a key has as many lanes.
+pub const GATEWAYS: u32 = 4;
 const CHUNK: u32 = 10_000;
 const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, \
                     token_version, last_seen, created_at) FROM STDIN (FORMAT binary)";
@@ -24,51 +28,78 @@ pub struct Audience {
 
 /// Adds `n` subscriptions of the simulator to an app, over four gateways in turn.
 pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> Audience {
-    let clock = Clock::system();
-    let key = vapid_keys::active(pool, app.0).await.expect("an app has a key");
-    // The simulator derives subscriptions from its seed, so a twin of it in this process mints the same ones.
-    let twin = Simulator::start(Options { verify: Verify::Sample(SAMPLE), ..Options::default() }).await;
-    let twin = twin.expect("a simulator starts");
-    let mut connection = pool.acquire().await.expect("a connection");
-    let mut gateways = Vec::new();
-    for host in twin.hosts().into_iter().take(4) {
-        let lane = lanes::ensure(&mut connection, app.0, key.id, host.gateway).await.expect("a lane");
-        gateways.push((host.host, lane));
-    }
-    // They were reached before, like nearly all of a base: the first acceptance of each would cost a write more.
-    let proven = sqlx::query("ALTER TABLE subscriptions ALTER COLUMN proven SET DEFAULT true");
-    proven.execute(&mut *connection).await.expect("a default");
-    let mut sampled = Vec::new();
-    for start in (0..n).step_by(CHUNK as usize) {
-        let mut rows = Rows::new(12, CHUNK as usize * 5);
-        for index in start..n.min(start + CHUNK) {
-            let (host, lane) = &gateways[index as usize % gateways.len()];
-            let minted = twin.mint(host, index, Some(&key.public_key)).expect("a host of the simulator");
-            let id = SubscriptionId::new(clock.uuid(), (index % 64) as u8);
-            let [p256dh, auth] = [&minted.p256dh, &minted.auth].map(|text| decode_base64(text).expect("base64url"));
-            let address = [p256dh.as_slice(), &auth, minted.endpoint.as_bytes()].concat();
-            let now = clock.now();
-            rows.row()
-                .smallint(id.shard())
-                .uuid(id.0)
-                .uuid(app.0)
-                .integer(*lane)
-                .text_or_null(Some("active"))
-                .uuid(id.0)
-                .timestamp(now)
-                .bytes(&vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), minted.endpoint.as_bytes()]))
-                .bytes(&vault.seal(vault::ADDRESS, id.0, &address))
-                .integer(1)
-                .timestamp(now)
-                .timestamp(now);
-            if twin.sampled(host, index).expect("a host of the simulator") {
-                sampled.push(id);
-            }
-        }
-        rows.send(&mut connection, COPY).await.expect("the rows are right");
-    }
-    settle_down(&mut connection, "subscriptions").await;
+    let seeder = Seeder::start(pool, vault).await;
+    let sampled = seeder.subscribe(app, 0..n).await;
+    seeder.finish().await;
     Audience { sampled }
+}
+
+/// Adds subscriptions to any number of apps.
+pub struct Seeder<'a> {
+    pool: &'a PgPool,
+    vault: &'a Vault,
+    clock: Clock,
+    /// The simulator derives subscriptions from its seed, so a twin of it in this process mints the same ones.
+    twin: Simulator,
+}
+
+impl<'a> Seeder<'a> {
+    /// To be ended by [`finish`](Self::finish).
+    pub async fn start(pool: &'a PgPool, vault: &'a Vault) -> Self {
+        let twin = Simulator::start(Options { verify: Verify::Sample(SAMPLE), ..Options::default() }).await;
+        // They were reached before, like nearly all of a base: the first acceptance of each would cost a write more.
+        let proven = sqlx::query("ALTER TABLE subscriptions ALTER COLUMN proven SET DEFAULT true");
+        proven.execute(pool).await.expect("a default");
+        Self { pool, vault, clock: Clock::system(), twin: twin.expect("a simulator starts") }
+    }
+
+    /// Adds the simulator's subscriptions of these numbers to an app, under its active key, over four gateways in turn.
+    /// Returns those whose requests the simulator opens and records.
+    pub async fn subscribe(&self, app: AppId, numbers: Range<u32>) -> Vec<SubscriptionId> {
+        let key = vapid_keys::active(self.pool, app.0).await.expect("an app has a key");
+        let mut connection = self.pool.acquire().await.expect("a connection");
+        let mut gateways = Vec::new();
+        for host in self.twin.hosts().into_iter().take(GATEWAYS as usize) {
+            let lane = lanes::ensure(&mut connection, app.0, key.id, host.gateway).await.expect("a lane");
+            gateways.push((host.host, lane));
+        }
+        let mut sampled = Vec::new();
+        for start in numbers.clone().step_by(CHUNK as usize) {
+            let end = numbers.end.min(start + CHUNK);
+            let mut rows = Rows::new(12, (end - start) as usize * 5);
+            for number in start..end {
+                let (host, lane) = &gateways[number as usize % gateways.len()];
+                let minted = self.twin.mint(host, number, Some(&key.public_key)).expect("a host of the simulator");
+                let id = SubscriptionId::new(self.clock.uuid(), (number % 64) as u8);
+                let [p256dh, auth] = [&minted.p256dh, &minted.auth].map(|text| decode_base64(text).expect("base64url"));
+                let address = [p256dh.as_slice(), &auth, minted.endpoint.as_bytes()].concat();
+                let now = self.clock.now();
+                rows.row()
+                    .smallint(id.shard())
+                    .uuid(id.0)
+                    .uuid(app.0)
+                    .integer(*lane)
+                    .text_or_null(Some("active"))
+                    .uuid(id.0)
+                    .timestamp(now)
+                    .bytes(&self.vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), minted.endpoint.as_bytes()]))
+                    .bytes(&self.vault.seal(vault::ADDRESS, id.0, &address))
+                    .integer(1)
+                    .timestamp(now)
+                    .timestamp(now);
+                if self.twin.sampled(host, number).expect("a host of the simulator") {
+                    sampled.push(id);
+                }
+            }
+            rows.send(&mut connection, COPY).await.expect("the rows are right");
+        }
+        sampled
+    }
+
+    /// Lets what was added look as if it had been there for hours.
+    pub async fn finish(self) {
+        settle_down(&mut self.pool.acquire().await.expect("a connection"), "subscriptions").await;
+    }
 }
 
 /// Lets a table that was just filled look as it would after some hours, and the log begin anew. On the connection that

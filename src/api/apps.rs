@@ -19,13 +19,15 @@ use crate::id::AppId;
 use crate::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
 use crate::store::api_keys::Scope;
-use crate::store::apps::{self, App};
+use crate::store::apps::{self, App, WEIGHT_MAX};
 use crate::store::audit::Action;
 use crate::store::{removal, topics};
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
+/// `weight` of a new app.
+pub(super) const WEIGHT_DEFAULT: i16 = 1;
 /// How many hundred messages a request to delete an app cancels itself.
 const CANCEL_ROUNDS: usize = 20;
 /// Most origins of one app.
@@ -52,6 +54,8 @@ pub struct AppView {
     browsers_may: BrowsersMay,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
     max_retries: i16,
+    /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one.
+    weight: i16,
     /// When it was made.
     created_at: DateTime<Utc>,
     /// Since when it is being deleted.
@@ -69,6 +73,7 @@ impl From<App> for AppView {
             allow_other_gateways: app.allow_other_gateways,
             browsers_may: app.browsers_may,
             max_retries: app.max_retries,
+            weight: app.weight,
             created_at: app.created_at,
             deleting_at: app.deleting_at,
         }
@@ -126,6 +131,9 @@ pub struct AppChange {
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
     max_retries: Option<i64>,
+    /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100. Changing it
+    /// takes an operator's key. Workers hear of it within a minute.
+    weight: Option<i64>,
 }
 
 fn is_slug(text: &str) -> bool {
@@ -186,6 +194,7 @@ pub async fn create(
         allow_other_gateways: body.allow_other_gateways,
         browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
+        weight: WEIGHT_DEFAULT,
         created_at: state.clock.now(),
         deleting_at: None,
     };
@@ -254,7 +263,16 @@ pub async fn change(
             None => faults.refuse("/max_retries", format!("must be 0 to {RETRIES_MAX}")),
         }
     }
+    if let Some(weight) = body.weight {
+        match i16::try_from(weight).ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)) {
+            Some(weight) => app.weight = weight,
+            None => faults.refuse("/weight", format!("must be 1 to {WEIGHT_MAX}")),
+        }
+    }
     faults.finish()?;
+    if app.weight != server.app.weight && !server.caller.may(Scope::Operator) {
+        return Err(Problem::forbidden_member("/weight", "is changed by operators only"));
+    }
     if let Some(allow) = body.allow_other_gateways {
         if allow && !app.allow_other_gateways && !server.caller.may(Scope::Operator) {
             return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
@@ -327,6 +345,7 @@ fn changed(before: &App, after: &App) -> Option<Value> {
             ("allow_other_gateways", json!(app.allow_other_gateways)),
             ("browsers_may", json!(app.browsers_may)),
             ("max_retries", json!(app.max_retries)),
+            ("weight", json!(app.weight)),
         ]
     };
     let differing = members(before).into_iter().zip(members(after)).filter(|(was, is)| was != is);

@@ -149,6 +149,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         allow_other_gateways: false,
         browsers_may: BrowsersMay::default(),
         max_retries: super::apps::MAX_RETRIES_DEFAULT,
+        weight: super::apps::WEIGHT_DEFAULT,
         created_at: state.clock.now(),
         deleting_at: None,
     };

@@ -18,6 +18,7 @@ pub(super) const NAMES: &Names = &[
     ("/subject", "--subject"),
     ("/topics", "--topic"),
     ("/browsers_may", "--browsers-may"),
+    ("/weight", "--weight"),
     ("app", "APP"),
     ("confirm", "--yes-delete"),
 ];
@@ -82,6 +83,9 @@ pub enum App {
         /// repeatable, or separated by commas.
         #[arg(long, value_name = "RIGHT", value_delimiter = ',')]
         browsers_may: Vec<String>,
+        /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100.
+        #[arg(long, value_name = "NUMBER")]
+        weight: Option<i64>,
     },
     /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
     /// a running server deletes its rows.
@@ -135,13 +139,14 @@ impl App {
                 let app = local.get(path(["apps", &app])).await?;
                 out.say(&app, &show(&app))?;
             }
-            Self::Change { app, name, origins, allow_other_gateways, browsers_may } => {
+            Self::Change { app, name, origins, allow_other_gateways, browsers_may, weight } => {
                 let mut body = Map::new();
                 body.extend(name.map(|name| ("name".to_owned(), name.into())));
                 body.extend((!origins.is_empty()).then(|| ("origins".to_owned(), origins.into())));
                 body.extend(allow_other_gateways.map(|let_in| ("allow_other_gateways".to_owned(), let_in.into())));
                 let all = (!browsers_may.is_empty()).then(|| rights(browsers_may));
                 body.extend(all.map(|rights| ("browsers_may".to_owned(), rights.into())));
+                body.extend(weight.map(|weight| ("weight".to_owned(), weight.into())));
                 let ask = Ask::new(Method::PATCH, path(["apps", &app]));
                 let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
@@ -171,6 +176,7 @@ fn show(app: &Value) -> String {
         ("origins", text(app, "/origins")),
         ("lets other gateways in", text(app, "/allow_other_gateways")),
         ("browsers may", text(app, "/browsers_may")),
+        ("weight", text(app, "/weight")),
         ("created", time(app, "/created_at")),
         ("being deleted since", time(app, "/deleting_at")),
     ])

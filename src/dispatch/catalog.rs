@@ -21,6 +21,8 @@ const MESSAGES_MAX: usize = 1024;
 /// A message is read anew for what is claimed this long after it was opened, so that a change of its topic's or tier's
 /// policy comes to count.
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(60);
+/// The same of lanes. Opening one costs a statement and a key's decryption, and there may be ten thousand.
+const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);
 
 /// Why something could not be taken from the catalog.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +50,7 @@ pub struct Catalog {
     clock: Clock,
     server: Settings,
     messages: Mutex<HashMap<MessageId, Opened>>,
-    lanes: Mutex<HashMap<LaneId, Arc<LaneInfo>>>,
+    lanes: Mutex<HashMap<LaneId, (Arc<LaneInfo>, Timestamp)>>,
 }
 
 impl Catalog {
@@ -87,10 +89,10 @@ impl Catalog {
         Ok(message)
     }
 
-    /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject,
-    /// which [`forget_lanes`](Self::forget_lanes) takes care of.
+    /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject and
+    /// the app's weight, which [`forget_lanes`](Self::forget_lanes) takes care of.
     pub async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {
-        if let Some(lane) = self.lanes.lock().get(&id) {
+        if let Some((lane, _)) = self.lanes.lock().get(&id) {
             return Ok(lane.clone());
         }
         let row =
@@ -100,14 +102,16 @@ impl Catalog {
         let private = private.map_err(|e| unusable(e.to_string()))?;
         let private = private.try_into().map_err(|_| unusable("a private key has 32 octets".into()))?;
         let key = SigningKey::from_private(private).map_err(|e| unusable(e.to_string()))?;
-        let (app, gateway, vapid_key, subject) = (row.app, row.gateway, row.vapid_key, row.subject);
-        let lane = Arc::new(LaneInfo { id, app, gateway, vapid_key, key, subject });
-        self.lanes.lock().insert(id, lane.clone());
+        let (app, weight, gateway) = (row.app, row.weight, row.gateway);
+        let (vapid_key, subject) = (row.vapid_key, row.subject);
+        let lane = Arc::new(LaneInfo { id, app, weight, gateway, vapid_key, key, subject });
+        self.lanes.lock().insert(id, (lane.clone(), self.clock.now()));
         Ok(lane)
     }
 
-    /// Reads lanes anew from now on, so that a changed subject is signed with within a minute.
-    pub fn forget_lanes(&self) {
-        self.lanes.lock().clear();
+    /// Reads lanes anew that were read some time ago, so that a changed subject is signed with, and a changed weight counts,
+    /// within a minute.
+    pub fn forget_lanes(&self, now: Timestamp) {
+        self.lanes.lock().retain(|_, (_, at)| (now - *at).abs() < LANE_FRESH_FOR);
     }
 }

@@ -1,6 +1,6 @@
 //! The fair queue: which delivery gets the next sealing slot.
 //!
-//! Tiers share by weight (8:3:1), lanes of a tier take turns, and a lane takes part only while it has a permit: its
+//! Tiers share by weight (8:3:1), apps of a tier take turns by theirs, lanes of an app take turns, and a lane takes part only while it has a permit: its
 //! adaptive concurrency limit and the parallelism that flow control leaves it are not used up, and it is neither held nor
 //! broken. While a lane's permits are scarce rather than sealing, its tiers share the permits by the same weights. So a slow
 //! or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time code.
@@ -13,19 +13,20 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::job::{Job, LaneInfo};
 use super::lane::{Answered, Lane};
 use super::queue::{Queue, TIERS};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::LaneId;
+use crate::id::{AppId, LaneId};
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
 use crate::store::flows::Flow;
 use crate::store::workers::{Crew, LaneState};
 
-/// Index of a (lane, origin) in the queue; never reused, so it stays valid.
+/// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
 pub type Slot = usize;
 
 /// A delivery with a permit. The permit is given back by [`FairQueue::release`].
@@ -84,6 +85,8 @@ pub struct Load {
     pub held: usize,
     /// Lanes whose breaker is open or half open.
     pub broken: usize,
+    /// Lanes and origins that something is remembered of.
+    pub known: usize,
 }
 
 /// Told when a (lane, tier) has fallen below its limit and may claim more.
@@ -117,9 +120,14 @@ impl FairQueue {
     /// Takes over a flow that is in force.
     pub fn adopt_flow(&self, flow: Flow, now: Timestamp) {
         let mut inner = self.inner.lock();
-        inner.flows.adopt(flow, now);
-        inner.refresh();
-        self.wake(&inner);
+        if inner.adopt_flow(flow, now) {
+            self.wake(&inner);
+        }
+    }
+
+    /// Whether flow control bounds what an app sends, or what one of its lanes does.
+    pub fn is_limited(&self, app: AppId) -> bool {
+        self.inner.lock().flows.concern(app)
     }
 
     /// Lets deliveries in. Those that may not go now come back, with the time until which they are put off.
@@ -245,6 +253,11 @@ impl FairQueue {
     /// Takes out everything that waits, for a stop of the server.
     pub fn drain(&self) -> Vec<Box<Job>> {
         self.inner.lock().evict_all()
+    }
+
+    /// Forgets what it knows of origins that are not in use, unless that matters.
+    pub fn forget_idle(&self, now: Timestamp, instant: Instant) {
+        self.inner.lock().forget_idle(now, instant);
     }
 
     /// What is going on.

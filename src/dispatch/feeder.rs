@@ -1,17 +1,24 @@
 //! The feeder: finds due work, claims it and lets it into the fair queue.
 //!
 //! Polling is the truth; wake-ups only shorten the wait. After each look at everything the feeder rests twenty times
-//! as long as the look took, so that finding work never costs more than a twentieth of a connection.
+//! as long as the look took, so that finding work hardly ever costs more than a twentieth of a connection. Lanes are drawn side by
+//! side, as the [agenda](super::agenda) has it, while the next look is under way: no lane waits for another one, whatever
+//! becomes of that.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::OptionFuture;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::Dispatcher;
+use super::agenda::{Agenda, Drawn};
 use super::catalog::CatalogError;
 use super::fair::Room;
 use super::job::{Job, LaneInfo, Message};
@@ -19,7 +26,7 @@ use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::LaneId;
 use crate::store;
-use crate::store::claims::{Cut, DueLane, LEASE, Source};
+use crate::store::claims::{Cut, DueLane, LEASE, Source, Span};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
@@ -32,71 +39,139 @@ const PAGE_LEASES_MAX: i16 = 3;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
-/// The longest, so that a look that claimed a lot does not delay the next one.
+/// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
+const REST_FACTOR_MIN: u32 = 4;
+/// up to this.
+const REST_MAX_SLOW: Duration = Duration::from_secs(4);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
-/// The rest after a failed look.
-const REST_FAILED: Duration = Duration::from_secs(1);
+/// The rest after a failed look, and of a lane after a failed claim.
+pub const REST_FAILED: Duration = Duration::from_secs(1);
 
 /// A lane and tier that ran low.
 pub type Hunger = (LaneId, Tier);
 
+/// A draw under way, as what it draws and what that comes to.
+type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
+
 /// Looks, claims and rests for ever.
 pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
-    let (mut found, mut appetite) = (Vec::new(), Vec::new());
+    let mut agenda = dispatcher.agenda();
+    let mut draws = FuturesUnordered::<Draw>::new();
+    let mut appetite = Vec::new();
+    let mut looking = pin!(OptionFuture::from(None));
+    let (mut is_looking, mut began) = (false, Instant::now());
+    let (mut soonest, mut look_at, mut tokens_at) = (began, began, None::<Instant>);
     loop {
-        let began = Instant::now();
-        let looked = dispatcher.look(&mut found).await;
-        let rest = match looked {
-            Ok(_) => (began.elapsed() * REST_FACTOR).clamp(REST_MIN, REST_MAX),
-            Err(failed) => {
-                warn!(error = %failed, "looking for due work failed");
-                REST_FAILED
+        while let Some(due) = agenda.next(|app| dispatcher.fair.is_limited(app)) {
+            draws.push(Box::pin(draw_beside_others(dispatcher.clone(), due)));
+        }
+        let tokens_after = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+        tokens_at = tokens_at.into_iter().chain(tokens_after).min();
+        tokio::select! {
+            Some((due, drawn)) = draws.next() => {
+                agenda.drawn(due, note_failure(due, &drawn), Instant::now());
             }
-        };
-        let wake_at = Instant::now() + rest;
-        loop {
-            let tokens_at = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
-            let by_rate = tokio::select! {
-                () = tokio::time::sleep_until(wake_at) => break,
-                () = dispatcher.kicked.notified() => break,
-                () = dispatcher.settler.caught_up() => break,
-                () = tokio::time::sleep_until(tokens_at.unwrap_or(wake_at)) => true,
-                received = hungry.recv_many(&mut appetite, 64) => if received == 0 { return } else { false },
-            };
-            appetite.sort_unstable();
-            appetite.dedup();
-            let _claiming = dispatcher.claiming.lock().await;
-            // What the last look did not find is left to the next one.
-            let wanted = |due: &&DueLane| by_rate || appetite.binary_search(&(due.lane, due.tier)).is_ok();
-            for due in found.iter().filter(wanted) {
-                if let Err(failed) = dispatcher.draw(*due).await {
-                    warn!(error = %failed, "claiming failed");
+            Some(found) = &mut looking, if is_looking => {
+                is_looking = false;
+                let (now, took) = (Instant::now(), began.elapsed());
+                (soonest, look_at) = match found {
+                    Ok(found) => {
+                        agenda.found(found, now);
+                        (now + took.min(REST_MAX), now + rest_after(took))
+                    }
+                    Err(failed) => {
+                        warn!(error = %failed, "looking for due work failed");
+                        (now + REST_FAILED, now + REST_FAILED)
+                    }
+                };
+            }
+            // What is born while a look is under way may be too late for it: the next one follows at once.
+            () = time_to_look(&dispatcher, soonest, look_at), if !is_looking => {
+                (is_looking, began) = (true, Instant::now());
+                let dispatcher = dispatcher.clone();
+                looking.set(OptionFuture::from(Some(async move { dispatcher.due_lanes().await })));
+            }
+            () = tokio::time::sleep_until(tokens_at.unwrap_or(look_at)), if tokens_at.is_some() => {
+                tokens_at = None;
+                agenda.hungry_apps(|app| dispatcher.fair.is_limited(app));
+            }
+            received = hungry.recv_many(&mut appetite, 64) => {
+                if received == 0 {
+                    return;
                 }
+                appetite.drain(..).for_each(|hunger| agenda.hungry(hunger));
             }
-            appetite.clear();
         }
     }
 }
 
+/// How long to rest after a look.
+fn rest_after(took: Duration) -> Duration {
+    (took * REST_FACTOR).clamp(REST_MIN, REST_MAX).max(took * REST_FACTOR_MIN).min(REST_MAX_SLOW)
+}
+
+/// Resolves when the rest is over, or sooner if something is said to have become due, or may be claimed again. However often
+/// that is said, looking takes no more than half of the time.
+async fn time_to_look(dispatcher: &Dispatcher, soonest: Instant, look_at: Instant) {
+    tokio::time::sleep_until(soonest).await;
+    tokio::select! {
+        () = tokio::time::sleep_until(look_at) => {}
+        () = dispatcher.kicked.notified() => {}
+        () = dispatcher.settler.caught_up() => {}
+    }
+}
+
+/// Draws a lane while others are drawn.
+async fn draw_beside_others(dispatcher: Arc<Dispatcher>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
+    let _claiming = dispatcher.claiming.read().await;
+    let drawn = dispatcher.draw(due).await;
+    (due, drawn)
+}
+
+/// Logs it if a draw failed, which costs nobody but its lane.
+fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
+    let Err(failed) = drawn else { return Drawn::Done };
+    warn!(error = %failed, lane = due.lane.0, tier = due.tier.name(), "due work of a lane could not be claimed");
+    Drawn::Failed
+}
+
 impl Dispatcher {
-    /// Finds everything that is due and claims what fits. Answers how many deliveries that were.
-    pub(super) async fn look(self: &Arc<Self>, found: &mut Vec<DueLane>) -> sqlx::Result<usize> {
-        found.clear();
-        let mut claimed = 0;
-        let _claiming = self.claiming.lock().await;
-        if !self.is_ready() {
-            return Ok(0);
-        }
-        *found = store::claims::due_lanes(&self.pool, self.clock.now()).await?;
-        for due in found.iter() {
-            claimed += self.draw(*due).await?;
-        }
-        Ok(claimed)
+    fn agenda(&self) -> Agenda {
+        Agenda::new(self.pool.options().get_max_connections() as usize)
     }
 
-    /// Claims from one source until it or the lane's room is used up.
+    /// Everything that is due now; nothing while nothing may be claimed.
+    async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
+        match self.is_ready() {
+            true => store::claims::due_lanes(&self.pool, self.clock.now()).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Finds everything that is due and claims what fits. Returns how many deliveries that were, or the first failure, when
+    /// all lanes have had their turn. The caller sees to it that nobody else claims meanwhile.
+    pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
+        let (mut agenda, mut draws) = (self.agenda(), FuturesUnordered::new());
+        let (mut claimed, mut failure) = (0, None);
+        agenda.found(self.due_lanes().await?, Instant::now());
+        loop {
+            while let Some(due) = agenda.next(|app| self.fair.is_limited(app)) {
+                draws.push(async move { (due, self.draw(due).await) });
+            }
+            let Some((due, drawn)) = draws.next().await else { break };
+            agenda.drawn(due, note_failure(due, &drawn), Instant::now());
+            match drawn {
+                Ok(n) => claimed += n,
+                Err(failed) => failure = failure.or(Some(failed)),
+            }
+        }
+        failure.map_or(Ok(claimed), Err)
+    }
+
+    /// Claims of one lane and tier until its room or its work is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let lane = match self.catalog.lane(due.lane).await {
             Ok(lane) => lane,
@@ -108,22 +183,38 @@ impl Dispatcher {
         };
         self.ask_to_probe(&lane).await?;
         let mut claimed = 0;
-        while self.is_ready() && !self.is_behind(due.source) && claimed < DRAW_MAX {
+        for (source, since) in due.sources.iter() {
+            claimed += self.draw_from(source, due.tier, since, &lane).await?;
+        }
+        Ok(claimed)
+    }
+
+    /// Claims of one source until it or the lane's room is used up.
+    async fn draw_from(
+        self: &Arc<Self>,
+        source: Source,
+        tier: Tier,
+        since: Timestamp,
+        lane: &LaneInfo,
+    ) -> sqlx::Result<usize> {
+        let mut claimed = 0;
+        while self.is_ready() && !self.is_behind(source) && claimed < DRAW_MAX {
             let now = self.clock.now();
-            let room = self.fair.room(&lane, due.tier, now);
+            let room = self.fair.room(lane, tier, now);
             if room.n == 0 {
                 self.come_back_at(room.next_at);
                 break;
             }
-            let n = match due.source {
-                Source::Queue => self.draw_rows(due, room.n.min(ROWS_MAX), now).await?,
-                Source::Pages => self.draw_lost_page(due, now).await?,
-                Source::Cursors => self.draw_page(due, room, now).await?,
+            let (wanted, span) = (room.n.min(ROWS_MAX), Span { lane: lane.id, tier, since, now });
+            let n = match source {
+                Source::Queue => self.draw_rows(span, wanted).await?,
+                Source::Pages => self.draw_lost_page(span).await?,
+                Source::Cursors => self.draw_page(span, room).await?,
             };
-            if n == 0 {
+            claimed += n;
+            if n == 0 || source == Source::Queue && n < wanted {
                 break;
             }
-            claimed += n;
         }
         Ok(claimed)
     }
@@ -158,17 +249,17 @@ impl Dispatcher {
         Some((at - self.clock.now()).to_std().unwrap_or_default())
     }
 
-    async fn draw_rows(self: &Arc<Self>, due: DueLane, limit: usize, now: Timestamp) -> sqlx::Result<usize> {
+    async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
+        let Span { lane, tier, now, .. } = span;
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let mut rows =
-            store::claims::claim_rows(&self.pool, due.lane, due.tier, limit, lease, now, now + LEASE).await?;
+        let mut rows = store::claims::claim_rows(&self.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
         self.metrics.claims.inc_by(n as u64);
         let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());
-        lags().for_each(|lag| self.metrics.lag(due.tier, lag));
-        self.figures.lagged(due.lane, due.tier, lags());
-        let rows = rows.into_iter().map(|row| (due.lane, row)).collect();
+        lags().for_each(|lag| self.metrics.lag(tier, lag));
+        self.figures.lagged(lane, tier, lags());
+        let rows = rows.into_iter().map(|row| (lane, row)).collect();
         self.let_rows_in(rows, lease, claimed_at).await;
         Ok(n)
     }
@@ -187,14 +278,15 @@ impl Dispatcher {
         }
     }
 
-    async fn draw_page(self: &Arc<Self>, due: DueLane, room: Room, now: Timestamp) -> sqlx::Result<usize> {
-        if due.tier == Tier::Engagement && self.postpone(due, now).await? {
+    async fn draw_page(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
+        let Span { lane, now, .. } = span;
+        if span.tier == Tier::Engagement && self.postpone(span).await? {
             return Ok(1); // another cursor may follow
         }
-        let (wanted, cut_at) = (self.page_size(due.lane), Instant::now());
+        let (wanted, cut_at) = (self.page_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
         let page = self.clock.uuid();
-        match store::claims::cut_page(&self.pool, due.lane, due.tier, size, page, now, now + LEASE).await? {
+        match store::claims::cut_page(&self.pool, span, size, page, now + LEASE).await? {
             Cut::Nothing => Ok(0),
             Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
             Cut::Page(page) => {
@@ -206,24 +298,23 @@ impl Dispatcher {
 
     /// Puts the next cursor off, as a whole, if its app's windows are closed. True if it was put off. What would expire
     /// before they open is cut all the same, and ends as expired.
-    async fn postpone(&self, due: DueLane, now: Timestamp) -> sqlx::Result<bool> {
-        let Some(next) = store::claims::next_cursor(&self.pool, due.lane, due.tier, now).await? else {
-            return Ok(false);
-        };
-        let Ok((message, _)) = self.context(due.lane, next).await else { return Ok(false) };
-        match message.calendar.window_from(due.tier, now).filter(|opens_at| *opens_at < message.expires_at) {
-            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, due.lane, now, opens_at).await,
+    async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
+        let Span { lane, tier, now, .. } = span;
+        let Some(next) = store::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
+        let Ok((message, _)) = self.context(lane, next).await else { return Ok(false) };
+        match message.calendar.window_from(tier, now).filter(|opens_at| *opens_at < message.expires_at) {
+            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, lane, now, opens_at).await,
             None => Ok(false),
         }
     }
 
-    async fn draw_lost_page(self: &Arc<Self>, due: DueLane, now: Timestamp) -> sqlx::Result<usize> {
+    async fn draw_lost_page(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
+        let now = span.now;
         let (lease, leased_at) = (self.clock.uuid(), Instant::now());
         // A page of our own that could not be settled in time is not lost.
         let open: Vec<Uuid> = self.pages.lock().keys().copied().collect();
         let own: Vec<Uuid> = open.into_iter().chain(self.settler.waiting_pages().iter().map(|page| page.id)).collect();
-        let leased =
-            store::claims::lease_lost_page(&self.pool, due.lane, due.tier, &own, lease, now, now + LEASE).await?;
+        let leased = store::claims::lease_lost_page(&self.pool, span, &own, lease, now + LEASE).await?;
         let Some(page) = leased else { return Ok(0) };
         warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
         if page.leases >= PAGE_LEASES_MAX {
@@ -245,6 +336,20 @@ impl Dispatcher {
         // A stop may have emptied the queue a moment before these came.
         if self.is_stopping() {
             self.put_back(self.fair.drain(), self.clock.now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_costs_a_twentieth_of_the_time_but_nothing_waits_for_long() {
+        for (took_ms, rest_ms) in
+            [(0, 100), (5, 100), (10, 200), (50, 1_000), (200, 1_000), (500, 2_000), (9_000, 4_000)]
+        {
+            assert_eq!(rest_after(Duration::from_millis(took_ms)), Duration::from_millis(rest_ms), "{took_ms} ms");
         }
     }
 }

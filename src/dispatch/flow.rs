@@ -1,8 +1,11 @@
 //! Flow control in this worker: its part of what apps and operators let through. Pure state; the fair queue owns it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
+use super::fair::Slot;
+use super::queue::{TIERS, index};
 use crate::clock::Timestamp;
+use crate::delivery::Tier;
 use crate::id::{AppId, LaneId};
 use crate::policy::flow::{Bucket, part};
 use crate::store::flows::Flow;
@@ -16,11 +19,30 @@ pub struct Flows {
     crew: Crew,
     started_at: Timestamp,
     limiters: HashMap<Scope, Limiter>,
+    /// How many limiters of an app let through less than everything.
+    limited: HashMap<AppId, usize>,
 }
 
 struct Limiter {
     flow: Flow,
     bucket: Option<Bucket>,
+    load: Load,
+    /// Slots that wait for its parallelism.
+    held_back: VecDeque<Slot>,
+}
+
+/// What of a scope is in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    /// POSTs without an answer.
+    pub in_flight: u32,
+    /// Deliveries that wait for a turn, by tier.
+    pub waiting: [usize; TIERS],
+}
+
+/// Whether anything is bounded by it.
+fn bounds(flow: &Flow) -> bool {
+    flow.paused || flow.rate.is_some() || flow.parallelism.is_some()
 }
 
 /// The flows that a lane is subject to.
@@ -31,15 +53,16 @@ pub fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
 impl Flows {
     /// None, in a worker that started at a time: what it hears of older flows must not let more through because of that.
     pub fn new(started_at: Timestamp) -> Self {
-        Self { crew: Crew::ALONE, started_at, limiters: HashMap::new() }
+        Self { crew: Crew::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
     }
 
-    /// Takes over what is in force, unless something later is known.
-    pub fn adopt(&mut self, flow: Flow, now: Timestamp) {
+    /// Takes over what is in force. False: something later is known, or the same. `load` is what of its scope is in memory,
+    /// asked for when a scope is new; what changes from then on is told.
+    pub fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> Load, now: Timestamp) -> bool {
         let scope = (flow.app, flow.lane);
         let known = self.limiters.get(&scope);
         if known.is_some_and(|known| known.flow.changed_at >= flow.changed_at) {
-            return;
+            return false;
         }
         let old = known.and_then(|known| known.bucket.filter(|_| known.flow.reset_at == flow.reset_at));
         let bucket = flow.rate.map(|rate| {
@@ -56,7 +79,24 @@ impl Flows {
                 None => Bucket::empty(per_second, now),
             }
         });
-        self.limiters.insert(scope, Limiter { flow, bucket });
+        let bounded = self.limited.entry(flow.app).or_default();
+        *bounded += usize::from(bounds(&flow));
+        match self.limiters.get_mut(&scope) {
+            Some(known) => {
+                *bounded -= usize::from(bounds(&known.flow));
+                (known.flow, known.bucket) = (flow, bucket);
+            }
+            None => {
+                let held_back = VecDeque::new();
+                self.limiters.insert(scope, Limiter { flow, bucket, load: load(), held_back });
+            }
+        }
+        true
+    }
+
+    /// Whether anything bounds what an app sends, or what one of its lanes does.
+    pub fn concern(&self, app: AppId) -> bool {
+        self.limited.get(&app).is_some_and(|n| *n > 0)
     }
 
     /// Takes this worker's part anew. False if that changes nothing.
@@ -75,7 +115,7 @@ impl Flows {
 
     /// Whether nothing of this lane may go, by this worker at least: it is paused, or others have all of the parallelism.
     pub fn is_shut(&self, app: AppId, lane: LaneId) -> bool {
-        self.of(app, lane).any(|(_, limiter)| limiter.flow.paused) || self.parts(app, lane).any(|(_, part)| part == 0)
+        self.of(app, lane).any(|limiter| limiter.flow.paused || self.part(limiter) == Some(0))
     }
 
     /// How many may go by now; if none, and more will by themselves, when. Unlimited where there is no rate.
@@ -99,25 +139,85 @@ impl Flows {
         self.buckets(app, lane).for_each(Bucket::give_back);
     }
 
-    /// Of what concerns a lane, how many this worker may have in flight at a time. One that is new has no part until the
-    /// others have surely made room for it.
-    pub fn parts(&self, app: AppId, lane: LaneId) -> impl Iterator<Item = (Scope, u32)> + '_ {
-        let Crew { workers, rank, newcomer } = self.crew;
-        let part_of = move |whole| if newcomer { 0 } else { part(whole, workers, rank) };
-        self.of(app, lane).filter_map(move |(scope, limiter)| Some((scope, part_of(limiter.flow.parallelism?))))
+    /// Whether one more may be in flight.
+    pub fn has_permit(&self, app: AppId, lane: LaneId) -> bool {
+        self.of(app, lane).all(|limiter| self.left(limiter) > 0)
     }
 
-    fn of(&self, app: AppId, lane: LaneId) -> impl Iterator<Item = (Scope, &Limiter)> {
+    /// How many deliveries of a tier may be claimed for what may be in flight at a time, beside those that wait, of it and
+    /// of more urgent ones; none: however many.
+    pub fn room(&self, app: AppId, lane: LaneId, tier: Tier) -> Option<usize> {
+        let room = |limiter: &Limiter| {
+            let waiting = limiter.load.waiting[..=index(tier)].iter().sum();
+            Some((self.part(limiter)? as usize).saturating_sub(waiting))
+        };
+        self.of(app, lane).filter_map(room).min()
+    }
+
+    /// So many more deliveries of a tier wait for a turn.
+    pub fn lined_up(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
+        self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] += n);
+    }
+
+    /// So many fewer do.
+    pub fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
+        self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] -= n);
+    }
+
+    /// One more is in flight.
+    pub fn began(&mut self, app: AppId, lane: LaneId) {
+        self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight += 1);
+    }
+
+    /// One fewer is.
+    pub fn ended(&mut self, app: AppId, lane: LaneId) {
+        self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight -= 1);
+    }
+
+    /// Remembers that a slot waits for the first parallelism that is used up. False: none is.
+    pub fn hold_back(&mut self, app: AppId, lane: LaneId, slot: Slot) -> bool {
+        let used_up = |scope: &Scope| self.limiters.get(scope).is_some_and(|limiter| self.left(limiter) == 0);
+        let scope = scopes(app, lane).into_iter().find(|scope| !self.limiters.is_empty() && used_up(scope));
+        let limiter = scope.and_then(|scope| self.limiters.get_mut(&scope));
+        limiter.map(|limiter| limiter.held_back.push_back(slot)).is_some()
+    }
+
+    /// The next slot that waits for a parallelism, if more than `granted` more may be in flight.
+    pub fn next_held_back(&mut self, scope: Scope, granted: u32) -> Option<Slot> {
+        let limiter = self.limiters.get(&scope)?;
+        if self.left(limiter) <= granted {
+            return None;
+        }
+        self.limiters.get_mut(&scope)?.held_back.pop_front()
+    }
+
+    /// This worker's part of a parallelism. One that is new has none until the others have surely made room for it.
+    fn part(&self, limiter: &Limiter) -> Option<u32> {
+        let Crew { workers, rank, newcomer } = self.crew;
+        let whole = limiter.flow.parallelism?;
+        Some(if newcomer { 0 } else { part(whole, workers, rank) })
+    }
+
+    /// How many more may be in flight.
+    fn left(&self, limiter: &Limiter) -> u32 {
+        self.part(limiter).map_or(u32::MAX, |part| part.saturating_sub(limiter.load.in_flight))
+    }
+
+    fn of(&self, app: AppId, lane: LaneId) -> impl Iterator<Item = &Limiter> {
         // Nearly always there is none at all.
         let scopes = if self.limiters.is_empty() { None } else { Some(scopes(app, lane)) };
-        scopes.into_iter().flatten().filter_map(|scope| Some((scope, self.limiters.get(&scope)?)))
+        scopes.into_iter().flatten().filter_map(|scope| self.limiters.get(&scope))
     }
 
-    fn buckets(&mut self, app: AppId, lane: LaneId) -> impl Iterator<Item = &mut Bucket> {
+    fn of_mut(&mut self, app: AppId, lane: LaneId) -> impl Iterator<Item = &mut Limiter> {
         let found = match self.limiters.is_empty() {
             true => [None, None],
             false => self.limiters.get_disjoint_mut([&(app, None), &(app, Some(lane))]),
         };
-        found.into_iter().flatten().filter_map(|limiter| limiter.bucket.as_mut())
+        found.into_iter().flatten()
+    }
+
+    fn buckets(&mut self, app: AppId, lane: LaneId) -> impl Iterator<Item = &mut Bucket> {
+        self.of_mut(app, lane).filter_map(|limiter| limiter.bucket.as_mut())
     }
 }

@@ -112,6 +112,8 @@ impl Message {
 pub struct LaneInfo {
     pub id: LaneId,
     pub app: AppId,
+    /// The app's weight.
+    pub weight: u32,
     pub gateway: Gateway,
     pub vapid_key: VapidKeyId,
     pub key: SigningKey,

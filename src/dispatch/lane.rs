@@ -9,7 +9,7 @@ use crate::lane::Gateway;
 use crate::policy::Settings;
 use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
 use crate::policy::hold::{Held, Hold};
-use crate::policy::payload_limit::{PayloadLimit, Refusal};
+use crate::policy::payload_limit::{BELIEVED_FOR, PayloadLimit, Refusal};
 use crate::store::workers::LaneState;
 
 /// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
@@ -64,6 +64,15 @@ impl Share {
         };
         (all / self.workers.max(1)).max(1)
     }
+}
+
+/// Whether what others told of an origin, or of all of a lane, matters still.
+pub fn matters(state: &LaneState, now: Timestamp) -> bool {
+    let is_held = |held: Option<Held>| held.is_some_and(|held| now < held.until);
+    is_held(state.held)
+        || is_held(state.key_held)
+        || state.breaker.is_some_and(|breaker| breaker.matters(now))
+        || state.payload.is_some_and(|learned| learned.max.is_some() && now < learned.at + BELIEVED_FOR)
 }
 
 /// A lane's state in this process.
@@ -233,6 +242,13 @@ impl Lane {
     /// Whether its breaker is open or half open.
     pub fn is_broken(&self) -> bool {
         self.breaker.snapshot().state != State::Closed
+    }
+
+    /// Whether something is known of it that would be missed if it were forgotten. What a strange origin takes is not: there
+    /// may be any number of them, and it says so again.
+    pub fn matters(&self, now: Timestamp) -> bool {
+        let shrinks = !self.is_stranger() && self.payload.believed(now).is_some();
+        shrinks || self.is_held(now) || self.breaker.snapshot().matters(now)
     }
 
     /// Gives a permit back: no POST was made.

@@ -11,6 +11,7 @@
 
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
+mod agenda;
 mod catalog;
 mod entry;
 mod fair;
@@ -25,11 +26,13 @@ mod policies;
 mod pulse;
 mod queue;
 mod rate;
+mod room;
 mod sealers;
 mod settler;
 mod stops;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,8 +110,8 @@ pub struct Dispatcher {
     pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
     /// Deliveries between claim and settling.
     alive: AtomicUsize,
-    /// Held while claiming: whoever has it knows that whatever was claimed is counted in `alive`.
-    claiming: tokio::sync::Mutex<()>,
+    /// Held by each draw: whoever has it alone knows that whatever was claimed is counted in `alive`.
+    claiming: tokio::sync::RwLock<()>,
     /// Watches each lane for its VAPID key being refused.
     keys: Mutex<HashMap<LaneId, KeyWatch>>,
     /// When the first rate that is used up lets something through again.
@@ -164,7 +167,7 @@ impl Dispatcher {
             rates: Rates::default(),
             pages: Mutex::default(),
             alive: AtomicUsize::new(0),
-            claiming: tokio::sync::Mutex::default(),
+            claiming: tokio::sync::RwLock::default(),
             keys: Mutex::default(),
             tokens_at: Mutex::default(),
             idle: Notify::new(),
@@ -241,17 +244,18 @@ impl Dispatcher {
             self.read_states(None).await?;
             self.beat(self.clock.now()).await?;
         }
-        let mut found = Vec::new();
         loop {
             self.wait_until_idle().await;
+            // Waits for claims under way: whatever they took is in memory or settled by then.
+            let alone = self.claiming.write().await;
             let able = self.is_ready();
-            let claimed = self.look(&mut found).await?;
-            // The look waited for claims under way; whatever they took is in memory or settled by now. And it did not
-            // come back with nothing because nothing may be claimed at present.
+            let claimed = self.look().await?;
+            // It did not come back with nothing because nothing may be claimed at present.
             let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
             if idle || self.is_stopping() {
                 return Ok(());
             }
+            drop(alone);
             tokio::task::yield_now().await;
         }
     }
@@ -277,8 +281,8 @@ impl Dispatcher {
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.stopping.store(true, Ordering::SeqCst);
-        // A claim under way ends first, so that it can be given back; a database that hangs must not hold up the stop.
-        let _ = tokio::time::timeout(patience, self.claiming.lock()).await;
+        // Claims under way end first, so that they can be given back; a database that hangs must not hold up the stop.
+        let _ = tokio::time::timeout(patience, self.claiming.write()).await;
         let now = self.clock.now();
         self.put_back(self.fair.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {

@@ -105,6 +105,7 @@ impl Dispatcher {
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
         let crew = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
         self.fair.share_among(crew, now);
+        self.fair.forget_idle(now, Instant::now());
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);
@@ -119,7 +120,7 @@ impl Dispatcher {
         if Duration::from_micros(offset.unsigned_abs()) > OFFSET_MAX {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
-        self.catalog.forget_lanes();
+        self.catalog.forget_lanes(now);
         self.tell_figures(now).await
     }
 

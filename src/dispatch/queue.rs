@@ -1,23 +1,23 @@
-//! What the fair queue consists of: jobs by tier and lane, the lanes' states, and the flows that they are subject to.
+//! What the fair queue consists of: jobs by tier, app and lane, the lanes' states, and the flows that they are subject to.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::time::Instant;
 
-use super::fair::{Load, Next, Room, Slot, Turn};
-use super::flow::{Flows, Scope};
+use super::fair::{Load, Next, Slot, Turn};
+use super::flow::{self, Flows, scopes};
 use super::job::{Job, LaneInfo};
-use super::lane::{KEY_PROBE_EVERY, Lane, Passage, Share};
-use super::limit::Limit;
+use super::lane::{Lane, Passage, Share, matters};
+use super::turns::Turns;
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::{AppId, LaneId};
-use crate::lane::Gateway;
-use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
+use crate::store::flows::Flow;
 use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
 
 /// Shares of the tiers while all of them have work.
@@ -34,23 +34,21 @@ const LETS_PASS: Duration = Duration::from_secs(4);
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// For how long: by then its attempts have met their deadline, and the breaker knows.
 const STALLED_FOR: Duration = super::ATTEMPT_DEADLINE;
-/// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
-/// ones that are shut or stalled.
-const LOOK_PAST: usize = 64;
-/// How many deliveries of a lane whose VAPID key is refused are claimed at a time, to find one that may probe it.
-const PROBE_CANDIDATES: usize = 16;
+/// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
+const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 
 pub struct Queue {
-    share: Share,
+    pub(super) share: Share,
     pub flows: Flows,
-    slots: Vec<LaneQueue>,
+    pub(super) slots: Slab<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
-    groups: HashMap<LaneId, Group>,
-    apps: HashMap<AppId, Vec<Slot>>,
+    pub(super) groups: HashMap<LaneId, Group>,
     /// What others told of origins that this process has not met.
-    heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
+    pub(super) heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
-    pub ready: [VecDeque<Slot>; TIERS],
+    pub ready: [Turns<Slot>; TIERS],
     /// Jobs by tier, with a permit or without.
     waiting: [usize; TIERS],
     credit: [u32; TIERS],
@@ -58,23 +56,27 @@ pub struct Queue {
 
 /// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
 #[derive(Default)]
-struct Group {
-    slots: Vec<Slot>,
+pub(super) struct Group {
+    pub slots: Vec<Slot>,
     waiting: [usize; TIERS],
     /// What was said of all its origins, for those that are met later.
-    all: Option<LaneState>,
+    pub all: Option<LaneState>,
     /// When deliveries are next claimed for a probe, while its VAPID key is refused.
-    look_at: Option<Timestamp>,
+    pub look_at: Option<Timestamp>,
 }
 
-struct LaneQueue {
+pub(super) struct LaneQueue {
     id: LaneId,
     app: AppId,
-    origin: Arc<str>,
-    lane: Lane,
+    /// Turns that its app has at a time.
+    weight: u32,
+    pub origin: Arc<str>,
+    pub lane: Lane,
     /// In the order of their [ranks](rank).
-    jobs: [VecDeque<Box<Job>>; TIERS],
+    pub jobs: [VecDeque<Box<Job>>; TIERS],
     in_ready: [bool; TIERS],
+    /// Whether it waits for the parallelism of a flow.
+    is_held_back: bool,
     /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
     paid: [u64; TIERS],
     /// For how many turns its permits count as scarce: it ran out of them not longer ago.
@@ -86,10 +88,22 @@ struct LaneQueue {
 impl LaneQueue {
     /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
     /// strange origin that hangs must not fill the room that all strange origins share.
-    fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
+    pub fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
         let stalled =
             || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
+
+    /// Whether it can be forgotten: nobody refers to it, and what is known of it does not matter any more.
+    fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
+        let is_used = self.is_held_back || self.lane.in_flight() > 0 || self.in_ready.contains(&true);
+        let idle_for = instant.saturating_duration_since(self.moved_at);
+        let is_shut = || self.lane.is_held(now) || self.lane.opens_at(now).is_some();
+        let given_up = || self.lane.is_stranger() && idle_for >= BROKEN_FOR && !is_shut();
+        !is_used
+            && self.jobs.iter().all(VecDeque::is_empty)
+            && idle_for >= IDLE_FOR
+            && (given_up() || !self.lane.matters(now))
     }
 
     /// Lines a delivery up. A tier that had nothing to do is not owed for it.
@@ -117,21 +131,15 @@ fn rank(job: &Job) -> Instant {
     job.start_before + LETS_PASS * job.retries / job.retries.saturating_add(1)
 }
 
-/// Whether lanes of this gateway lead to several origins.
-fn spans_origins(gateway: Gateway) -> bool {
-    matches!(gateway, Gateway::Wns | Gateway::Other)
-}
-
 impl Queue {
     /// An empty one, in a worker that started at a time.
     pub fn new(limit_max: u32, started_at: Timestamp) -> Self {
         Self {
             share: Share { limit_max, workers: 1 },
             flows: Flows::new(started_at),
-            slots: Vec::new(),
+            slots: Slab::new(),
             index: HashMap::new(),
             groups: HashMap::new(),
-            apps: HashMap::new(),
             heard: HashMap::new(),
             ready: Default::default(),
             waiting: [0; TIERS],
@@ -145,37 +153,35 @@ impl Queue {
             return false;
         }
         self.share.workers = crew.workers;
-        for slot in 0..self.slots.len() {
-            self.slots[slot].lane.set_share(self.share);
-            self.make_ready(slot);
-        }
+        self.slots.iter_mut().for_each(|(_, queue)| queue.lane.set_share(self.share));
+        self.refresh();
         true
     }
 
-    fn slot(&mut self, lane: &LaneInfo, origin: &str) -> Slot {
+    pub(super) fn slot(&mut self, lane: &LaneInfo, origin: &str) -> Slot {
         // The look-up wants an owned key; endpoints share few origins, and the allocation is small.
         let key = (lane.id, Arc::from(origin));
         if let Some(slot) = self.index.get(&key) {
             return *slot;
         }
-        let slot = self.slots.len();
         let mut state = Lane::new(lane.gateway, self.share);
         let group = self.groups.entry(lane.id).or_default();
         let own = self.heard.get_mut(&lane.id).and_then(|heard| heard.remove(origin));
         group.all.iter().chain(&own).for_each(|heard| state.adopt(heard));
-        group.slots.push(slot);
-        self.apps.entry(lane.app).or_default().push(slot);
-        self.slots.push(LaneQueue {
+        let slot = self.slots.insert(LaneQueue {
             id: lane.id,
             app: lane.app,
+            weight: lane.weight,
             origin: key.1.clone(),
             lane: state,
             jobs: Default::default(),
             in_ready: [false; TIERS],
+            is_held_back: false,
             paid: [0; TIERS],
             scarce_for: 0,
             moved_at: Instant::now(),
         });
+        group.slots.push(slot);
         self.index.insert(key, slot);
         slot
     }
@@ -185,6 +191,7 @@ impl Queue {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
         let queue = &mut self.slots[slot];
+        queue.weight = job.lane.weight;
         if let Some(until) = queue.put_off_until(tier, job.proven, now) {
             return Err((job, until));
         }
@@ -194,20 +201,40 @@ impl Queue {
         if let Some(group) = self.groups.get_mut(&queue.id) {
             group.waiting[tier] += 1;
         }
+        self.flows.lined_up(queue.app, queue.id, tier, 1);
         queue.line_up(job, tier);
         self.waiting[tier] += 1;
         self.make_ready(slot);
         Ok(())
     }
 
-    fn make_ready(&mut self, slot: Slot) {
+    /// Lines a slot up for its turns. False: it can use none now.
+    fn make_ready(&mut self, slot: Slot) -> bool {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
             // Where nothing may go, the next turn sends away what waits.
             let has_turn = || self.may_take_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id);
             if !queue.in_ready[tier] && !queue.jobs[tier].is_empty() && has_turn() {
+                let (app, weight) = (queue.app, queue.weight);
                 self.slots[slot].in_ready[tier] = true;
-                self.ready[tier].push_back(slot);
+                self.ready[tier].push(app, weight, slot);
+            }
+        }
+        let queue = &mut self.slots[slot];
+        if !queue.is_held_back && queue.jobs.iter().any(|jobs| !jobs.is_empty()) {
+            queue.is_held_back = self.flows.hold_back(queue.app, queue.id, slot);
+        }
+        queue.in_ready.contains(&true)
+    }
+
+    /// Lines up what waits for the parallelism that a lane is subject to, as far as there is some: it may be in any lane of
+    /// the app.
+    fn make_held_back_ready(&mut self, app: AppId, lane: LaneId) {
+        for scope in scopes(app, lane) {
+            let mut granted = 0;
+            while let Some(slot) = self.flows.next_held_back(scope, granted) {
+                self.slots[slot].is_held_back = false;
+                granted += u32::from(self.make_ready(slot));
             }
         }
     }
@@ -215,7 +242,7 @@ impl Queue {
     /// Whether one more POST fits under the lane's limit and the parallelism that it is subject to.
     fn has_permit(&self, slot: Slot, tier: usize) -> bool {
         let LaneQueue { app, id, lane, .. } = &self.slots[slot];
-        lane.has_permit(tier == 0) && self.flows.parts(*app, *id).all(|(scope, part)| self.in_flight(scope) < part)
+        lane.has_permit(tier == 0) && self.flows.has_permit(*app, *id)
     }
 
     /// Whether a tier may take a permit that it has. Where they are scarce, of the tiers that wait for one that may which
@@ -229,20 +256,8 @@ impl Queue {
         }
     }
 
-    fn in_flight(&self, scope: Scope) -> u32 {
-        self.slots_of(scope).map(|queue| queue.lane.in_flight()).sum()
-    }
-
-    fn slots_of(&self, (app, lane): Scope) -> impl Iterator<Item = &LaneQueue> {
-        let slots = match lane {
-            Some(lane) => self.groups.get(&lane).map(|group| &group.slots),
-            None => self.apps.get(&app),
-        };
-        slots.into_iter().flatten().map(|slot| &self.slots[*slot])
-    }
-
     pub fn has_ready(&self) -> bool {
-        self.ready.iter().any(|ready| !ready.is_empty())
+        !self.ready.iter().all(Turns::is_empty)
     }
 
     /// How many deliveries of a tier wait, in all lanes.
@@ -250,19 +265,29 @@ impl Queue {
         self.waiting[index(tier)]
     }
 
-    pub fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
+    fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
         let queue = &mut self.slots[slot];
-        (0..TIERS).for_each(|tier| self.waiting[tier] -= queue.jobs[tier].len());
-        if let Some(group) = self.groups.get_mut(&queue.id) {
-            (0..TIERS).for_each(|tier| group.waiting[tier] -= queue.jobs[tier].len());
+        let (app, id) = (queue.app, queue.id);
+        let jobs = std::mem::take(&mut queue.jobs);
+        for (tier, jobs) in jobs.iter().enumerate() {
+            self.left_line(app, id, tier, jobs.len());
+            jobs.iter().for_each(|_| self.flows.give_back(app, id));
         }
-        let jobs: Vec<_> = queue.jobs.iter_mut().flat_map(std::mem::take).collect();
-        jobs.iter().for_each(|_| self.flows.give_back(queue.app, queue.id));
-        jobs
+        jobs.into_iter().flatten().collect()
     }
 
     pub fn evict_all(&mut self) -> Vec<Box<Job>> {
-        (0..self.slots.len()).flat_map(|slot| self.evict(slot)).collect()
+        let slots: Vec<_> = self.slots.iter().map(|(slot, _)| slot).collect();
+        slots.into_iter().flat_map(|slot| self.evict(slot)).collect()
+    }
+
+    /// So many deliveries of a lane and tier wait no longer.
+    fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
+        self.waiting[tier] -= n;
+        self.flows.left_line(app, lane, tier, n);
+        if let Some(group) = self.groups.get_mut(&lane) {
+            group.waiting[tier] -= n;
+        }
     }
 
     /// The next delivery of these tiers, if it is one's turn. A round is over when no tier that has work has credit left:
@@ -278,9 +303,16 @@ impl Queue {
                 self.credit = WEIGHTS;
                 continue;
             };
-            // One that is not ready after all leaves the line, and lets another tier of its lane in at most.
-            if let Some(next) = self.ready[tier].pop_front().and_then(|slot| self.take(slot, tier, now)) {
-                return Some(next);
+            // One that is not ready after all leaves the line, and lets another tier of its lane in at most, or others what
+            // it could not use.
+            let slot = self.ready[tier].pop()?;
+            let next = self.take(slot, tier, now);
+            if !matches!(next, Some(Next::Turn(_))) {
+                let LaneQueue { app, id, .. } = self.slots[slot];
+                self.make_held_back_ready(app, id);
+            }
+            if next.is_some() {
+                return next;
             }
         }
     }
@@ -314,10 +346,8 @@ impl Queue {
         queue.scarce_for = queue.scarce_for.saturating_sub(1);
         let payload_max = queue.lane.payload_max(now);
         self.credit[tier] -= 1;
-        self.waiting[tier] -= 1;
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.waiting[tier] -= 1;
-        }
+        self.left_line(app, id, tier, 1);
+        self.flows.began(app, id);
         if !self.has_permit(slot, index(Tier::Promotional)) {
             let queue = &mut self.slots[slot];
             queue.scarce_for = ROUND.max(queue.lane.limit.get()); // all that are out may come back at once
@@ -335,14 +365,29 @@ impl Queue {
         if !sent {
             self.flows.give_back(app, id);
         }
+        self.flows.ended(app, id);
         self.make_ready(slot);
-        if self.flows.parts(app, id).next().is_some() {
-            // What waits for the parallelism of the app may be in any of its lanes.
-            for other in self.apps.get(&app).cloned().unwrap_or_default() {
-                self.make_ready(other);
-            }
-        }
+        self.make_held_back_ready(app, id);
         learnt
+    }
+
+    /// Takes over a flow that is in force. False: it is known already.
+    pub fn adopt_flow(&mut self, flow: Flow, now: Timestamp) -> bool {
+        let (app, lane) = (flow.app, flow.lane);
+        let concerns = |queue: &&LaneQueue| queue.app == app && lane.is_none_or(|lane| lane == queue.id);
+        let load = || {
+            let mut load = flow::Load::default();
+            for queue in self.slots.iter().map(|(_, queue)| queue).filter(concerns) {
+                load.in_flight += queue.lane.in_flight();
+                (0..TIERS).for_each(|tier| load.waiting[tier] += queue.jobs[tier].len());
+            }
+            load
+        };
+        let is_new = self.flows.adopt(flow, load, now);
+        if is_new {
+            self.refresh();
+        }
+        is_new
     }
 
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.
@@ -378,90 +423,7 @@ impl Queue {
     }
 
     pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
-        self.slots[slot].lane.key_held_until(now)
-    }
-
-    /// What may be claimed of a lane whose VAPID key is refused: now and then a few deliveries, among which there may be one
-    /// to a proven subscription. None: its key is not refused.
-    fn room_to_probe(&mut self, lane: LaneId, now: Timestamp) -> Option<Room> {
-        let group = self.groups.get_mut(&lane)?;
-        group.all.as_ref()?.key_held.filter(|held| now < held.until)?;
-        if group.look_at.is_some_and(|at| now < at) {
-            return Some(Room::NONE);
-        }
-        group.look_at = Some(now + KEY_PROBE_EVERY);
-        Some(Room { n: PROBE_CANDIDATES, exact: true, next_at: None })
-    }
-
-    /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now.
-    pub fn wants_probe(&mut self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
-        if !spans_origins(lane.gateway)
-            && let Some(heard) = self.heard.remove(&lane.id)
-        {
-            // Its only origin, which stands as it was heard of.
-            for (origin, state) in heard {
-                let slot = self.slot(lane, &origin);
-                self.slots[slot].lane.adopt(&state);
-            }
-        }
-        let Some(group) = self.groups.get(&lane.id) else { return Vec::new() };
-        let wish = |slot: &Slot| {
-            let queue = &self.slots[*slot];
-            Some((*slot, queue.origin.clone(), queue.lane.wants_probe(now)?))
-        };
-        group.slots.iter().filter_map(wish).collect()
-    }
-
-    /// Takes in what asking for the right to probe came to.
-    pub fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
-        self.slots[slot].lane.asked_to_probe(known, until, now);
-    }
-
-    /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
-    pub fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
-        if self.flows.is_shut(lane.app, lane.id) {
-            return Room::NONE;
-        }
-        let mut room = self.room_to_probe(lane.id, now).unwrap_or_else(|| self.room_of_lane(lane, tier, now));
-        let (tokens, next_at) = self.flows.tokens(lane.app, lane.id, now);
-        if tokens < usize::MAX {
-            room = Room { n: room.n.min(tokens), exact: true, next_at: next_at.filter(|_| room.n > 0) };
-        }
-        for (scope, part) in self.flows.parts(lane.app, lane.id) {
-            let before_it = |queue: &LaneQueue| queue.jobs[..=index(tier)].iter().map(VecDeque::len).sum::<usize>();
-            let waiting: usize = self.slots_of(scope).map(before_it).sum();
-            room = Room { n: room.n.min((part as usize).saturating_sub(waiting)), exact: true, ..room };
-        }
-        room
-    }
-
-    fn room_of_lane(&self, info: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
-        let group = self.groups.get(&info.id);
-        let Some(group) = group.filter(|group| !group.slots.is_empty()) else {
-            // As its first origin will stand.
-            let mut lane = Lane::new(info.gateway, self.share);
-            if let Some(all) = group.and_then(|group| group.all.as_ref()) {
-                lane.adopt(all);
-            }
-            if lane.is_held(now) || lane.opens_at(now).is_some() {
-                return Room::NONE;
-            }
-            let (n, exact) = lane.capacity(now);
-            let start = Limit::new(self.share.of(Gateway::Fcm)).get() as usize;
-            return Room { n: if exact { n } else { start }, exact, next_at: None };
-        };
-        let (mut limit, mut waiting, mut look_past, mut exact) = (0, 0, 0, false);
-        for queue in group.slots.iter().map(|slot| &self.slots[*slot]) {
-            if queue.put_off_until(index(tier), false, now).is_none() {
-                let (capacity, probes) = queue.lane.capacity(now);
-                limit += capacity;
-                exact |= probes;
-                waiting += queue.jobs[index(tier)].len();
-            } else if queue.lane.is_stranger() {
-                look_past = LOOK_PAST;
-            }
-        }
-        Room { n: (limit + look_past).saturating_sub(waiting), exact, next_at: None }
+        self.slots.get(slot)?.lane.key_held_until(now)
     }
 
     /// Deliveries of a lane and tier that wait, and the lane's limit.
@@ -476,18 +438,50 @@ impl Queue {
     }
 
     pub fn load(&self, now: Timestamp) -> Load {
-        let lanes = || self.slots.iter().map(|queue| &queue.lane);
+        let lanes = || self.slots.iter().map(|(_, queue)| &queue.lane);
         Load {
             waiting: self.groups.values().flat_map(|group| group.waiting).sum(),
             in_flight: lanes().map(|lane| lane.in_flight() as usize).sum(),
             held: lanes().filter(|lane| lane.is_held(now)).count(),
             broken: lanes().filter(|lane| lane.is_broken()).count(),
+            known: self.slots.len(),
         }
     }
 
     /// Looks at all lanes anew: something changed that may concern any of them.
-    pub fn refresh(&mut self) {
-        (0..self.slots.len()).for_each(|slot| self.make_ready(slot));
+    fn refresh(&mut self) {
+        let slots: Vec<_> = self.slots.iter().map(|(slot, queue)| (slot, queue.app, queue.id)).collect();
+        for (slot, app, lane) in slots {
+            self.make_ready(slot);
+            self.make_held_back_ready(app, lane);
+        }
+    }
+
+    /// Forgets origins, and what was heard of some, that nothing was sent to lately and of which nothing is known that matters.
+    pub fn forget_idle(&mut self, now: Timestamp, instant: Instant) {
+        for group in self.groups.values_mut() {
+            group.all.take_if(|all| !matters(all, now));
+            // What was said of all of them would be obeyed anew by one that is met again, even if it stood otherwise since.
+            if group.all.is_some() {
+                continue;
+            }
+            group.slots.retain(|slot| {
+                let is_idle = self.slots[*slot].is_idle(now, instant);
+                if is_idle {
+                    let LaneQueue { id, origin, .. } = self.slots.remove(*slot);
+                    self.index.remove(&(id, origin));
+                }
+                !is_idle
+            });
+        }
+        self.groups.retain(|_, group| group.all.is_some() || !group.slots.is_empty());
+        for (lane, heard) in &mut self.heard {
+            heard.retain(|_, state| {
+                self.groups.get(lane).is_some_and(|group| group.all.is_some()) || matters(state, now)
+            });
+        }
+        self.heard.retain(|_, heard| !heard.is_empty());
+        self.ready.iter_mut().for_each(Turns::forget_idle);
     }
 }
 

@@ -59,12 +59,21 @@ fn message(tier: Tier) -> Arc<Message> {
 }
 
 fn lane(id: i32, gateway: Gateway) -> Arc<LaneInfo> {
+    lane_of(APP, 1, id, gateway)
+}
+
+fn lane_of(app: AppId, weight: u32, id: i32, gateway: Gateway) -> Arc<LaneInfo> {
     let vapid_key = VapidKeyId(Uuid::now_v7());
     let key = SigningKey::generate();
-    Arc::new(LaneInfo { id: LaneId(id), app: APP, gateway, vapid_key, key, subject: "mailto:ops@example.com".into() })
+    let subject = "mailto:ops@example.com".into();
+    Arc::new(LaneInfo { id: LaneId(id), app, weight, gateway, vapid_key, key, subject })
 }
 
 fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>> {
+    jobs_to("https://push.example.com/x", n, message, lane)
+}
+
+fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>> {
     let job = |_| {
         Box::new(Job {
             message: message.clone(),
@@ -72,7 +81,7 @@ fn jobs(n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo>) -> Vec<Box<Job>>
             subscription: SubscriptionId(Uuid::now_v7()),
             life: 0,
             origin_id: Uuid::now_v7(),
-            endpoint: Endpoint::parse("https://push.example.com/x").unwrap(),
+            endpoint: Endpoint::parse(endpoint).unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
             retries: 0,
@@ -261,6 +270,149 @@ async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
     assert_ne!(first.job.lane.id, second.job.lane.id);
     queue.release(second.slot, &second.job, false, NOW);
     assert_eq!(turn(&queue).unwrap().job.lane.id, LaneId(2), "lane 1 has its only permit in use");
+}
+
+/// Takes so many turns, each of which ends at once, while every lane has deliveries waiting; how many fell to the first app.
+fn turns_of_the_first(queue: &FairQueue, n: usize) -> usize {
+    let mut first = 0;
+    for _ in 0..n {
+        let turn = turn(queue).expect("there is work and a permit");
+        first += usize::from(turn.job.lane.app == APP);
+        queue.push(jobs(1, &turn.job.message, &turn.job.lane), NOW);
+        queue.release(turn.slot, &turn.job, false, NOW);
+    }
+    first
+}
+
+#[tokio::test]
+async fn apps_take_turns_by_their_weights_however_many_keys_they_have() {
+    const OTHER: AppId = AppId(Uuid::from_u128(2));
+    for (weights, expected) in [([1, 1], 500), ([3, 1], 750), ([1, 9], 100)] {
+        let queue = FairQueue::new(8, NOW, |_, _| {});
+        let message = message(Tier::Promotional);
+        let keys = (1..=10).map(|key| lane_of(APP, weights[0], key, Gateway::Fcm));
+        for lane in keys.chain([lane_of(OTHER, weights[1], 11, Gateway::Fcm)]) {
+            queue.push(jobs(20, &message, &lane), NOW);
+        }
+        assert_eq!(turns_of_the_first(&queue, 1_000), expected, "{weights:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_weight_that_changed_counts_from_the_next_delivery_on() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let message = message(Tier::Engagement);
+    let other = lane_of(AppId(Uuid::from_u128(2)), 1, 2, Gateway::Fcm);
+    queue.push(jobs(20, &message, &lane(1, Gateway::Fcm)), NOW);
+    queue.push(jobs(20, &message, &other), NOW);
+    assert_eq!(turns_of_the_first(&queue, 100), 50);
+    queue.push(jobs(200, &message, &lane_of(APP, 4, 1, Gateway::Fcm)), NOW);
+    while turn(&queue).map(|turn| queue.release(turn.slot, &turn.job, false, NOW)).is_some() {}
+    queue.push(jobs(200, &message, &lane_of(APP, 4, 1, Gateway::Fcm)), NOW);
+    queue.push(jobs(20, &message, &other), NOW);
+    assert_eq!(turns_of_the_first(&queue, 100), 80);
+}
+
+#[tokio::test]
+async fn a_thousand_strange_origins_leave_nothing_behind() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let (lane, message) = (lane(1, Gateway::Other), message(Tier::Promotional));
+    let minute = Duration::from_secs(60);
+    let later = Instant::now() + minute * 2;
+    for n in 0..1_000 {
+        let origin = format!("https://push-{n}.example.com/x");
+        assert!(queue.push(jobs_to(&origin, 1, &message, &lane), NOW).is_empty());
+    }
+    queue.forget_idle(NOW, later);
+    assert_eq!(queue.load(NOW).known, 1_000, "their deliveries wait");
+    let turns: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
+    queue.forget_idle(NOW, later);
+    assert_eq!(queue.load(NOW).known, 1_000, "they are in flight");
+    let slots: Vec<_> = turns.iter().map(|turn| turn.slot).collect();
+    turns.into_iter().for_each(|turn| queue.release(turn.slot, &turn.job, false, NOW));
+    queue.forget_idle(NOW, Instant::now());
+    assert_eq!(queue.load(NOW).known, 1_000, "they may come back any moment");
+    queue.forget_idle(NOW, later);
+    assert_eq!(queue.load(NOW).known, 0);
+    assert_eq!(queue.key_held_until(slots[0], NOW), None);
+    assert!(queue.push(jobs(1, &message, &lane), NOW).is_empty(), "it is met anew");
+    assert!(turn(&queue).is_some());
+}
+
+#[tokio::test]
+async fn what_is_known_of_an_idle_origin_is_kept_while_it_matters() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let (lane, message, hour) = (lane(1, Gateway::Other), message(Tier::Promotional), Duration::from_secs(3_600));
+    let (until, soon, late) = (NOW + hour, Instant::now() + hour / 2, Instant::now() + hour * 2);
+    let origins = ["held", "broken", "fine"].map(|name| format!("https://{name}.example.com"));
+    for origin in &origins {
+        queue.push(jobs_to(&format!("{origin}/x"), 1, &message, &lane), NOW);
+    }
+    while turn(&queue).map(|turn| queue.release(turn.slot, &turn.job, false, NOW)).is_some() {}
+    queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(&origins[0]) });
+    queue.adopt(LaneState { breaker: tripped(State::Open { until: NOW }), ..known(&origins[1]) });
+    queue.forget_idle(NOW, soon);
+    assert_eq!(queue.load(NOW).known, 2);
+    assert_eq!(queue.push(jobs_to(&format!("{}/x", origins[0]), 1, &message, &lane), NOW).len(), 1, "held still");
+    queue.forget_idle(NOW, late);
+    assert_eq!(queue.load(NOW).known, 1, "nobody tried the broken one for an hour");
+    queue.forget_idle(until, late);
+    assert_eq!(queue.load(until).known, 0);
+    // Whatever was said of all of them would be obeyed anew by one that is met again.
+    queue.push(jobs(1, &message, &lane), until);
+    while turn(&queue).map(|turn| queue.release(turn.slot, &turn.job, false, until)).is_some() {}
+    queue.adopt(LaneState { held: Some(Held { at: until, until: until + hour }), ..known(ALL_ORIGINS) });
+    queue.adopt(LaneState { released_at: Some(until + hour / 2), ..known("https://push.example.com") });
+    queue.forget_idle(until + hour / 2, late);
+    assert!(queue.push(jobs(1, &message, &lane), until + hour / 2).is_empty(), "its own release counts");
+}
+
+#[tokio::test]
+async fn of_many_lanes_that_wait_for_a_parallelism_each_permit_wakes_one_and_none_is_lost() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let message = message(Tier::Promotional);
+    let lanes: Vec<_> = (1..=50).map(|id| lane(id, Gateway::Fcm)).collect();
+    queue.push(jobs(1, &message, &lanes[0]), NOW);
+    let before = turn(&queue).unwrap(); // it counts, though the flow comes later
+    queue.adopt_flow(flow(None, Some(2), 0), NOW);
+    for lane in &lanes {
+        assert!(queue.push(jobs(2, &message, lane), NOW).is_empty());
+    }
+    let mut out = vec![before];
+    let mut left = 100;
+    while left > 0 || !out.is_empty() {
+        while let Some(turn) = turn(&queue) {
+            out.push(turn);
+            left -= 1;
+        }
+        assert_eq!(out.len(), 2.min(left + out.len()), "{left} left");
+        let done = out.remove(0);
+        queue.release(done.slot, &done.job, false, NOW);
+    }
+    // One that is shut when its turn comes leaves it to another.
+    for lane in &lanes[..4] {
+        queue.push(jobs(2, &message, lane), NOW);
+    }
+    let first = turn(&queue).unwrap();
+    let second = turn(&queue).unwrap();
+    let until = NOW + Duration::from_secs(60);
+    for id in 2..=4 {
+        let state = LaneState::of(LaneId(id), "https://push.example.com".into());
+        queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..state });
+    }
+    queue.release(first.slot, &first.job, false, NOW);
+    queue.release(second.slot, &second.job, false, NOW);
+    let (mut sent, mut put_off) = (0, 0);
+    while let Some(next) = queue.try_next(Taker::Any, NOW) {
+        match next {
+            Next::Turn(turn) => {
+                sent += 1;
+                queue.release(turn.slot, &turn.job, false, NOW);
+            }
+            Next::PutOff(jobs, _) => put_off += jobs.len(),
+        }
+    }
+    assert_eq!((sent, put_off), (1, 5), "of eight, two were sent before");
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ use crate::clock::Timestamp;
 
 /// A trip that follows a closing within the last opening's length, and at least within this, is a repeated one.
 const CALM_MIN: Duration = Duration::from_secs(60);
+/// For so long it is remembered that a breaker was open, if nobody sees whether its gateway has recovered.
+const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 /// How many probes are let through.
 const PROBES: u8 = 3;
 /// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some. The right
@@ -85,6 +87,21 @@ impl Snapshot {
     /// When a change that is made now takes effect: later than this one, however coarse the clock is.
     pub fn followed_at(&self, now: Timestamp) -> Timestamp {
         now.max(self.changed_at + TimeDelta::microseconds(1))
+    }
+
+    /// Whether a breaker of which nothing is known would do otherwise, for now or when it trips: one that was broken, and
+    /// whose recovery was not seen within an hour, counts as one of which nothing is known.
+    pub fn matters(&self, now: Timestamp) -> bool {
+        match self.state {
+            State::Closed => now < self.calm_at(),
+            State::Open { until } => now < until + BROKEN_FOR,
+            State::HalfOpen => now < self.changed_at + BROKEN_FOR,
+        }
+    }
+
+    /// When a trip after a closing is not a repeated one any more.
+    fn calm_at(&self) -> Timestamp {
+        if self.open_for.is_zero() { self.changed_at } else { self.changed_at + self.open_for.max(CALM_MIN) }
     }
 
     /// The column `open_until`.
@@ -272,9 +289,8 @@ impl Breaker {
     }
 
     fn trip(&mut self, now: Timestamp, settings: &Settings) -> State {
-        let Snapshot { state, open_for: last, changed_at } = self.snapshot;
-        let calm_after = changed_at + last.max(CALM_MIN);
-        let repeated = !last.is_zero() && (state == State::HalfOpen || now < calm_after);
+        let Snapshot { state, open_for: last, .. } = self.snapshot;
+        let repeated = !last.is_zero() && (state == State::HalfOpen || now < self.snapshot.calm_at());
         let open_for = if repeated { last * 2 } else { settings.circuit_open };
         self.snapshot.open_for = open_for.min(settings.circuit_open_max.max(settings.circuit_open));
         self.become_state(now, State::Open { until: now + self.snapshot.open_for })

@@ -6,6 +6,9 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::permission::BrowsersMay;
 
+/// Greatest weight of an app.
+pub const WEIGHT_MAX: i16 = 100;
+
 /// A row of `apps`.
 #[derive(Debug, Clone)]
 pub struct App {
@@ -23,6 +26,8 @@ pub struct App {
     pub browsers_may: BrowsersMay,
     /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
     pub max_retries: i16,
+    /// How many turns it has where another app has a single one: 1 to [`WEIGHT_MAX`].
+    pub weight: i16,
     /// When it was made.
     pub created_at: Timestamp,
     /// Since when it is being deleted. Such an app is found by operators only.
@@ -32,8 +37,8 @@ pub struct App {
 /// Adds an app. False: its slug is taken.
 pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!(
-        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (slug) DO NOTHING",
+        "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
         app.id,
         app.slug,
         app.name,
@@ -41,6 +46,7 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
         app.allow_other_gateways,
         &app.browsers_may.names(),
         app.max_retries,
+        app.weight,
         app.created_at
     )
     .execute(conn)
@@ -57,8 +63,8 @@ pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result
 pub async fn find_any(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
-         WHERE id = $1 OR slug = $2",
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id = $1 OR slug = $2",
         id,
         slug
     )
@@ -70,8 +76,8 @@ pub async fn find_any(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Re
 pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
-         WHERE is_example AND deleting_at IS NULL"
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE is_example AND deleting_at IS NULL"
     )
     .fetch_optional(pool)
     .await
@@ -86,8 +92,8 @@ pub async fn mark_example(conn: &mut PgConnection, id: Uuid) -> Result<(), sqlx:
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, created_at, deleting_at FROM apps
-         WHERE id < $1
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id < $1
          ORDER BY id DESC LIMIT $2",
         before,
         limit
@@ -99,13 +105,15 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
 /// Writes everything but what never changes.
 pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6 WHERE id = $1",
+        "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7
+         WHERE id = $1",
         app.id,
         app.name,
         &app.origins,
         app.allow_other_gateways,
         &app.browsers_may.names(),
-        app.max_retries
+        app.max_retries,
+        app.weight
     )
     .execute(executor)
     .await?;

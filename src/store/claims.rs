@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
-use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 
@@ -26,18 +26,20 @@ pub const LEASE: Duration = Duration::from_secs(30);
 const TURN_KEPT: Duration = Duration::from_secs(1);
 
 /// A (lane, tier) that has something to do now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueLane {
+    /// Whose lane it is.
+    pub app: AppId,
     /// Which lane.
     pub lane: LaneId,
     /// Which tier of it.
     pub tier: Tier,
     /// Where the work lies.
-    pub source: Source,
+    pub sources: Sources,
 }
 
 /// The three tables that work is claimed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Deliveries that wait alone.
     Queue,
@@ -47,8 +49,62 @@ pub enum Source {
     Cursors,
 }
 
-/// Everything that is due, found by one skip scan of each table: a probe of the index for each (lane, tier) that has
-/// rows at all, however many rows there are.
+/// Of each [source](Source) that has something due, since when the first of it has been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Of [`Source::Queue`].
+    pub queue: Option<Timestamp>,
+    /// Of [`Source::Pages`].
+    pub pages: Option<Timestamp>,
+    /// Of [`Source::Cursors`].
+    pub cursors: Option<Timestamp>,
+}
+
+impl Sources {
+    /// Those of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let first = |one: Option<Timestamp>, other| one.into_iter().chain(other).min();
+        Self {
+            queue: first(self.queue, other.queue),
+            pages: first(self.pages, other.pages),
+            cursors: first(self.cursors, other.cursors),
+        }
+    }
+
+    /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
+    pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
+        let all = [(Source::Queue, self.queue), (Source::Pages, self.pages), (Source::Cursors, self.cursors)];
+        all.into_iter().filter_map(|(source, since)| Some((source, since?)))
+    }
+}
+
+/// What is claimed of a lane and tier: what fell due within a time.
+///
+/// Its beginning is where the last look found the first. What lies before is dead: rows that were claimed or have ended, but
+/// that a long snapshot, a backup's say, keeps Postgres from removing, so that each claim would walk over all of them. What
+/// falls due earlier after all, since it was moved here or its commit was late, is what the next look finds first.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Which tier of it.
+    pub tier: Tier,
+    /// Its beginning.
+    pub since: Timestamp,
+    /// Its end: now.
+    pub now: Timestamp,
+}
+
+impl Span {
+    /// Everything that is due.
+    pub fn all(lane: LaneId, tier: Tier, now: Timestamp) -> Self {
+        Self { lane, tier, since: Timestamp::UNIX_EPOCH, now }
+    }
+}
+
+/// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
+/// has rows at all, however many rows there are.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
     let found = sqlx::query!(
         r#"
@@ -73,11 +129,16 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
             SELECT n.lane, n.tier, n.due_at FROM c, LATERAL (
                 SELECT lane, tier, due_at FROM cursors WHERE (lane, tier) > (c.lane, c.tier)
                 ORDER BY lane, tier, due_at LIMIT 1) n
+        ),
+        due AS (
+            SELECT 0 AS source, lane, tier, due_at FROM q WHERE due_at <= $1
+            UNION ALL SELECT 1, lane, tier, due_at FROM p WHERE due_at <= $1
+            UNION ALL SELECT 2, lane, tier, due_at FROM c WHERE due_at <= $1
         )
-        SELECT 0 AS "source!", lane AS "lane!", tier AS "tier!" FROM q WHERE due_at <= $1
-        UNION ALL SELECT 1, lane, tier FROM p WHERE due_at <= $1
-        UNION ALL SELECT 2, lane, tier FROM c WHERE due_at <= $1
-        ORDER BY 3, 1, 2
+        SELECT l.app, d.lane AS "lane!", d.tier AS "tier!", min(d.due_at) FILTER (WHERE d.source = 0) AS queue,
+               min(d.due_at) FILTER (WHERE d.source = 1) AS pages, min(d.due_at) FILTER (WHERE d.source = 2) AS cursors
+        FROM due d JOIN lanes l ON l.id = d.lane
+        GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
         "#,
         now
     )
@@ -85,9 +146,11 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
     .await?;
     Ok(found
         .into_iter()
-        .filter_map(|row| {
-            let source = [Source::Queue, Source::Pages, Source::Cursors][usize::try_from(row.source).ok()?];
-            Some(DueLane { lane: LaneId(row.lane), tier: Tier::from_code(row.tier)?, source })
+        .map(|row| DueLane {
+            app: AppId(row.app),
+            lane: LaneId(row.lane),
+            tier: Tier::from_code(row.tier).expect("checked by the table"),
+            sources: Sources { queue: row.queue, pages: row.pages, cursors: row.cursors },
         })
         .collect())
 }
@@ -182,11 +245,9 @@ pub struct ClaimedRow {
 /// Claims up to `limit` due rows of a lane and tier under `lease` until `until`.
 pub async fn claim_rows(
     pool: &PgPool,
-    lane: LaneId,
-    tier: Tier,
+    span: Span,
     limit: usize,
     lease: Uuid,
-    now: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Vec<ClaimedRow>> {
     let rows = sqlx::query!(
@@ -195,7 +256,7 @@ pub async fn claim_rows(
             UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
                              has_turn = has_turn AND lease IS NULL AND due_at > $7
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at <= $4
+                SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
                 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
             RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
@@ -211,13 +272,14 @@ pub async fn claim_rows(
         JOIN messages m ON m.id = c.message
         LEFT JOIN subscriptions s ON s.shard = c.shard AND s.id = c.subscription
         "#,
-        lane.0,
-        tier.code(),
+        span.lane.0,
+        span.tier.code(),
         i64::try_from(limit).unwrap_or(i64::MAX),
-        now,
+        span.now,
         lease,
         until,
-        now - TURN_KEPT,
+        span.now - TURN_KEPT,
+        span.since,
     )
     .fetch_all(pool)
     .await?;

@@ -103,6 +103,8 @@ pub struct LaneRow {
     pub gateway: Gateway,
     /// Whose lane it is.
     pub app: AppId,
+    /// The app's weight.
+    pub weight: u32,
     /// The key that signs for it.
     pub vapid_key: VapidKeyId,
     /// Sealed private key.
@@ -115,8 +117,8 @@ pub struct LaneRow {
 pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
     let row = sqlx::query!(
         r#"
-        SELECT l.gateway, l.app, v.id AS vapid_key, v.private_key, v.subject
-        FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
+        SELECT l.gateway, l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject
+        FROM lanes l JOIN apps a ON a.id = l.app JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
         "#,
         id.0
     )
@@ -125,6 +127,7 @@ pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow
     Ok(row.map(|row| LaneRow {
         gateway: Gateway::from_name(&row.gateway).expect("checked by the table"),
         app: AppId(row.app),
+        weight: u32::try_from(row.weight).expect("checked by the table"),
         vapid_key: VapidKeyId(row.vapid_key),
         private_key: row.private_key,
         subject: row.subject,

@@ -8,7 +8,7 @@ use bellwire::delivery::{Ending, Tier};
 use bellwire::dispatch::Settings;
 use bellwire::id::{AppId, LaneId, SubscriptionId};
 use bellwire::simulator::{Action, Rule};
-use bellwire::store::claims::{self, ClaimedRow, Cut, LEASE};
+use bellwire::store::claims::{self, ClaimedRow, Cut, LEASE, Span};
 use bellwire::store::settle::{self, Attempt, Fate, RowSettlement, Settlement};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -284,11 +284,12 @@ async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
     let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
-    let cut = claims::cut_page(pool, lane, tier, 200, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    let cut = claims::cut_page(pool, Span::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
     assert!(matches!(cut, Cut::Page(page) if page.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
-    let leased = claims::lease_lost_page(pool, lane, tier, &[], app.clock.uuid(), now, now + LEASE).await.unwrap();
+    let leased =
+        claims::lease_lost_page(pool, Span::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
     assert_eq!(leased.map(|page| page.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 
@@ -310,7 +311,9 @@ async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM queue").await).unwrap());
     for leases in 1..=4 {
         let (now, lease) = (app.clock.now(), app.clock.uuid());
-        let rows = claims::claim_rows(&app.pool, lane, Tier::Promotional, 10, lease, now, now + LEASE).await.unwrap();
+        let rows = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 10, lease, now + LEASE)
+            .await
+            .unwrap();
         assert_eq!(rows.iter().map(|row| row.leases).collect::<Vec<_>>(), [leases]);
         app.clock.advance(AFTER_LEASE);
     }
@@ -337,8 +340,9 @@ async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
         let mut rows = Vec::new();
         for fate in [lost, Fate::Ended(Ending::Accepted, None)] {
             let (lease, now) = (app.clock.uuid(), app.clock.now());
-            let claimed =
-                claims::claim_rows(&app.pool, lane, Tier::Promotional, 9, lease, now, now + LEASE).await.unwrap();
+            let claimed = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
+                .await
+                .unwrap();
             assert_eq!(claimed.len(), 1);
             rows.push(RowSettlement { lease, settlement: settlement(&app, lane, &claimed[0], fate).await });
             app.clock.advance(AFTER_LEASE);

@@ -10,6 +10,7 @@ mod dead_letters;
 mod delivery;
 mod demo;
 mod erasure;
+mod feeder;
 mod fencing;
 mod figures;
 mod first_start;

@@ -9,7 +9,7 @@ use bellwire::dispatch::Settings;
 use bellwire::id::{AppId, LaneId, MessageId};
 use bellwire::simulator::{Action, Rule};
 use bellwire::store::audit::{self, Actor, Entry};
-use bellwire::store::claims::{self, LEASE};
+use bellwire::store::claims::{self, LEASE, Span};
 use bellwire::store::settle::{self, Due, Fate, RowSettlement, Settlement};
 use bellwire::store::steering::{self, Steered, Turn};
 use bellwire::store::stops;
@@ -449,8 +449,8 @@ async fn what_was_meant_for_a_user_who_left_is_not_sent_and_what_everybody_gets_
 pub async fn claim_and_die(app: &TestApp, tier: Tier) {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease) = (app.clock.now(), app.clock.uuid());
-    claims::claim_rows(&app.pool, lane, tier, 500, lease, now, now + LEASE).await.unwrap();
-    claims::cut_page(&app.pool, lane, tier, 500, app.clock.uuid(), now, now + LEASE).await.unwrap();
+    claims::claim_rows(&app.pool, Span::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
+    claims::cut_page(&app.pool, Span::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -484,7 +484,8 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
     let message = app.send(json!({"subscriptions": [to]}), json!({})).await;
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease, tier) = (app.clock.now(), app.clock.uuid(), Tier::Promotional);
-    let row = claims::claim_rows(&app.pool, lane, tier, 1, lease, now, now + LEASE * 10).await.unwrap().remove(0);
+    let row =
+        claims::claim_rows(&app.pool, Span::all(lane, tier, now), 1, lease, now + LEASE * 10).await.unwrap().remove(0);
     app.steer(&message, "pause").await;
     app.steer(&message, "resume").await;
     app.clock.advance(Duration::from_secs(61));

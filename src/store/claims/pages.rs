@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Circumstances, Recipient, Standing, standing};
+use super::{Circumstances, Recipient, Span, Standing, standing};
 use crate::clock::Timestamp;
 use crate::delivery::Tier;
 use crate::id::{LaneId, MessageId, SubscriptionId};
@@ -42,12 +42,13 @@ pub enum Cut {
 }
 
 /// The message of the cursor that would be cut next.
-pub async fn next_cursor(pool: &PgPool, lane: LaneId, tier: Tier, now: Timestamp) -> sqlx::Result<Option<MessageId>> {
+pub async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
     let message = sqlx::query_scalar!(
-        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at <= $3 ORDER BY due_at LIMIT 1",
-        lane.0,
-        tier.code(),
-        now
+        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
+        span.lane.0,
+        span.tier.code(),
+        span.since,
+        span.now
     );
     Ok(message.fetch_optional(pool).await?.map(MessageId))
 }
@@ -75,25 +76,19 @@ pub async fn postpone_cursor(
 ///
 /// A cut is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
 /// nor of those to recipients who unsubscribe before it is made again.
-pub async fn cut_page(
-    pool: &PgPool,
-    lane: LaneId,
-    tier: Tier,
-    size: usize,
-    page: Uuid,
-    now: Timestamp,
-    until: Timestamp,
-) -> sqlx::Result<Cut> {
+pub async fn cut_page(pool: &PgPool, span: Span, size: usize, page: Uuid, until: Timestamp) -> sqlx::Result<Cut> {
+    let Span { lane, tier, since, now } = span;
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
         SELECT c.message, c.topic, c.after, m.accepted_at
         FROM cursors c JOIN messages m ON m.id = c.message
-        WHERE c.lane = $1 AND c.tier = $2 AND c.due_at <= $3
+        WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         "#,
         lane.0,
         tier.code(),
+        since,
         now
     )
     .fetch_optional(&mut *tx)
@@ -219,19 +214,18 @@ impl From<Sendable> for Recipient {
 /// that.
 pub async fn lease_lost_page(
     pool: &PgPool,
-    lane: LaneId,
-    tier: Tier,
+    span: Span,
     own: &[Uuid],
     lease: Uuid,
-    now: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Option<Page>> {
+    let Span { lane, tier, since, now } = span;
     let Some(page) = sqlx::query!(
         r#"
         WITH leased AS (
             UPDATE pages SET lease = $4, leases = leases + 1, due_at = $5
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at <= $3 AND id <> ALL ($6)
+                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $7 AND $3 AND id <> ALL ($6)
                 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
             RETURNING id, message, leases, recipients
         )
@@ -242,7 +236,8 @@ pub async fn lease_lost_page(
         now,
         lease,
         until,
-        own
+        own,
+        since
     )
     .fetch_optional(pool)
     .await?

@@ -102,6 +102,24 @@ async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
 }
 
 #[tokio::test]
+async fn only_an_operator_changes_the_weight_of_an_app() {
+    let api = TestApi::start().await;
+    assert_eq!(api.app["weight"], 1);
+    let set = async |key: &str, weight: i64| {
+        api.call(Method::PATCH, "/v1/apps/shop", Some(key), Some(json!({"weight": weight}))).await
+    };
+    for weight in [0, -1, 101, 1 << 40] {
+        assert_eq!(set(&api.operator, weight).await.refusal(), (422, "invalid", vec!["/weight"]), "{weight}");
+    }
+    assert_eq!(set(&api.key, 100).await.refusal(), (403, "forbidden", vec!["/weight"]));
+    for weight in [100, 3] {
+        assert_eq!(set(&api.operator, weight).await.ok(200)["weight"], weight);
+    }
+    assert_eq!(set(&api.key, 3).await.ok(200)["weight"], 3, "it is that already");
+    assert_eq!(api.get("").await.ok(200)["weight"], 3);
+}
+
+#[tokio::test]
 async fn only_an_operator_lets_an_app_in_other_gateways() {
     let api = TestApi::start().await;
     let set = async |key: &str, allow: bool| {

@@ -1,0 +1,116 @@
+//! Many lanes with a little work each, beside one-time codes: apps with ten VAPID keys, four gateways to a key, all due at the same
+//! moment. How long until everything is delivered, what a delivery costs when nearly every claim yields but one or two, and
+//! what that does to the codes. `cargo bench --bench lanes`
+//!
+//! `LANES` (10,000) in apps of 40, `EACH` (2) deliveries in each. Codes go at `RATE` (100) a second to another app, from a second
+//! before the lanes begin until they are done. Ends with an error if a delivery is missing or comes twice.
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use bellwire::id::{AppId, MessageId};
+use serde_json::{Value, json};
+use support::codes::{self, Sent};
+use support::cpu::per;
+use support::seed::{GATEWAYS, Seeder};
+use support::setting;
+use support::stage::{Stage, notice};
+use support::table::{Bar, figure, heading, number, percentiles};
+
+const KEYS_PER_APP: u32 = 10;
+/// Subscribers of the app that sends codes; the simulator records the requests of one in a hundred.
+const CODES_TO: u32 = 10_000;
+/// Numbers of their simulated browsers: nobody else has these.
+const CODES_FROM: u32 = 100_000_000;
+const HEAD_START: Duration = Duration::from_secs(1);
+
+fn main() {
+    support::run(lanes());
+}
+
+async fn lanes() {
+    let (lanes, each, rate) = (setting("LANES", 10_000), setting("EACH", 2), setting("RATE", 100));
+    let stage = Stage::open().await;
+    let seeder = Seeder::start(&stage.pool, &stage.vault).await;
+    let codes_app = stage.app("codes").await;
+    let to = seeder.subscribe(codes_app, CODES_FROM..CODES_FROM + CODES_TO).await;
+    let apps = seed_apps(&stage, &seeder, lanes, each).await;
+    seeder.finish().await;
+    let deliveries = u32::try_from(apps.len()).expect("fewer") * KEYS_PER_APP * GATEWAYS * each;
+    let lanes = deliveries / each;
+
+    // Held back, so that all of it becomes due at once.
+    flow(&stage, &apps, "pause").await;
+    let mut messages = Vec::new();
+    for app in &apps {
+        messages.push(stage.send(*app, &notice()).await);
+    }
+    let received = stage.received().await;
+    let (done, until_done) = tokio::sync::watch::channel(false);
+    let all = async {
+        tokio::time::sleep(HEAD_START).await;
+        let (before, began) = (stage.usage(), Instant::now());
+        flow(&stage, &apps, "resume").await;
+        wait_for(&stage, &messages).await;
+        let (took, usage) = (began.elapsed(), stage.usage() - before);
+        done.send_replace(true);
+        (took, usage)
+    };
+    let sending = async {
+        let mut sent = Vec::new();
+        while !*until_done.borrow() {
+            sent.extend(codes::send(&stage, codes_app, &to, rate, 1).await);
+        }
+        sent
+    };
+    let ((took, usage), sent) = tokio::join!(all, sending);
+    let mut arrived = codes::arrivals(&stage, &sent).await;
+    let came = stage.received().await - received;
+    assert_eq!(came, u64::from(deliveries) + sent.len() as u64, "taken by the simulator");
+
+    heading(&format!(
+        "{} lanes of {} apps with {each} deliveries each, beside {} codes at {rate}/s",
+        number(lanes.into()),
+        apps.len(),
+        sent.len()
+    ));
+    figure("Until all are delivered and written down", took.as_secs_f64(), "s", Bar::None);
+    figure("Deliveries per second", f64::from(deliveries) / took.as_secs_f64(), "/s", Bar::None);
+    figure("Server, CPU per delivery, codes included", per(usage.server, deliveries), "µs", Bar::None);
+    figure("Postgres, CPU per delivery, codes included", per(usage.postgres, deliveries), "µs", Bar::None);
+    percentiles("A code, request to POST at the gateway", &mut arrived, [Bar::AtMost(5.0), Bar::AtMost(50.0)]);
+    let mut answered: Vec<f64> = sent.iter().map(Sent::answered_within_ms).collect();
+    percentiles("A code, request to the API's answer", &mut answered, [Bar::None; 2]);
+}
+
+/// Makes apps with ten keys, each with subscribers at every gateway.
+async fn seed_apps(stage: &Stage, seeder: &Seeder<'_>, lanes: u32, each: u32) -> Vec<AppId> {
+    let (mut apps, mut number) = (Vec::new(), 0);
+    for n in 0..lanes.div_ceil(KEYS_PER_APP * GATEWAYS) {
+        let app = stage.app(&format!("app-{n}")).await;
+        for key in 0..KEYS_PER_APP {
+            if key > 0 {
+                stage.api.post(&format!("/v1/apps/{app}/vapid-keys"), &json!({})).await;
+            }
+            seeder.subscribe(app, number..number + GATEWAYS * each).await;
+            number += GATEWAYS * each;
+        }
+        apps.push(app);
+    }
+    apps
+}
+
+/// Pauses the flow of each app, or resumes it.
+async fn flow(stage: &Stage, apps: &[AppId], turn: &str) {
+    for app in apps {
+        stage.api.post(&format!("/v1/apps/{app}/flow/{turn}"), &Value::Null).await;
+    }
+}
+
+async fn wait_for(stage: &Stage, messages: &[MessageId]) {
+    for message in messages {
+        stage.wait_for(*message).await;
+    }
+}

@@ -1,0 +1,70 @@
+//! One-time codes, sent one by one through the API, and when they arrived.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellwire::id::{AppId, MessageId, SubscriptionId};
+use bellwire::webpush::payload::delivery_id;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::stage::Stage;
+
+/// One single send.
+pub struct Sent {
+    message: MessageId,
+    to: SubscriptionId,
+    asked_ms: f64,
+    answered_ms: f64,
+}
+
+impl Sent {
+    /// How long the API took to answer.
+    pub fn answered_within_ms(&self) -> f64 {
+        self.answered_ms - self.asked_ms
+    }
+}
+
+/// Sends at a steady rate, whether or not earlier requests were answered.
+pub async fn send(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Vec<Sent> {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut requests = JoinSet::new();
+    for subscription in to.iter().copied().cycle().take((per_second * seconds) as usize) {
+        ticks.tick().await;
+        let api = stage.api.clone();
+        requests.spawn(async move {
+            let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
+            let to = json!({"subscriptions": [subscription]});
+            let asked_ms = now_ms();
+            let body = json!({"to": to, "tier": "transactional", "content": content});
+            let taken = api.post(&format!("/v1/apps/{app}/messages"), &body).await;
+            let message = taken["id"].as_str().and_then(|id| id.parse().ok()).expect("a message's id");
+            Sent { message, to: subscription, asked_ms, answered_ms: now_ms() }
+        });
+    }
+    requests.join_all().await
+}
+
+fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64() * 1e3
+}
+
+/// From each request until its POST was there, by the simulator's records, in ms. These know whole milliseconds, of which
+/// the middle is taken. Each code must have arrived exactly once.
+pub async fn arrivals(stage: &Stage, sent: &[Sent]) -> Vec<f64> {
+    for sent in sent {
+        stage.wait_for(sent.message).await;
+    }
+    let mut arrivals = Vec::with_capacity(sent.len());
+    for Sent { message, to, asked_ms, .. } in sent {
+        let id = URL_SAFE_NO_PAD.encode(delivery_id(&stage.vault, *message, to.0));
+        let found = stage.gateways.get(&format!("/received?id={id}")).await;
+        assert_eq!(found[0]["accepted"], 1, "{message} to {to} arrives exactly once");
+        let at_ms = found[0]["attempts"][0]["at_ms"].as_f64().expect("a time");
+        arrivals.push(at_ms + 0.5 - asked_ms);
+    }
+    arrivals
+}
