@@ -2,6 +2,8 @@
 # package is missing.
 
 .DEFAULT_GOAL := help
+# Node, where the system's is missing or too old: `deps` puts it there.
+export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
 .PHONY: help demo run test lint bench fuzz sqlx sdk deps
 
 help: ## Explain the targets

@@ -1,10 +1,13 @@
 //! A delivery: one message to one subscription. It has no id of its own; it is `(message, subscription)`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
+use utoipa::PartialSchema as _;
+use utoipa::openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type};
 
 /// Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
@@ -20,6 +23,27 @@ pub enum Tier {
 
 /// What a tier looks like, for whoever got it wrong.
 const TIER_RULE: &str = "must be transactional (1), promotional (2) or engagement (3)";
+
+/// What a tier looks like in requests, which may write it by its name or its number.
+pub struct TierSchema;
+
+impl utoipa::PartialSchema for TierSchema {
+    fn schema() -> RefOr<Schema> {
+        let numbers = ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some(Tier::ALL.map(Tier::code)));
+        let name = Ref::from_schema_name(<Tier as utoipa::ToSchema>::name());
+        Schema::OneOf(OneOfBuilder::new().item(name).item(numbers).build()).into()
+    }
+}
+
+impl utoipa::ToSchema for TierSchema {
+    fn name() -> Cow<'static, str> {
+        "TierRef".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((<Tier as utoipa::ToSchema>::name().into_owned(), Tier::schema()));
+    }
+}
 
 impl FromStr for Tier {
     type Err = &'static str;

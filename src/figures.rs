@@ -208,6 +208,7 @@ fn class(duration: Duration) -> usize {
 
 /// How a figure stands against its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[schema(as = FigureState)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Too few samples to tell.

@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod permission;
 pub mod policy;
 pub mod postgres;
+mod process;
 pub mod receipts;
 pub mod server;
 pub mod simulation;

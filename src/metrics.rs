@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::delivery::{Ending, Tier};
 use crate::figures::{self, Figure, LaneSums, Reading};
 use crate::lane::Gateway;
+use crate::process::Process;
 
 /// What a gateway answered, as far as a dashboard needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +116,12 @@ struct RequestLabels {
     status: u16,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: Name,
+    state: Name,
+}
+
 /// What can be wrong with a retry token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFault {
@@ -187,8 +195,12 @@ pub struct Metrics {
     alerts_open: Family<KindLabel, Gauge>,
     /// POSTs without an answer yet.
     pub in_flight: Gauge,
-    /// By how many microseconds the database's clock is ahead of this host's.
-    pub clock_offset_us: Gauge,
+    /// By how many seconds the database's clock is ahead of this host's.
+    pub clock_offset_s: Gauge<f64, AtomicU64>,
+    connections: Family<PoolLabels, Gauge>,
+    due: Gauge,
+    oldest_due_s: Gauge<f64, AtomicU64>,
+    process: Process,
 }
 
 impl Metrics {
@@ -209,6 +221,9 @@ impl Metrics {
         let alerts_open = Family::default();
         r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
+        let connections = Family::default();
+        r.register("database_connections", "Connections of this process to Postgres", connections.clone());
+        r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Arc::new(Self {
             attempts: Gateway::ALL.map(|gateway| {
                 StatusClass::ALL.map(|status| {
@@ -247,11 +262,11 @@ impl Metrics {
             lanes_open: gauge(r, "lanes_open", "Lanes whose breaker is open or half open"),
             breaker_trips: counter(r, "breaker_trips", "Times that a breaker opened"),
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
-            clock_offset_us: gauge(
-                r,
-                "clock_offset_microseconds",
-                "How far the database's clock is ahead of this host's",
-            ),
+            clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
+            connections,
+            due: gauge(r, "deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most"),
+            oldest_due_s: seconds(r, "oldest_due", "For how long the oldest of them has been due"),
+            process: Process::new(),
             registry,
         })
     }
@@ -312,6 +327,20 @@ impl Metrics {
         self.figure_states.get_or_create(&labels).set(reading.state as i64);
     }
 
+    /// Shows how many connections of a pool there are, and how many of them do nothing.
+    pub fn show_pool(&self, pool: &'static str, open: u32, idle: usize) {
+        let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+        for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
+            self.connections.get_or_create(&PoolLabels { pool: Name(pool), state: Name(state) }).set(n);
+        }
+    }
+
+    /// Shows what waits in the queue, and for how long the oldest of it has been due.
+    pub fn show_due(&self, deliveries: i64, oldest: Duration) {
+        self.due.set(deliveries);
+        self.oldest_due_s.set(oldest.as_secs_f64());
+    }
+
     /// Says how many alerts of a kind are open.
     pub fn alerts_open(&self, kind: &'static str, n: i64) {
         self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
@@ -320,7 +349,10 @@ impl Metrics {
     /// Everything in the text format that Prometheus reads (OpenMetrics).
     pub fn render(&self) -> String {
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("a string takes everything");
+        let written = encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, self.process.look()))
+            .and_then(|()| encode_eof(&mut text));
+        written.expect("a string takes everything");
         text
     }
 }
@@ -364,6 +396,12 @@ fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
     counter
 }
 
+fn seconds(registry: &mut Registry, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
+    let gauge = Gauge::default();
+    registry.register_with_unit(name, help, Unit::Seconds, gauge.clone());
+    gauge
+}
+
 fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
     let gauge = Gauge::default();
     registry.register(name, help, gauge.clone());
@@ -382,6 +420,9 @@ mod tests {
         metrics.ended(Ending::Gone, Tier::Engagement, 3);
         metrics.request("POST", "/v1/apps/{app}/messages", 202);
         metrics.settle_fenced.inc();
+        metrics.clock_offset_s.set(-0.25);
+        metrics.show_pool("api", 5, 2);
+        metrics.show_due(7, Duration::from_millis(1_500));
         let text = metrics.render();
         for line in [
             r#"bellwire_attempts_total{gateway="wns",status="2xx",tier="promotional"} 1"#,
@@ -391,9 +432,22 @@ mod tests {
             r#"bellwire_attempt_seconds_count{gateway="wns"} 2"#,
             r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
             "bellwire_settle_fenced_total 1",
+            "bellwire_clock_offset_seconds -0.25",
+            r#"bellwire_database_connections{pool="api",state="used"} 3"#,
+            "bellwire_deliveries_due 7",
+            "bellwire_oldest_due_seconds 1.5",
+            concat!(r#"bellwire_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),
         ] {
             assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
         }
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one end, at the end");
+        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"] {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            assert!(!cfg!(target_os = "linux") || value.is_some(), "{name} in\n{text}");
+        }
+        let in_other_units = ["_ms", "_us", "milliseconds", "microseconds", "kilobytes"];
+        let named = |line: &&str| in_other_units.iter().any(|unit| line.contains(unit));
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).find(named), None, "seconds and bytes only");
     }
 
     #[test]

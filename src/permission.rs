@@ -43,6 +43,11 @@ impl BrowsersMay {
         Self(self.0.iter().copied().chain([right]).collect())
     }
 
+    /// Whether they have this right.
+    pub fn has(&self, right: BrowserRight) -> bool {
+        self.0.contains(&right)
+    }
+
     /// The rights by name.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|right| right.name().to_owned()).collect()

@@ -141,9 +141,11 @@ fn routes(
     metrics: Arc<Metrics>,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> Served {
-    let state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    let mut state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    state.metrics = metrics.clone();
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
-    let (pool, clock) = (foundation.pool.clone(), foundation.clock.clone());
+    let Foundation { pool, worker_pool, clock, .. } = foundation;
+    let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
     let shown = Arc::new(Remembered::new(FIGURES_EVERY));
     let figures = move || async move {
         let read = async {
@@ -152,8 +154,17 @@ fn routes(
                 Ok(lanes) => metrics.show_figures(&lanes),
                 Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
             }
+            match store::figures::due(&pool, now).await {
+                Ok(due) => {
+                    metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
+                }
+                Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
+            }
         };
         shown.get(&clock, read).await;
+        for (name, pool) in [("api", &pool), ("worker", &worker_pool)] {
+            metrics.show_pool(name, pool.size(), pool.num_idle());
+        }
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
     };
     let for_scrapers = {

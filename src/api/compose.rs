@@ -13,9 +13,10 @@ use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use crate::clock::uuid_of;
-use crate::delivery::{Tier, Urgency};
+use crate::delivery::{Tier, TierSchema, Urgency};
 use crate::id::{AppId, MessageId, SubscriptionId};
 use crate::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
+use crate::permission::BrowserRight;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::apps::App;
 use crate::store::sending::{Audience, NewMessage, Sent};
@@ -44,9 +45,6 @@ pub struct To {
     /// Everyone: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<bool>,
-    /// Reserved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    segment: Option<Value>,
 }
 
 /// A new message.
@@ -56,6 +54,7 @@ pub struct NewMessageBody {
     /// Whom it is for.
     to: To,
     /// Decides policy, weight and defaults; `promotional` by default.
+    #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
     /// A notification. Either this or `payload`.
     content: Option<Notification>,
@@ -74,12 +73,6 @@ pub struct NewMessageBody {
     /// Its own delivery policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Reserved.
-    template: Option<Value>,
-    /// Reserved.
-    send_at: Option<Value>,
-    /// Reserved.
-    timezone: Option<Value>,
 }
 
 /// A checked message.
@@ -99,14 +92,9 @@ impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content.
     pub fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
-        for (pointer, reserved) in
-            [("/template", &self.template), ("/send_at", &self.send_at), ("/timezone", &self.timezone)]
-        {
-            faults.require(reserved.is_none(), pointer, "is not supported yet");
-        }
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
-        let audience = check_to(self.to, &mut faults);
+        let audience = check_to(self.to, app, &mut faults);
         let tier = self.tier.unwrap_or(Tier::Promotional);
         let defaults = TierDefaults::of(tier);
         let ttl_s = self.ttl.unwrap_or(defaults.ttl_s.into());
@@ -156,9 +144,17 @@ impl NewMessageBody {
 }
 
 impl Composed {
-    /// Refuses ids that are no subscriptions of the app, each by its place.
-    pub fn refuse_unknown(&self, sent: &Sent) -> Result<(), Problem> {
+    /// Refuses ids that are no subscriptions of the app, each by its place, and a topic that is not there. Where browsers
+    /// may make topics, the first of its members may be on the way: that is only warned of.
+    pub fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
+        match self.audience {
+            Audience::Topic { may_be_missing: true, .. } if sent.lacks_topic => {
+                let detail = "there is no such topic (yet), so this reached nobody; is it mistyped?";
+                self.warnings.push(FieldError::member("/to/topic", detail));
+            }
+            _ => faults.require(!sent.lacks_topic, "/to/topic", "is no topic of this app: is it mistyped?"),
+        }
         for (i, id) in self.named.iter().enumerate() {
             if sent.unknown.contains(id) {
                 faults.refuse(format!("/to/subscriptions/{i}"), "is no subscription of this app");
@@ -168,12 +164,8 @@ impl Composed {
     }
 }
 
-fn check_to(to: To, faults: &mut Faults) -> Option<Audience> {
-    let To { subscriptions, users, topic, all, segment } = to;
-    if segment.is_some() {
-        faults.refuse("/to/segment", "is not supported yet");
-        return None;
-    }
+fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
+    let To { subscriptions, users, topic, all } = to;
     match (subscriptions, users, topic, all) {
         (Some(ids), None, None, None) => {
             in_number(ids.len(), "/to/subscriptions", faults).then(|| Audience::Subscriptions(each_once(ids)))
@@ -191,7 +183,8 @@ fn check_to(to: To, faults: &mut Faults) -> Option<Audience> {
         (None, None, Some(topic), None) => {
             let topic = topic.parse::<TopicName>();
             faults.require(topic.is_ok(), "/to/topic", TOPIC_NAME_RULE);
-            topic.ok().map(|TopicName(name)| Audience::Topic(name))
+            let may_be_missing = app.browsers_may.has(BrowserRight::CreateTopics);
+            topic.ok().map(|TopicName(name)| Audience::Topic { name, may_be_missing })
         }
         (None, None, None, Some(all)) => {
             faults.require(all, "/to/all", "must be true");

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
+use utoipa::ToSchema;
 
 use super::ApiState;
 use super::apps::ORIGINS_MAX;
@@ -191,9 +192,11 @@ pub async fn config(
 }
 
 /// Who wants a message.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wish {
+    /// The browser that the page runs in.
+    #[schema(value_type = String)]
     subscription: SubscriptionId,
 }
 

@@ -9,11 +9,13 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
+use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
 use crate::delivery::Tier;
 use crate::id::{
@@ -25,7 +27,7 @@ use crate::store::apps::{self, App};
 #[derive(Debug)]
 pub struct Json<T>(pub T, pub Bytes);
 
-impl<T: DeserializeOwned> FromRequest<ApiState> for Json<T> {
+impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
@@ -82,8 +84,8 @@ async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
     Ok(octets.into())
 }
 
-/// Reads JSON; says what is wrong by pointer.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+/// Reads JSON; says all that is wrong with its form, by pointer.
+pub fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, Problem> {
     // Serde would read a struct from an array too, member by member.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid_member("", "must be an object"));
@@ -92,17 +94,29 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let at = pointer(error.path());
         let error = error.into_inner();
-        match error.classify() {
-            serde_json::error::Category::Data => Problem::invalid_member(at, without_position(&error)),
-            // Serde takes a number where it wants a word for a mistake of grammar.
-            _ if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
-                Problem::invalid_member(at, "must be a value of another type")
-            }
-            _ => malformed(format!("The body is not JSON: {error}.")),
+        // Serde takes a number where it wants a word for a mistake of grammar.
+        match serde_json::from_slice::<serde_json::Value>(bytes) {
+            Ok(body) => wrong_form::<T>(&body, at, &without_position(&error)),
+            Err(error) => malformed(format!("The body is not JSON: {error}.")),
         }
     })?;
     deserializer.end().map_err(|error| malformed(format!("The body is not JSON: {error}.")))?;
     Ok(value)
+}
+
+/// What the schema finds wrong with a body, and what serde stumbled over, if that is something else: the schema does not
+/// know what a time or an id looks like.
+fn wrong_form<T: ToSchema>(body: &serde_json::Value, at: String, said: &str) -> Problem {
+    let mut errors = mismatches::<T>(body);
+    let is_below = |error: &FieldError| error.pointer.as_deref().is_some_and(|pointer| pointer.starts_with(&at));
+    if !errors.iter().any(is_below) {
+        let detail = match said.starts_with("expected value") {
+            true => "must be a value of another type".to_owned(),
+            false => in_plain_words(said),
+        };
+        errors.push(FieldError::member(at, detail));
+    }
+    Problem::invalid(errors)
 }
 
 fn is_json(content_type: Option<&str>) -> bool {
@@ -165,7 +179,7 @@ pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem
     let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let parameter = error.path().to_string();
-        Problem::invalid_parameter(parameter, error.into_inner().to_string())
+        Problem::invalid_parameter(parameter, in_plain_words(&error.into_inner().to_string()))
     })
 }
 
@@ -322,14 +336,14 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, serde::Deserialize)]
+    #[derive(Debug, serde::Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only read by serde")]
     struct Outer {
         inner: Vec<Inner>,
     }
 
-    #[derive(Debug, serde::Deserialize)]
+    #[derive(Debug, serde::Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only read by serde")]
     struct Inner {
@@ -344,9 +358,10 @@ mod tests {
             (r#"{"inner": [{"n": "1"}]}"#, 422, Some("/inner/0/n")),
             (r#"{"inner": [{"n": 1, "a/b": 2}]}"#, 422, Some("/inner/0/a~1b")),
             (r#"{"inner": [{"n": 1, "urgency": 3}]}"#, 422, Some("/inner/0/urgency")),
+            (r#"{"other": 1}"#, 422, Some("/inner")),
             (r#"{"inner": [{"n": 1, "urgency": "loud"}]}"#, 422, Some("/inner/0/urgency")),
-            (r#"{"other": 1}"#, 422, Some("/other")),
-            (r#"{"inner": [{}]}"#, 422, Some("/inner/0")),
+            (r#"{"inner": [], "other": 1}"#, 422, Some("/other")),
+            (r#"{"inner": [{}]}"#, 422, Some("/inner/0/n")),
             (r#"{"inner": 3}"#, 422, Some("/inner")),
             ("[]x", 422, Some("")),
             (r#"{"inner": []} x"#, 400, None),

@@ -23,6 +23,7 @@ use crate::store::audit::Action;
 use crate::store::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::recall;
 use crate::store::workers::ALL_ORIGINS;
+use crate::subscription::Endpoint;
 
 /// A hold or an opening lasts for this long unless the request says otherwise.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);
@@ -240,6 +241,7 @@ async fn order(
         Order::Close => (Action::LaneClosed, None),
         Order::Probe => (Action::LaneProbed, None),
     };
+    refuse_strange(state, lane, origin).await?;
     let entry = operator.caller.did(None, action, format!("lane:{}", lane.0));
     let entry = entry.with(json!({"origin": origin, "until": until, "reason": body.reason}));
     let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
@@ -253,6 +255,17 @@ async fn order(
     (state.engine.tell)(Work::Orders(told));
     tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, more));
     view(state, lane).await
+}
+
+/// Refuses an origin that the lane's push service does not have: an order to it would change nothing, and look as if it had.
+async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<(), Problem> {
+    let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
+    let endpoint = Endpoint::parse(&format!("{origin}/")).ok();
+    let is_its = |endpoint| state.gateways.recognise(&endpoint).is_ok_and(|gateway| gateway.name() == row.gateway);
+    if origin == ALL_ORIGINS || endpoint.is_some_and(is_its) {
+        return Ok(());
+    }
+    Err(Problem::invalid_member("/origin", format!("is no origin of this lane, whose push service is {}", row.gateway)))
 }
 
 /// After these, too, what was put off is looked for: a worker hears of an order within a second, and settles what it put

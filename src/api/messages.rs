@@ -209,7 +209,7 @@ pub async fn send(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let retries = RetryHeaders::read(&headers)?;
-    let composed = body.compose(&state, &server.app, &retries)?;
+    let mut composed = body.compose(&state, &server.app, &retries)?;
     if query.dry_run {
         let mut conn = state.pool.acquire().await?;
         let now = composed.message.accepted_at;
@@ -226,7 +226,7 @@ pub async fn send(
         let mut conn = state.pool.acquire().await?;
         let (accepted, work) = store(&mut conn, &state, &server.app, composed).await?;
         drop(conn);
-        (state.engine.tell)(work);
+        taken(&state, work);
         return Ok(answer(&accepted));
     };
     send_once(&state, &server.app, composed, key, retries.digest(&octets).as_ref()).await
@@ -259,7 +259,7 @@ async fn send_once(
     let response = serde_json::to_value(&accepted).map_err(|_| Problem::internal())?;
     idempotency::remember(&mut tx, key, 202, &response).await?;
     tx.commit().await?;
-    (state.engine.tell)(work);
+    taken(state, work);
     Ok(answer(&accepted))
 }
 
@@ -278,8 +278,14 @@ fn answer(accepted: &Accepted) -> Response {
 pub(super) async fn send_composed(state: &ApiState, app: &App, composed: Composed) -> Result<MessageId, Problem> {
     let mut conn = state.pool.acquire().await?;
     let (accepted, work) = store(&mut conn, state, app, composed).await?;
-    (state.engine.tell)(work);
+    taken(state, work);
     Ok(accepted.id)
+}
+
+/// Counts a message that is committed, and lets dispatch begin.
+fn taken(state: &ApiState, work: Work) {
+    state.metrics.messages_accepted.inc();
+    (state.engine.tell)(work);
 }
 
 /// Stores the message, and says what dispatch is to be told once that is committed.
@@ -287,7 +293,7 @@ async fn store(
     conn: &mut PgConnection,
     state: &ApiState,
     app: &App,
-    composed: Composed,
+    mut composed: Composed,
 ) -> Result<(Accepted, Work), Problem> {
     let single = matches!(&composed.audience, Audience::Subscriptions(ids) if ids.len() == 1);
     let lease = if single { (state.engine.lease)() } else { None };
@@ -298,6 +304,9 @@ async fn store(
         _ => Work::Due,
     };
     let id = composed.message.id;
+    if matches!(composed.audience, Audience::Topic { .. } | Audience::All) {
+        tracing::info!(message = %id, app = app.slug, estimate = sent.estimate, "a campaign begins");
+    }
     let accepted = Accepted {
         id,
         state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },

@@ -27,6 +27,7 @@ pub mod identity_keys;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
+pub mod mismatch;
 pub mod openapi;
 pub mod paging;
 pub mod policies;
@@ -53,6 +54,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use sqlx::PgPool;
+use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::Instrument as _;
@@ -62,6 +64,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::gateway::Gateways;
+use crate::metrics::Metrics;
 use crate::policy;
 use crate::receipts::{self as receipts_engine, Receipts};
 use crate::store::flows::Flow;
@@ -86,6 +89,8 @@ pub struct ApiState {
     pub gateways: Gateways,
     /// This process's dispatch.
     pub engine: Engine,
+    /// What this process counts.
+    pub metrics: Arc<Metrics>,
     /// Limits.
     pub settings: Arc<Settings>,
     limits: Arc<Limits>,
@@ -180,7 +185,7 @@ impl Default for Settings {
 }
 
 impl ApiState {
-    /// Puts it together; rate limits begin fresh.
+    /// Puts it together; rate limits and counts begin fresh.
     pub fn new(
         pool: PgPool,
         vault: Vault,
@@ -197,6 +202,7 @@ impl ApiState {
             clock,
             gateways,
             engine,
+            metrics: Metrics::new(),
             settings: Arc::new(settings),
             limits,
             receipts,
@@ -207,9 +213,17 @@ impl ApiState {
     }
 }
 
-/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`crate::http_server`]: the rate limits go
-/// by the peer's address, which that notes in each request.
-pub fn router(state: ApiState) -> Router {
+/// Routes by who is let in.
+struct Doors {
+    /// Browsers, too.
+    public: OpenApiRouter<ApiState>,
+    /// Browsers that report.
+    reports: OpenApiRouter<ApiState>,
+    /// Servers.
+    server: OpenApiRouter<ApiState>,
+}
+
+fn doors() -> Doors {
     let public = OpenApiRouter::new()
         .routes(routes!(config::show))
         .routes(routes!(subscriptions::list, subscriptions::register))
@@ -281,6 +295,23 @@ pub fn router(state: ApiState) -> Router {
         .routes(routes!(alerts::resolve))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
+    Doors { public, reports, server }
+}
+
+/// What the handlers say of themselves.
+#[cfg(test)]
+fn description() -> utoipa::openapi::OpenApi {
+    let Doors { public, reports, server } = doors();
+    let mut description = public.into_openapi();
+    description.merge(reports.into_openapi());
+    description.merge(server.into_openapi());
+    description
+}
+
+/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`crate::http_server`]: the rate limits go
+/// by the peer's address, which that notes in each request.
+pub fn router(state: ApiState) -> Router {
+    let Doors { public, reports, server } = doors();
     let (public, mut description) = public.split_for_parts();
     let (reports, more) = reports.split_for_parts();
     description.merge(more);
@@ -345,14 +376,22 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let path = request.uri().path().to_owned();
     // The route, not the path: ids of subscriptions and users are not for logs.
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let span = tracing::info_span!("request", id = id_text, method = %request.method(), route);
+    let (method, route) = (request.method().clone(), route.to_owned());
+    let span = tracing::info_span!("request", id = id_text, %method, route);
+    // Whose it is, by the name that it was called by.
+    let app = path.strip_prefix("/v1/apps/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
+    let client = state.limits.client_of(request.headers(), request.extensions());
+    let began = Instant::now();
     let account = Account::default();
     request.extensions_mut().insert(account.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     if let Some(budget) = account.budget() {
         budget.write(response.headers_mut());
     }
-    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+    let status = response.status().as_u16();
+    state.metrics.request(method.as_str(), &route, status);
+    let took_ms = began.elapsed().as_micros() as f64 / 1e3;
+    span.in_scope(|| tracing::debug!(status, took_ms, %client, app, "answered"));
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
         problem.instance = Some(path);
         problem.request_id = Some(id_text);

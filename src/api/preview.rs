@@ -14,7 +14,7 @@ use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::policies::{check, restore, written};
 use super::problem::{Faults, FieldError, Problem};
 use crate::chart::{Curve, timetable_svg};
-use crate::delivery::Tier;
+use crate::delivery::{Tier, TierSchema};
 use crate::id::SubscriptionId;
 use crate::policy::preview::{self, Timetable};
 use crate::policy::{Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
@@ -31,6 +31,7 @@ pub struct PreviewBody {
     /// Where `policy` would be set; `message` by default.
     place: Option<Place>,
     /// The message's tier; `promotional` by default.
+    #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
     /// The topic that the message would be addressed to.
     topic: Option<String>,

@@ -8,7 +8,7 @@ use aws_lc_rs::digest;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use base64::Engine as _;
@@ -137,7 +137,7 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 
 /// The routes, without the example's where it is off.
 pub fn routes(state: &ApiState) -> Router<ApiState> {
-    let sdk = Router::new().route("/sdk/{*file}", get(file));
+    let sdk = Router::new().route("/sdk/{*file}", get(file)).route("/", get(front));
     if state.settings.example.is_none() {
         return sdk;
     }
@@ -150,6 +150,19 @@ pub fn routes(state: &ApiState) -> Router<ApiState> {
         .route("/example/{*file}", get(file))
         .layer(from_fn_with_state(state.clone(), example::door));
     sdk.merge(example)
+}
+
+/// For whoever looks at the bare address: where to go from here.
+async fn front(State(state): State<ApiState>) -> Html<String> {
+    let example = match state.settings.example {
+        Some(_) => "<li><a href=\"/example/\">Try it</a> (on the server's own machine, unless it is open to everybody)",
+        None => "",
+    };
+    Html(format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Bellwire</title><h1>Bellwire</h1>\
+         <p>A web-push delivery server. <ul>{example}<li><a href=\"/openapi.json\">The API</a>\
+         <li><a href=\"/sdk/bellwire.js\">The module for your pages</a><li><a href=\"/readyz\">Its health</a></ul>"
+    ))
 }
 
 async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {

@@ -1,5 +1,6 @@
 //! `bellwire app`.
 
+use anyhow::bail;
 use axum::http::Method;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
@@ -22,6 +23,10 @@ pub(super) const NAMES: &Names = &[
     ("app", "APP"),
     ("confirm", "--yes-delete"),
 ];
+
+/// The same where origins are added.
+const CHANGE_NAMES: &Names =
+    &[("/name", "--name"), ("/origins", "--add-origin"), ("/browsers_may", "--browsers-may"), ("app", "APP")];
 
 /// What `--browsers-may` takes for no right at all.
 const NOTHING: &str = "nothing";
@@ -64,8 +69,8 @@ pub enum App {
         app: String,
     },
     /// Change an app: what is not given stays.
-    #[command(after_help = "Example, which lets two origins in and no other:
-  bellwire app change shop --origin https://shop.example.com --origin https://www.example.com")]
+    #[command(after_help = "Example:
+  bellwire app change shop --add-origin https://www.shop.example.com --remove-origin http://localhost:3000")]
     Change {
         /// Its short name or id.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -73,9 +78,12 @@ pub enum App {
         /// Its name for people.
         #[arg(long)]
         name: Option<String>,
-        /// An origin that browsers may call from; repeatable. Those before are forgotten.
-        #[arg(long = "origin", value_name = "ORIGIN")]
-        origins: Vec<String>,
+        /// One more origin that browsers may call from; repeatable.
+        #[arg(long = "add-origin", value_name = "ORIGIN")]
+        added: Vec<String>,
+        /// An origin that browsers may not call from any more; repeatable.
+        #[arg(long = "remove-origin", value_name = "ORIGIN")]
+        removed: Vec<String>,
         /// Whether endpoints on hosts of no known push service are let in.
         #[arg(long, value_name = "BOOL")]
         allow_other_gateways: Option<bool>,
@@ -139,16 +147,19 @@ impl App {
                 let app = local.get(path(["apps", &app])).await?;
                 out.say(&app, &show(&app))?;
             }
-            Self::Change { app, name, origins, allow_other_gateways, browsers_may, weight } => {
+            Self::Change { app, name, added, removed, allow_other_gateways, browsers_may, weight } => {
                 let mut body = Map::new();
                 body.extend(name.map(|name| ("name".to_owned(), name.into())));
-                body.extend((!origins.is_empty()).then(|| ("origins".to_owned(), origins.into())));
+                if !(added.is_empty() && removed.is_empty()) {
+                    let origins = origins(&local.get(path(["apps", &app])).await?, added, &removed)?;
+                    body.insert("origins".to_owned(), origins.into());
+                }
                 body.extend(allow_other_gateways.map(|let_in| ("allow_other_gateways".to_owned(), let_in.into())));
                 let all = (!browsers_may.is_empty()).then(|| rights(browsers_may));
                 body.extend(all.map(|rights| ("browsers_may".to_owned(), rights.into())));
                 body.extend(weight.map(|weight| ("weight".to_owned(), weight.into())));
                 let ask = Ask::new(Method::PATCH, path(["apps", &app]));
-                let app = local.ask(Ask { body: body.into(), names: NAMES, ..ask }).await?;
+                let app = local.ask(Ask { body: body.into(), names: CHANGE_NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
             }
             Self::Delete { app, yes_delete } => {
@@ -162,6 +173,22 @@ impl App {
         }
         Ok(())
     }
+}
+
+/// An app's origins with these added and those removed. Refuses to remove what is not there: it is mistyped.
+fn origins(app: &Value, added: Vec<String>, removed: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut origins: Vec<String> =
+        app["origins"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    if let Some(strange) = removed.iter().find(|origin| !origins.contains(origin)) {
+        bail!("--remove-origin {strange:?}: is no origin of this app; those are: {}", origins.join(", "));
+    }
+    origins.retain(|origin| !removed.contains(origin));
+    for origin in added {
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    Ok(origins)
 }
 
 fn rights(named: Vec<String>) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
@@ -10,13 +10,15 @@ use futures_util::TryStreamExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
+use super::program;
 use super::refusal::{Names, Refusal};
 use crate::api::problem::Details;
 use crate::config::Config;
 use crate::foundation::{Foundation, Migrations};
+use crate::id::MessageId;
 use crate::postgres::Embedded;
 use crate::server;
-use crate::store::workers;
+use crate::store::{opening, workers};
 
 /// More than any answer has.
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
@@ -69,15 +71,25 @@ impl Local {
         config.database_connections = CONNECTIONS;
         let data = config.data_dir.display();
         let embedded = config.database_url.is_none();
-        if embedded && beginning == Beginning::Before && !Embedded::exists(&config.postgres_options()) {
+        let is_new = embedded && !Embedded::exists(&config.postgres_options());
+        if is_new && beginning == Beginning::Before {
             bail!(
                 "there is no data in {data}. Start `bellwire serve` first, or say where its data is: --data-dir, or \
                  BELLWIRE_DATABASE_URL as the server has it"
             );
         }
         let foundation = Foundation::open(&config, Migrations::Begin).await?;
-        if foundation.holds_postgres() {
-            eprintln!("(No server is running on {data}: working on its data directly.)");
+        if is_new {
+            eprintln!(
+                "Warning: there was no data in {data}, and no server uses it: a new database was made there. If your server \
+                 has its data elsewhere, it will not know what is made here; say where by --data-dir, or by \
+                 BELLWIRE_DATABASE_URL as the server has it."
+            );
+        } else if foundation.holds_postgres() {
+            eprintln!(
+                "Warning: no server is running on {data}: working on its data directly. A server that has its data elsewhere \
+                 will not know of it."
+            );
         }
         let router = server::local_router(&foundation, &config)?;
         let server = config.base_url().as_str().trim_end_matches('/').to_owned();
@@ -144,6 +156,15 @@ impl Local {
         }
         page["data"] = rows.into();
         Ok(page)
+    }
+
+    /// The app that a message is of.
+    pub async fn app_of(&self, message: &str) -> anyhow::Result<String> {
+        let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
+        let found = opening::load_message(&self.foundation.pool, id).await?;
+        let found =
+            found.with_context(|| format!("there is no message {id}; `{} message list` shows an app's", program()))?;
+        Ok(found.app.to_string())
     }
 
     /// Whether a server lives that delivers.

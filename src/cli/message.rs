@@ -24,7 +24,7 @@ pub enum Message {
         limit: u16,
     },
     /// Show a message and where its deliveries stand.
-    #[command(after_help = "Example:\n  bellwire message show --app shop msg_0198…")]
+    #[command(after_help = "Example:\n  bellwire message show msg_0198…")]
     Show(One),
     /// Stop sending within a second, until it is resumed. Its time to live keeps running.
     Pause(One),
@@ -37,12 +37,24 @@ pub enum Message {
 /// A message.
 #[derive(Debug, Args)]
 pub struct One {
-    /// The app's short name or id.
+    /// The app's short name or id; by default the one that the message is of.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    app: Option<String>,
     /// Its id.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     message: String,
+}
+
+impl One {
+    /// Where it is in the API, or one of its verbs.
+    async fn path(self, local: &Local, verb: Option<&str>) -> anyhow::Result<String> {
+        let app = match self.app {
+            Some(app) => app,
+            None => local.app_of(&self.message).await?,
+        };
+        let place = path(["apps", &app, "messages", &self.message]);
+        Ok(verb.map_or_else(|| place.clone(), |verb| format!("{place}/{verb}")))
+    }
 }
 
 impl Message {
@@ -54,10 +66,10 @@ impl Message {
                 let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
                 return Ok(out.say(&page, &list(&page))?);
             }
-            Self::Show(one) => (Method::GET, path(["apps", &one.app, "messages", &one.message])),
-            Self::Pause(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "pause"])),
-            Self::Resume(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "resume"])),
-            Self::Cancel(one) => (Method::POST, path(["apps", &one.app, "messages", &one.message, "cancel"])),
+            Self::Show(one) => (Method::GET, one.path(local, None).await?),
+            Self::Pause(one) => (Method::POST, one.path(local, Some("pause")).await?),
+            Self::Resume(one) => (Method::POST, one.path(local, Some("resume")).await?),
+            Self::Cancel(one) => (Method::POST, one.path(local, Some("cancel")).await?),
         };
         let message = local.ask(Ask { names: NAMES, ..Ask::new(method, path) }).await?;
         Ok(out.say(&message, &show(&message))?)

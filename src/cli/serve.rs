@@ -13,7 +13,7 @@ use super::output::Output;
 use super::{Settings, program};
 use crate::admin;
 use crate::api::example::Audience;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFormat, reachable};
 use crate::foundation::Migrations;
 
 /// What `serve` is told.
@@ -50,19 +50,37 @@ pub async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
     crate::run(config, migrations, listener, started, shutdown).await
 }
 
-/// Is ready once the process is told to stop, by SIGTERM or Ctrl-C.
+/// Is ready once the process is told to stop: by SIGTERM, Ctrl-C, or the end of its terminal, unless it was started to
+/// outlive that (`nohup`).
 pub fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // To listen for it would undo that it is ignored.
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hung_up => {}
         }
     })
 }
 
+/// Whether whoever started this process had it ignore SIGHUP, where the system tells (proc_pid_status(5)).
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// What a person needs to know who started it for the first time.
 fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
+    let address = reachable(address);
     let url = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         None => format!("http://{address}"),
@@ -106,6 +124,8 @@ mod tests {
         ] {
             assert!(told(&config).contains(part), "{part} in {}", told(&config));
         }
+        let everywhere = welcome(&config, ([0, 0, 0, 0], 4711).into(), "./bellwire");
+        assert!(everywhere.contains("up at http://127.0.0.1:4711 "), "{everywhere}");
         config.public_url = Some("https://push.example.com".parse().unwrap());
         assert!(told(&config).contains("https://push.example.com/openapi.json"), "{}", told(&config));
     }

@@ -21,9 +21,9 @@ use crate::policy;
 use crate::postgres;
 use crate::store::data_keys::{self, MasterKey};
 pub use flags::Flags;
-pub(crate) use value::parse_duration;
-use value::{Kind, duration, keyword, list, number, optional, parsed, path, roles, secret, share, switch};
+use value::{Kind, duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
 pub use value::{LogFormat, Roles, Secret};
+pub(crate) use value::{parse_duration, reachable};
 
 /// What every variable but one begins with.
 const PREFIX: &str = "BELLWIRE_";
@@ -135,7 +135,7 @@ macro_rules! settings {
 
 settings! {
     /// Address and port of the HTTP server.
-    listen: SocketAddr = "127.0.0.1:8787", shown, parsed("an address and a port, such as 0.0.0.0:8787");
+    listen: SocketAddr = "127.0.0.1:8787", shown, listener();
     /// The URL under which browsers reach this server; empty: derived from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
     /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
@@ -163,8 +163,7 @@ settings! {
     master_key_file: Option<PathBuf> = "", shown, optional(path());
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
-    metrics_listen: Option<SocketAddr> = "", shown,
-        optional(parsed("an address and a port, such as 127.0.0.1:9187, or empty"));
+    metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
     /// Connections that may be open at a time.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
     /// Connections that one client address (IPv6: a /64) may have open at a time. Without meaning where `trusted_proxies`
@@ -451,7 +450,7 @@ impl Config {
     /// The URL under which browsers reach this server.
     pub fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
-            Url::parse(&format!("http://{}", self.listen)).expect("an address and a port make a URL")
+            Url::parse(&format!("http://{}", reachable(self.listen))).expect("an address and a port make a URL")
         })
     }
 

@@ -58,6 +58,17 @@ fn a_database_that_is_named_for_us_comes_before_one_that_may_be_anothers() {
 }
 
 #[test]
+fn localhost_can_be_listened_at_and_what_listens_everywhere_is_reached_by_this_machine() {
+    let url = |listen| read(&[("listen", listen)], &[], "").unwrap().base_url().to_string();
+    assert_eq!(url("localhost:8787"), "http://127.0.0.1:8787/");
+    assert_eq!(url("0.0.0.0:80"), "http://127.0.0.1/");
+    assert_eq!(url("[::]:8787"), "http://[::1]:8787/");
+    let metrics = read(&[("metrics_listen", "localhost:9187")], &[], "").unwrap().metrics_listen;
+    assert_eq!(metrics, Some(([127, 0, 0, 1], 9187).into()));
+    assert!(refused(&[("listen", "localhost")], &[], "").contains("localhost:8787"));
+}
+
+#[test]
 fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);
@@ -91,7 +102,7 @@ fn the_file_takes_numbers_switches_and_lists_as_such() {
 fn a_wrong_value_is_named_with_what_is_allowed() {
     assert_eq!(
         refused(&[("listen", "8787")], &[], ""),
-        "--listen is \"8787\", but must be an address and a port, such as 0.0.0.0:8787"
+        "--listen is \"8787\", but must be an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787"
     );
     assert_eq!(
         refused(&[], &[("BELLWIRE_PAGE_MAX", "501")], ""),

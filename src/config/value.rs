@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,6 +44,24 @@ pub(super) fn parsed<T: FromStr + 'static>(allowed: &'static str) -> Kind<T> {
 pub(super) fn number(range: RangeInclusive<u32>) -> Kind<u32> {
     let allowed = format!("a whole number from {} to {}", range.start(), range.end());
     Kind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
+}
+
+/// Where to listen: an address and a port, or `localhost` and a port, which is this machine's IPv4 address.
+pub(super) fn listener() -> Kind<SocketAddr> {
+    Kind::new("an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787", |text| {
+        let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+        local.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| text.parse().ok())
+    })
+}
+
+/// The address by which this machine itself reaches a listener: one that listens everywhere is not reached by that.
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// A share of a whole that is not nothing.

@@ -109,7 +109,7 @@ impl Dispatcher {
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
         let offset = self.clock.follow(database + asked.elapsed() / 2);
-        self.metrics.clock_offset_us.set(offset);
+        self.metrics.clock_offset_s.set(offset as f64 / 1e6);
         let load = self.fair.load(now);
         self.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));

@@ -9,7 +9,7 @@ use crate::classify::{DeadReason, Kind, Outcome};
 use crate::clock::Timestamp;
 
 /// Retries of a policy in the guide's form end this long after acceptance, however long the message lives.
-const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
+pub(super) const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
 /// A request that the gateway did not take is sent again after a wait drawn from this range.
 const UNPROCESSED_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 /// A wave of retries without jitter of their own starts over this long for each of them.

@@ -23,6 +23,8 @@ mod laws;
 mod layer;
 mod phased;
 mod qstash;
+#[cfg(test)]
+mod rule_book;
 mod run;
 mod tiers;
 mod window;

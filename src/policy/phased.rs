@@ -32,7 +32,7 @@ const DELAY_MAX_S: u32 = 3_600;
 /// The most retries, all phases together.
 const RETRIES_MAX: u32 = 100;
 /// The longest that the retries of one policy may take together, in seconds, before jitter.
-const TOTAL_MAX_S: f64 = 3_600.0;
+pub(super) const TOTAL_MAX_S: f64 = 3_600.0;
 /// Sums of fractions may miss a whole number by a little.
 const TOTAL_TOLERANCE_S: f64 = 1e-6;
 /// Jitter takes off at most this share of a delay.

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
-use utoipa::ToSchema;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
 use crate::clock::{Timestamp, first_uuid_of, uuid_of};
@@ -23,7 +23,7 @@ const CHUNK: i64 = 10_000;
 macro_rules! actions {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal),+ $(,)?) => {
         /// What can be done. Names never change; whoever adds a route that changes something adds one.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         pub enum Action {
             $($(#[doc = $doc])+ #[serde(rename = $name)] $variant),+
         }
@@ -41,6 +41,16 @@ macro_rules! actions {
         }
     };
 }
+
+/// By hand: a derived one would call them as the program does.
+impl utoipa::PartialSchema for Action {
+    fn schema() -> RefOr<Schema> {
+        let names = Self::ALL.iter().map(|action| action.name());
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).build().into()
+    }
+}
+
+impl utoipa::ToSchema for Action {}
 
 actions! {
     /// An app was made.

@@ -24,6 +24,7 @@ pub const GROUPS_MAX: i64 = 1000;
 
 /// Where a letter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LetterState)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// To be replayed or discarded.

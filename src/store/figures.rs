@@ -48,6 +48,38 @@ pub async fn add(
     .map(drop)
 }
 
+/// What waits in the queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Due {
+    /// Deliveries that are due; 10,000 of a lane and tier at most.
+    pub deliveries: i64,
+    /// Since when the oldest of them has been due.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// Deliveries of a lane and tier that are counted, at most.
+const DUE_MAX: i64 = 10_000;
+
+/// Looks what is due in all lanes, at a cost that does not grow with it.
+pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
+    sqlx::query_as!(
+        Due,
+        r#"
+        SELECT coalesce(sum(counted.n), 0)::bigint AS "deliveries!", min(oldest.due_at) AS oldest_at
+        FROM lanes CROSS JOIN generate_series(1, 3) AS t (tier),
+             LATERAL (SELECT count(*) AS n FROM (
+                 SELECT FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at <= $1 LIMIT $2) c) counted,
+             LATERAL (SELECT min(due_at) AS due_at FROM (
+                 SELECT due_at FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at <= $1
+                 ORDER BY due_at LIMIT 1) o) oldest
+        "#,
+        now,
+        DUE_MAX
+    )
+    .fetch_one(pool)
+    .await
+}
+
 /// What to read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {

@@ -58,7 +58,12 @@ pub enum Audience {
     /// Every active subscription of these users, each named once.
     Users(Vec<String>),
     /// Everyone in a topic.
-    Topic(String),
+    Topic {
+        /// Its name.
+        name: String,
+        /// Whether it is no mistake if there is no such topic: browsers may make topics by joining.
+        may_be_missing: bool,
+    },
     /// Everyone.
     All,
 }
@@ -82,13 +87,15 @@ struct Resolved {
     reach: Reach,
     /// The topic that it is.
     topic: Option<i32>,
+    /// Whether there is no topic of that name.
+    lacks_topic: bool,
     /// Named users who cannot be reached.
     unreachable: i64,
 }
 
 impl Resolved {
     fn new(reach: Reach) -> Self {
-        Self { reach, topic: None, unreachable: 0 }
+        Self { reach, topic: None, lacks_topic: false, unreachable: 0 }
     }
 }
 
@@ -106,6 +113,8 @@ pub struct Born {
 pub struct Sent {
     /// Subscriptions that do not exist in this app. If there are any, nothing was done.
     pub unknown: Vec<SubscriptionId>,
+    /// Whether there is no topic of that name. If that is a mistake, nothing was done.
+    pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,
     /// Named subscriptions that are not active, or users without an active one.
@@ -123,12 +132,15 @@ pub async fn send(
     audience: &Audience,
     lease: Option<Uuid>,
 ) -> Result<Sent, sqlx::Error> {
-    let Resolved { reach, topic, unreachable } = resolve(conn, message.app, audience).await?;
+    let Resolved { reach, topic, lacks_topic, unreachable } = resolve(conn, message.app, audience).await?;
+    if lacks_topic && matches!(audience, Audience::Topic { may_be_missing: false, .. }) {
+        return Ok(Sent { lacks_topic, ..Sent::default() });
+    }
     match reach {
         Reach::Rows(ids) => {
             let users = if let Audience::Users(users) = audience { Some(users.as_slice()) } else { None };
             let sent = send_to(conn, vault, message, topic, &ids, users, lease).await?;
-            Ok(Sent { unreachable: sent.unreachable + unreachable, ..sent })
+            Ok(Sent { unreachable: sent.unreachable + unreachable, lacks_topic, ..sent })
         }
         Reach::Lanes { lanes, total } => {
             fan_out(conn, message, topic, &lanes, total).await?;
@@ -144,7 +156,7 @@ pub async fn dry_run(
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let Resolved { reach, unreachable, .. } = resolve(conn, app, audience).await?;
+    let Resolved { reach, unreachable, lacks_topic, .. } = resolve(conn, app, audience).await?;
     let ids = match reach {
         Reach::Rows(ids) => ids,
         Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
@@ -165,6 +177,7 @@ pub async fn dry_run(
         unknown: missing(&ids, known.iter().map(|row| row.id)),
         estimate: count(live),
         unreachable: unreachable + count(known.len() - live),
+        lacks_topic,
         born: Vec::new(),
     })
 }
@@ -196,9 +209,9 @@ async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Res
             let ids = found.iter().map(|row| SubscriptionId(row.id)).collect();
             Ok(Resolved { unreachable, ..Resolved::new(Reach::Rows(ids)) })
         }
-        Audience::Topic(name) => {
+        Audience::Topic { name, .. } => {
             let Some(topic) = super::topics::find(conn, app, name).await? else {
-                return Ok(Resolved::new(Reach::Rows(Vec::new())));
+                return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
             };
             let lanes = sqlx::query!(
                 r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
@@ -341,7 +354,7 @@ async fn send_to(
             is_in_place: true,
         },
     });
-    Ok(Sent { unknown, estimate: count(live), unreachable, born: born.collect() })
+    Ok(Sent { unknown, lacks_topic: false, estimate: count(live), unreachable, born: born.collect() })
 }
 
 /// Stores a message with a cursor for each lane.

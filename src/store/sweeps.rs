@@ -6,8 +6,8 @@ use std::time::Duration;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::BEGIN_BY_INDEX;
 use super::unsent::{Waiting, settle_unsent};
+use super::{BEGIN_BY_INDEX, messages};
 use crate::clock::Timestamp;
 use crate::delivery::Ending;
 use crate::id::MessageId;
@@ -124,7 +124,8 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
                                                        due.expires_at - $3 - ($1 - $2))
                                 WHEN needed THEN interval '1 day' ELSE interval '0' END
         FROM due WHERE m.id = due.id
-        RETURNING m.id, moving AND due.expires_at < $3 AS "overdue!"
+        RETURNING m.id, m.app, moving AND due.expires_at < $3 AS "overdue!",
+            NOT moving AND due.ended_by IS NULL AND m.audience ?| ARRAY['topic', 'all'] AS "campaign_ended!"
         "#,
         now,
         now - CONTENT_GRACE,
@@ -133,10 +134,22 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
     .fetch_all(&mut *tx)
     .await?;
     tx.commit().await?;
+    for message in looked.iter().filter(|message| message.campaign_ended) {
+        log_end(pool, message.app, MessageId(message.id), now).await?;
+    }
     for message in looked.iter().filter(|message| message.overdue) {
         while expire_rows(pool, message.id, now).await? > 0 {}
     }
     Ok(looked.len() as u64)
+}
+
+/// Tells the log what a campaign came to.
+async fn log_end(pool: &PgPool, app: Uuid, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
+    if let Some((_, account)) = messages::account(pool, app, id, now).await? {
+        let messages::Account { targeted, accepted, gone, expired, dead, cancelled, .. } = account;
+        tracing::info!(message = %id, targeted, accepted, gone, expired, dead, cancelled, "a campaign has ended");
+    }
+    Ok(())
 }
 
 /// Settles a chunk of a message's rows that nobody holds as expired. Answers how many.

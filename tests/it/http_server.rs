@@ -9,7 +9,7 @@ use axum::routing::get;
 use bellwire::api::Settings;
 use bellwire::http_server::{Limits, serve};
 use bellwire::store::api_keys::{self, Scope};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -259,4 +259,47 @@ async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_does_is_counted_and_logged_with_who_asked_and_for_how_long() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    let mut server = Server::with(&app, &["--log", "info,bellwire::api=debug"]).await;
+    let send = json!({"to": {"topic": "news"}, "payload": "x"}).to_string();
+    let post = format!(
+        "POST /v1/apps/shop/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{send}",
+        app.key,
+        send.len()
+    );
+    assert!(exchange(server.address, &post).await.starts_with("HTTP/1.1 202"));
+    let begins: Value = serde_json::from_str(&server.until_said("a campaign begins").await).unwrap();
+    assert_eq!((&begins["app"], &begins["estimate"]), (&json!("shop"), &json!(1)));
+    let access: Value = serde_json::from_str(&server.until_said("answered").await).unwrap();
+    assert_eq!(
+        (&access["status"], &access["app"], &access["client"]),
+        (&json!(202), &json!("shop"), &json!("127.0.0.1"))
+    );
+    assert!(access["took_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{access}");
+    let figures = scrape(server.address, Some(&app.operator)).await.1;
+    for line in [
+        "bellwire_messages_accepted_total 1",
+        r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
+        "bellwire_oldest_due_seconds ",
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(figures.lines().any(|written| written.starts_with(line)), "{line} in\n{figures}");
+    }
+    let front = exchange(server.address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(front.starts_with("HTTP/1.1 200") && front.contains("/openapi.json"), "{front}");
+    server.terminate();
+    app.finish().await;
+}
+
+/// What is answered to a request after which the connection is closed.
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    rest(&mut stream).await
 }

@@ -306,6 +306,8 @@ async fn orders_are_checked() {
         (format!("{lane}/hold"), json!({"seconds": 2_592_001}), 422, "/seconds"),
         (format!("{lane}/hold"), json!({"until": "2020-01-01T00:00:00Z"}), 422, "/until"),
         (format!("{lane}/open"), json!({"origin": "push.example"}), 422, "/origin"),
+        (format!("{lane}/open"), json!({"origin": "https://updates.push.services.mozilla.com"}), 422, "/origin"),
+        (format!("{lane}/hold"), json!({"origin": "https://fcm.googleapi.com"}), 422, "/origin"),
         (format!("{lane}/open"), json!({"reason": "why not"}), 422, "/reason"),
         (format!("{lane}/close"), json!({"seconds": 5}), 422, "/seconds"),
         (format!("{lane}/release"), json!({"origins": "*"}), 422, "/origins"),

@@ -37,7 +37,8 @@ async fn what_is_wrong_with_an_app_is_pointed_to() {
         ("subject", with(&good, json!({"subject": "mailto:x@localhost"})), &["/subject"]),
         ("type", with(&good, json!({"allow_other_gateways": "yes"})), &["/allow_other_gateways"]),
         ("unknown", with(&good, json!({"nmae": 1})), &["/nmae"]),
-        ("missing", json!({"slug": "a", "subject": "mailto:a@bellwire.dev"}), &[""]),
+        ("missing", json!({"slug": "a", "subject": "mailto:a@bellwire.dev"}), &["/name"]),
+        ("types", with(&good, json!({"slug": 1, "name": null, "origins": [2]})), &["/name", "/origins/0", "/slug"]),
         ("all", json!({"slug": "", "name": "", "subject": ""}), &["/slug", "/name", "/subject"]),
     ];
     check(&api, Method::POST, "/v1/apps", &api.operator, cases).await;
@@ -91,9 +92,9 @@ async fn what_is_wrong_with_a_subscription_is_pointed_to() {
     };
     let nowhere = "sub_019aa000-0000-7000-8000-000000000000";
     let cases: Vec<Case> = vec![
-        ("missing", json!({}), &[""]),
+        ("missing", json!({}), &["/subscription"]),
         ("type", json!({"subscription": "x"}), &["/subscription"]),
-        ("no keys", json!({"subscription": {"endpoint": fcm("x")}}), &["/subscription"]),
+        ("no keys", json!({"subscription": {"endpoint": fcm("x")}}), &["/subscription/keys"]),
         ("http", push(json!({"endpoint": "http://fcm.googleapis.com/x"})), &["/subscription/endpoint"]),
         ("user info", push(json!({"endpoint": "https://a@fcm.googleapis.com/x"})), &["/subscription/endpoint"]),
         ("loopback", push(json!({"endpoint": "https://127.0.0.1/x"})), &["/subscription/endpoint"]),
@@ -161,7 +162,7 @@ async fn what_is_wrong_with_a_message_is_pointed_to() {
     let to = |to: Value| with(&good, json!({"to": to}));
     let raw = |change: Value| with(&json!({"to": {"all": true}}), change);
     let cases: Vec<Case> = vec![
-        ("missing", json!({"content": content()}), &[""]),
+        ("missing", json!({"content": content()}), &["/to"]),
         ("nobody", to(json!({})), &["/to"]),
         ("two", to(json!({"all": true, "topic": "a"})), &["/to"]),
         ("unknown member", to(json!({"everyone": true})), &["/to/everyone"]),
@@ -173,7 +174,6 @@ async fn what_is_wrong_with_a_message_is_pointed_to() {
         ("user", to(json!({"users": ["u", ""]})), &["/to/users/1"]),
         ("topic", to(json!({"topic": "a b"})), &["/to/topic"]),
         ("not all", to(json!({"all": false})), &["/to/all"]),
-        ("segment", to(json!({"segment": "vip"})), &["/to/segment"]),
         ("tier", with(&good, json!({"tier": "urgent"})), &["/tier"]),
         ("ttl", with(&good, json!({"ttl": 2_419_201})), &["/ttl"]),
         ("ttl", with(&good, json!({"ttl": -1})), &["/ttl"]),
@@ -182,9 +182,12 @@ async fn what_is_wrong_with_a_message_is_pointed_to() {
         ("collapse key", with(&good, json!({"collapse_key": ""})), &["/collapse_key"]),
         ("policy", with(&good, json!({"policy": {"maxAttempts": 101}})), &["/policy/maxAttempts"]),
         ("policy", with(&good, json!({"policy": {"colour": 1}})), &["/policy/colour"]),
-        ("template", with(&good, json!({"template": "x"})), &["/template"]),
-        ("send_at", with(&good, json!({"send_at": "2030-01-01T00:00:00"})), &["/send_at"]),
-        ("timezone", with(&good, json!({"timezone": "recipient"})), &["/timezone"]),
+        (
+            "types",
+            with(&good, json!({"ttl": "x", "tier": [], "to": {"users": [1]}})),
+            &["/tier", "/to/users/0", "/ttl"],
+        ),
+        ("unknown", with(&good, json!({"send_at": "2030-01-01T00:00:00"})), &["/send_at"]),
         ("nothing", raw(json!({})), &["/content"]),
         ("both", raw(json!({"content": content(), "payload": "x"})), &["/payload"]),
         ("envelope", raw(json!({"content": content(), "envelope": false})), &["/envelope"]),
@@ -273,7 +276,7 @@ async fn bodies_that_are_no_json_are_told_from_wrong_json() {
         ("text/plain", b"{}".to_vec(), (415, "unsupported_media_type")),
         ("application/json", b"{".to_vec(), (400, "malformed_json")),
         ("application/json", Vec::new(), (400, "malformed_json")),
-        ("application/json", b"{} {}".to_vec(), (422, "invalid")),
+        ("application/json", b"{} {}".to_vec(), (400, "malformed_json")),
         ("application/json", vec![0xff, 0xfe], (400, "malformed_json")),
         ("application/json", b"[{\"all\": true}]".to_vec(), (422, "invalid")),
         ("application/json", [br#"{"policy":"#.as_slice(), &b"[".repeat(100_000)].concat(), (400, "malformed_json")),
@@ -286,4 +289,22 @@ async fn bodies_that_are_no_json_are_told_from_wrong_json() {
     }
     let reply = api.call(Method::PUT, "/v1/apps/shop/messages", Some(&api.key), None).await;
     assert_eq!(reply.refusal(), (405, "method_not_allowed", vec![]));
+}
+
+#[tokio::test]
+async fn a_topic_that_is_not_there_is_refused_or_warned_of_where_browsers_may_make_topics() {
+    let api = TestApi::start().await;
+    let send = json!({"to": {"topic": "nwes"}, "content": content()});
+    for path in ["/messages", "/messages?dry_run=true"] {
+        for (rights, status) in
+            [(json!([]), 422), (json!(["create_topics"]), if path == "/messages" { 202 } else { 200 })]
+        {
+            let change = json!({"browsers_may": rights});
+            api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(change)).await.ok(200);
+            let reply = api.post(path, send.clone()).await;
+            assert_eq!(reply.status, status, "{path} {}", reply.json);
+            let place = if status == 422 { &reply.json["errors"] } else { &reply.json["warnings"] };
+            assert_eq!(place[0]["pointer"], "/to/topic", "{path} {}", reply.json);
+        }
+    }
 }

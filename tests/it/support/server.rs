@@ -115,6 +115,11 @@ impl Server {
         kill(self.pid(), Signal::SIGTERM).expect("it lives");
     }
 
+    /// Takes its terminal away.
+    pub fn hang_up(&self) {
+        kill(self.pid(), Signal::SIGHUP).expect("it lives");
+    }
+
     /// Waits for its end, no longer than that.
     pub async fn end(mut self, within: Duration) -> ExitStatus {
         timeout(within, self.process.wait()).await.expect("it ends in time").expect("a process of ours")

@@ -1,0 +1,49 @@
+//! An example of each body that a request may have. Tests send them through the schemas, so that they stay right.
+
+use serde_json::{Value, json};
+
+/// The example of a body, by the name of its schema; a body without one is a delivery policy.
+pub fn of(schema: Option<&str>) -> Option<Value> {
+    let filter = json!({"reason": "unauthorized", "state": "open"});
+    Some(match schema {
+        None => json!({"baseDelayMs": 2_000, "maxDelayMs": 60_000, "maxAttempts": 5, "jitterPercent": 0.2}),
+        Some("NewApp") => json!({
+            "slug": "shop", "name": "Shop", "subject": "mailto:push@shop.example", "origins": ["https://shop.example"],
+            "topics": ["news"],
+        }),
+        Some("AppChange") => json!({"origins": ["https://shop.example", "https://www.shop.example"]}),
+        Some("NewApiKey") => json!({"name": "backend", "scopes": ["send", "read", "subscribers"]}),
+        Some("NewIdentityKey") => json!({"name": "backend", "form": "jwt"}),
+        Some("NewVapidKey") => json!({"subject": "mailto:push@shop.example"}),
+        Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
+        Some("NewTopic") => json!({"name": "news", "join": "anyone"}),
+        Some("TopicChange") => json!({"join": "server"}),
+        Some("NewMessageBody") => json!({
+            "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
+            "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},
+        }),
+        Some("NewSubscription") => json!({
+            "subscription": {
+                "endpoint": "https://fcm.googleapis.com/fcm/send/dKx…",
+                "keys": {
+                    "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                    "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+                },
+            },
+            "topics": ["news"], "timezone": "Europe/Berlin",
+        }),
+        Some("SubscriptionChange") => json!({"topics": ["news", "offers"]}),
+        Some("Reports") => json!({"receipt": "AZR6PI8AcAAAAAECAwQFBgcICQoLDA0ODw", "kind": "displayed"}),
+        Some("CalendarView") => json!({
+            "timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "08:00"},
+            "off_peak": [{"from": "10:00", "to": "16:00"}],
+        }),
+        Some("Slas") => json!({"transactional": 10}),
+        Some("FlowBody") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
+        Some("OrderBody") => json!({"seconds": 600, "reason": "the push service announced an outage"}),
+        Some("PreviewBody") => json!({"tier": "transactional", "topic": "news", "policy": {"retries": 3}}),
+        Some("ReplayBody") => json!({"filter": filter, "dry_run": true, "cap": 10_000}),
+        Some("DiscardBody") => json!({"filter": filter, "cap": 10_000}),
+        Some(_) => return None,
+    })
+}

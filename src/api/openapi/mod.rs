@@ -1,0 +1,278 @@
+//! The description of the API, OpenAPI 3.1, made from the handlers and served at `/openapi.json`.
+
+mod examples;
+mod shapes;
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header;
+use axum::routing::get;
+use serde_json::{Value, json};
+use utoipa::PartialSchema as _;
+use utoipa::openapi::OpenApi;
+
+use super::ApiState;
+use super::problem::{Details, FieldError};
+
+const ABOUT: &str = "Self-hosted web-push delivery.
+
+Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`), and \
+whoever asks too often: 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` tell what is left: of \
+the `key`'s limit to servers, of the `client`'s, the IPv6 `network`'s or that of `receipts` to browsers. API keys that are \
+not valid count against their client, too (`keys`). No path or query value may hold NUL (400).";
+
+/// What each group of routes is for.
+const TAGS: [(&str, &str); 13] = [
+    ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
+    ("Subscriptions", "Browsers: registering, changing, unsubscribing, erasing users."),
+    ("Receipts", "What browsers report: displayed, clicked, closed."),
+    ("Topics", "What browsers join, and messages are addressed to."),
+    ("Policies", "When deliveries are tried again, and when they may go out at all."),
+    ("Flow control", "How much is let through."),
+    ("Dead letters", "Deliveries that were given up: finding, replaying, discarding, exporting."),
+    ("Events", "What happened, for whoever keeps a copy."),
+    ("Apps", "Sites, and who did what to them."),
+    ("API keys", "What servers call with."),
+    ("Identity", "Keys by which a site's backend vouches for its users."),
+    ("VAPID keys", "What pushes are signed with."),
+    ("Operations", "For whoever runs the server."),
+];
+
+/// Problems that routes share: under which name, their status, and when they come.
+const PROBLEMS: [(&str, u16, &str); 10] = [
+    ("BadRequest", 400, "A parameter, a header or the grammar of the body is wrong; `errors` names each"),
+    ("Unauthorized", 401, "No key or token, or one that is not valid (any more)"),
+    ("Forbidden", 403, "The key or token is known, but may not do this"),
+    ("NotFound", 404, "There is no such thing, or not for who asks"),
+    ("TooSlow", 408, "The body did not come in time (`body_too_slow`)"),
+    ("Conflict", 409, "The state of things does not allow it; `code` says which"),
+    ("TooLarge", 413, "The body has too many octets (`body_too_large`)"),
+    ("UnsupportedMediaType", 415, "The body must be sent as `application/json`"),
+    ("Invalid", 422, "The body is well-formed, but members are wrong; `errors` points to each"),
+    ("TooManyRequests", 429, "Asked too often (`rate_limited`); `Retry-After` says when to ask again"),
+];
+
+/// What the handlers cannot say of themselves: title, keys, problems, examples, and how long texts and how large numbers are.
+pub fn complete(api: OpenApi) -> Value {
+    let mut api = serde_json::to_value(api).expect("a description consists of strings and numbers");
+    api["info"] = json!({
+        "title": "Bellwire",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": ABOUT,
+        "license": {"name": "MIT or Apache-2.0", "identifier": env!("CARGO_PKG_LICENSE")},
+    });
+    api["servers"] = json!([{"url": "/", "description": "The server that this description came from"}]);
+    let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
+    api["components"]["securitySchemes"] = json!({
+        "api_key": bearer("An API key, `bw_…`, with the scope that the route names."),
+        "browser_token": bearer("A subscription's own token, `bt_…`."),
+    });
+    api["components"]["schemas"]["Problem"] = json!(Details::schema());
+    api["components"]["schemas"]["FieldError"] = json!(FieldError::schema());
+    let content = json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}});
+    let problem = |description: &str| json!({"description": description, "content": content});
+    for (name, status, description) in PROBLEMS {
+        api["components"]["responses"][name] = problem(description);
+        if status == 429 {
+            let seconds = json!({"type": "integer", "minimum": 0, "maximum": 86_400});
+            api["components"]["responses"][name]["headers"] =
+                json!({"Retry-After": {"description": "Seconds to wait", "schema": seconds}});
+        }
+    }
+    api["components"]["responses"]["Problem"] = problem("A problem (RFC 9457)");
+    let mut used = BTreeSet::new();
+    for (path, item) in api["paths"].as_object_mut().into_iter().flatten() {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            complete_operation(path, method, operation);
+            used.extend(operation["tags"][0].as_str().map(str::to_owned));
+        }
+    }
+    let tags = TAGS.iter().filter(|(name, _)| used.contains(*name));
+    api["tags"] = tags.map(|(name, description)| json!({"name": name, "description": description})).collect();
+    shapes::bound(&mut api);
+    api
+}
+
+fn complete_operation(path: &str, method: &str, operation: &mut Value) {
+    operation["operationId"] = operation_id(path, operation["operationId"].as_str().unwrap_or_default()).into();
+    if operation.get("security").is_none() {
+        operation["security"] = json!([{}]); // whoever asks
+    }
+    let has_body = operation.get("requestBody").is_some_and(Value::is_object);
+    let takes_json = operation["requestBody"]["content"]["application/json"].is_object();
+    let takes_parameters = operation["parameters"].as_array().is_some_and(|parameters| !parameters.is_empty());
+    let takes_keys = operation["security"]
+        .as_array()
+        .is_some_and(|ways| ways.iter().any(|way| way.as_object().is_some_and(|keys| !keys.is_empty())));
+    if takes_json {
+        let content = &mut operation["requestBody"]["content"]["application/json"];
+        let name = schema_name(&content["schema"]);
+        if let Some(example) = examples::of(name.as_deref()) {
+            content["example"] = example;
+        }
+        // An order without a body is the plain order.
+        operation["requestBody"]["required"] = (name.as_deref() != Some("OrderBody")).into();
+    }
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if response["description"].as_str().is_none_or(str::is_empty) {
+            response["description"] = meaning(method, status).into();
+        }
+    }
+    for (name, status, _) in PROBLEMS {
+        let may_come = match status {
+            400 => takes_parameters || has_body,
+            401 | 403 => takes_keys,
+            404 => path.contains('{'),
+            408 | 413 => has_body,
+            409 => method != "get" && path.starts_with("/v1/"),
+            415 | 422 => takes_json,
+            _ => path.starts_with("/v1/"),
+        };
+        if may_come {
+            operation["responses"][status.to_string()] = json!({"$ref": format!("#/components/responses/{name}")});
+        }
+    }
+    operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
+}
+
+/// The name of the component that a schema is, be it optional or not.
+fn schema_name(schema: &Value) -> Option<String> {
+    let reference = schema["$ref"]
+        .as_str()
+        .or_else(|| schema["oneOf"].as_array().into_iter().flatten().find_map(|choice| choice["$ref"].as_str()));
+    reference.and_then(|reference| reference.rsplit('/').next()).map(str::to_owned)
+}
+
+/// What generated clients call an operation: what it is about, by its path, and what it does, by its handler.
+fn operation_id(path: &str, handler: &str) -> String {
+    let mut nouns: Vec<String> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty() && !segment.starts_with('{') && *segment != "v1")
+        .map(|segment| segment.replace('-', "_"))
+        .collect();
+    if nouns.len() > 1 && nouns[0] == "apps" {
+        nouns.remove(0);
+    }
+    if nouns.last().is_some_and(|noun| handler.starts_with(noun.as_str())) {
+        nouns.pop();
+    }
+    nouns.push(handler.to_owned());
+    nouns.join("_")
+}
+
+fn meaning(method: &str, status: &str) -> &'static str {
+    match (method, status) {
+        ("get", _) => "What was asked for",
+        (_, "201") => "Made; the body shows it",
+        (_, "202") => "Accepted; it is being done",
+        (_, "204") => "Done; there is no body",
+        ("put" | "patch", _) => "Done; the body shows what holds now",
+        _ => "Done; the body tells what was done",
+    }
+}
+
+/// The route that serves it, written down once.
+pub fn route(api: OpenApi) -> Router<ApiState> {
+    let text = Bytes::from(complete(api).to_string());
+    Router::new().route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], text) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::mismatch;
+
+    fn described() -> Value {
+        complete(crate::api::description())
+    }
+
+    fn operations(api: &Value) -> impl Iterator<Item = (String, &Value)> {
+        let items = api["paths"].as_object().expect("paths");
+        items.iter().flat_map(|(path, item)| {
+            let operations = item.as_object().expect("operations");
+            operations.iter().map(move |(method, operation)| (format!("{method} {path}"), operation))
+        })
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_and_tells_what_it_answers() {
+        let api = described();
+        let mut names = BTreeSet::new();
+        for (route, operation) in operations(&api) {
+            let name = operation["operationId"].as_str().expect("a name");
+            assert!(names.insert(name.to_owned()), "{route}: {name} is taken");
+            let responses = operation["responses"].as_object().expect("responses");
+            let described = |response: &Value| {
+                response["$ref"].is_string() || !response["description"].as_str().unwrap_or_default().is_empty()
+            };
+            assert!(responses.values().all(described), "{route} leaves a response without description");
+            if route.contains("/v1/") {
+                assert!(
+                    responses.contains_key("429") && responses.keys().any(|status| status.starts_with("40")),
+                    "{route}"
+                );
+            }
+            let known = |tag: &Value| TAGS.iter().any(|(name, _)| tag == name);
+            assert!(
+                operation["tags"].as_array().is_some_and(|tags| tags.iter().all(known)),
+                "{route} has no known tag"
+            );
+        }
+        for (name, response) in api["components"]["responses"].as_object().expect("problems") {
+            let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(*schema, "#/components/schemas/Problem", "{name}");
+        }
+        assert!(api["info"]["contact"].is_null(), "a library's author is nobody to ask");
+    }
+
+    #[test]
+    fn every_text_and_every_whole_number_is_bounded() {
+        let mut unbounded = Vec::new();
+        look(&described(), String::new(), &mut unbounded);
+        assert!(unbounded.is_empty(), "say how long or large they are in `shapes`:\n{}", unbounded.join("\n"));
+    }
+
+    fn look(value: &Value, at: String, unbounded: &mut Vec<String>) {
+        let is = |kind: &str| match &value["type"] {
+            Value::Array(kinds) => kinds.iter().any(|known| known == kind),
+            known => known == kind,
+        };
+        let says = |any: &[&str]| any.iter().any(|keyword| !value[keyword].is_null());
+        if (is("integer") && !(says(&["minimum"]) && says(&["maximum"])))
+            || (is("string") && !says(&["maxLength", "pattern", "enum", "format", "const"]))
+        {
+            unbounded.push(at.clone());
+        }
+        let below: Vec<(String, &Value)> = match value {
+            Value::Object(members) => members.iter().map(|(name, below)| (name.clone(), below)).collect(),
+            Value::Array(items) => items.iter().enumerate().map(|(i, below)| (i.to_string(), below)).collect(),
+            _ => Vec::new(),
+        };
+        for (name, below) in below.into_iter().filter(|(name, _)| name != "example") {
+            look(below, format!("{at}/{name}"), unbounded);
+        }
+    }
+
+    #[test]
+    fn every_body_has_an_example_and_every_example_fits_its_schema() {
+        let api = described();
+        let schemas = api["components"]["schemas"].as_object().expect("schemas");
+        for (route, operation) in operations(&api).filter(|(_, operation)| operation["requestBody"].is_object()) {
+            let content = &operation["requestBody"]["content"]["application/json"];
+            assert!(content["example"].is_object(), "{route} has no example: write one in `examples`");
+            let differs = mismatch::between(schemas, &content["schema"], &content["example"]);
+            assert!(differs.is_empty(), "{route}: {differs:?}");
+        }
+    }
+
+    #[test]
+    fn an_order_to_a_lane_may_do_without_a_body() {
+        let api = described();
+        for order in ["hold", "release", "open", "close", "probe"] {
+            let body = &api["paths"][format!("/v1/gateways/{{lane}}/{order}")]["post"]["requestBody"];
+            assert_eq!(body["required"], false, "{order}: {body}");
+        }
+    }
+}

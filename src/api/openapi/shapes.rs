@@ -1,0 +1,270 @@
+//! How long texts may be and how large numbers, by the names of the members and parameters that hold them: a name means
+//! the same everywhere. The checks themselves stand with the handlers; what they allow is told here, for those who generate
+//! clients and forms.
+
+use serde_json::{Map, Value, json};
+
+/// What JSON numbers carry without loss.
+const EXACT_MAX: i64 = 9_007_199_254_740_991;
+/// Octets of an answer that one text could fill, at most.
+const TEXT_MAX: u32 = 65_536;
+
+/// What a text looks like.
+enum Text {
+    /// So many characters, at least and at most.
+    Long(u32, u32),
+    /// An id with that prefix.
+    Id(&'static str),
+    /// A regular expression.
+    Like(&'static str),
+}
+use Text::{Id, Like, Long};
+
+const UUID: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+const TOPIC: Text = Like("^[A-Za-z0-9_.~%-]{1,128}$");
+const SLUG: Text = Like("^[a-z0-9][a-z0-9-]{0,62}$");
+const CLOCK: Text = Like("^[0-2][0-9]:[0-5][0-9]$");
+const BASE64URL: Text = Like("^[A-Za-z0-9_-]+$");
+
+/// Texts by `Schema.member`, or by the member's or parameter's name.
+const TEXTS: &[(&str, Text)] = &[
+    // What an app may be named by in a path, and what it is called in an answer.
+    ("path.app", Like("^(app_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,62})$")),
+    ("query.app", Like("^(app_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,62})$")),
+    ("app", Id("app_")),
+    ("path.alert", Id("al_")),
+    ("path.api_key", Id("ak_")),
+    ("path.dead_letter", Id("dl_")),
+    ("dead_letter", Id("dl_")),
+    ("path.erasure", Id("ers_")),
+    ("path.identity_key", Id("ik_")),
+    ("message", Id("msg_")),
+    ("messages", Id("msg_")),
+    ("replay", Id("msg_")),
+    ("replay_of", Id("msg_")),
+    ("subscription", Id("sub_")),
+    ("subscriptions", Id("sub_")),
+    ("vapid_key", Id("vk_")),
+    ("vapid_key_id", Id("vk_")),
+    ("Replaced.id", Id("sub_")),
+    ("id", Like("^[a-z]{2,3}_[0-9a-f-]{36}$")),
+    ("created_by", Like("^(ak_[0-9a-f-]{36}|local)$")),
+    ("actor", Like("^(ak_[0-9a-f-]{36}|local)$")),
+    ("prober", Long(36, 36)),
+    // What sites choose.
+    ("slug", SLUG),
+    ("topic", TOPIC),
+    ("topics", TOPIC),
+    ("NewTopic.name", TOPIC),
+    ("TopicView.name", TOPIC),
+    ("PolicyView.name", Long(1, 128)),
+    ("name", Long(1, 200)),
+    ("user", Long(1, 255)),
+    ("users", Long(1, 255)),
+    ("user_id", Long(1, 255)),
+    ("user_token", Long(1, 4_096)),
+    ("tag", Long(1, 64)),
+    ("tags", Long(1, 64)),
+    ("Notification.tag", Long(0, 200)),
+    ("locale", Long(1, 35)),
+    ("lang", Long(1, 35)),
+    ("timezone", Long(1, 64)),
+    ("subject", Long(1, 2_048)),
+    ("origins", Long(8, 2_048)),
+    ("confirm", SLUG),
+    ("collapse_key", Long(1, 200)),
+    ("reason", Long(1, 200)),
+    ("held_note", Long(1, 200)),
+    ("receipt", Long(1, 64)),
+    ("ReceiptView.action", Long(1, 200)),
+    ("Report.action", Long(1, 200)),
+    ("Action.action", Long(1, 100)),
+    ("Action.title", Long(1, 100)),
+    ("Notification.title", Long(1, 200)),
+    ("body", Long(0, 2_000)),
+    ("url", Long(0, 2_048)),
+    ("icon", Long(0, 2_048)),
+    ("image", Long(0, 2_048)),
+    ("badge", Long(0, 2_048)),
+    ("Payload", Long(0, 3_993)),
+    ("base64", Like("^[A-Za-z0-9+/_=-]*$")),
+    ("Idempotency-Key", Long(1, 255)),
+    ("Bellwire-Retry-Delay", Long(1, 1_024)),
+    ("iterator", Like("^[A-Za-z0-9_-]{1,64}$")),
+    // Keys and addresses of browsers.
+    ("endpoint", Long(9, 2_048)),
+    ("origin", Long(1, 2_048)),
+    ("p256dh", Long(1, 256)),
+    ("auth", Long(1, 64)),
+    ("application_server_key", BASE64URL),
+    ("public_key", Long(1, 4_096)),
+    ("private_key", Long(1, 4_096)),
+    ("private_key_pem", Long(1, 4_096)),
+    ("token", Long(1, 128)),
+    ("secret", Long(1, 256)),
+    ("hint", Long(1, 16)),
+    ("Hours.from", CLOCK),
+    ("Hours.to", CLOCK),
+    ("from", CLOCK),
+    ("to", CLOCK),
+    ("Period", Like("^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$")),
+    // Words of answers.
+    ("gateway", Like("^(fcm|mozilla|wns|apple|other)$")),
+    ("breaker", Like("^(closed|open|half_open)$")),
+    ("made_by", Like("^(server|browser)$")),
+    ("query.state", Long(1, 32)),
+    ("state", Long(1, 32)),
+    ("status", Long(1, 32)),
+    ("confirmation", Long(1, 32)),
+    ("kind", Long(1, 64)),
+    ("code", Long(1, 64)),
+    ("action", Long(1, 64)),
+    ("actor_kind", Long(1, 32)),
+    ("key", Long(0, 128)),
+    ("form", Long(1, 32)),
+    ("held_reason", Long(1, 32)),
+    ("address", Long(1, 45)),
+    ("topic_header", BASE64URL),
+    ("presets", Long(1, 64)),
+    ("dropped", Long(1, 32)),
+    ("header", Long(1, 128)),
+    ("parameter", Long(1, 128)),
+    ("title", Long(1, 128)),
+    ("type", Like("^urn:bellwire:problem:[a-z0-9_]+$")),
+    ("instance", Long(1, 8_192)),
+    ("request_id", Long(1, 128)),
+    ("pointer", Long(0, 8_192)),
+    ("detail", Long(0, TEXT_MAX)),
+    ("target", Long(0, 512)),
+    ("AlertView.subject", Long(0, 512)),
+    ("request", Long(1, 64)),
+    ("retry", Long(1, 64)),
+    ("throttle", Long(1, 64)),
+    ("cancel", Long(1, 2_048)),
+    ("deliveries", Long(1, 2_048)),
+    ("pause", Long(1, 2_048)),
+    ("resume", Long(1, 2_048)),
+    ("self", Long(1, 2_048)),
+    ("path.tier", Like("^(transactional|promotional|engagement|[123])$")),
+    ("property", Long(1, 128)),
+    ("text/plain", Long(1, TEXT_MAX)),
+    ("image/svg+xml", Long(1, 1 << 24)),
+    ("text/csv", Long(0, i32::MAX as u32)),
+    ("application/x-ndjson", Long(0, i32::MAX as u32)),
+];
+
+/// Whole numbers, likewise; all others count something, and are 0 to 2^53 - 1.
+const NUMBERS: &[(&str, i64, i64)] = &[
+    ("Problem.status", 400, 599),
+    ("status", 100, 999),
+    ("limit", 1, 250),
+    ("days", 1, 366),
+    ("cap", 1, 100_000),
+    ("ttl", 0, 2_419_200),
+    ("retries", 0, 100_015),
+    ("max_retries", 0, 1_000),
+    ("Bellwire-Retries", 0, 1_000),
+    ("rate", 1, 1_000_000),
+    ("parallelism", 1, 1_000_000),
+    ("seconds", 1, 2_592_000),
+    ("lane", 1, i32::MAX as i64),
+    ("TierRef", 1, 3),
+    ("transactional", 1, 2_592_000),
+    ("promotional", 1, 2_592_000),
+    ("engagement", 1, 2_592_000),
+    ("sla_seconds", 1, 2_592_000),
+    ("payload_max", 0, 3_993),
+    ("app_badge", 0, u32::MAX as i64),
+];
+
+/// Bounds everything in a description that is a text, a whole number or a list and says nothing of its own.
+pub fn bound(description: &mut Value) {
+    let schemas = description.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
+    for (owner, schema) in schemas.into_iter().flatten() {
+        bound_schema(schema, owner, owner);
+    }
+    let items = description["paths"].as_object_mut().into_iter().flatten();
+    for operation in items.flat_map(|(_, item)| item.as_object_mut().into_iter().flatten().map(|(_, value)| value)) {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
+            let place = parameter["in"].as_str().unwrap_or_default().to_owned();
+            let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+            bound_schema(&mut parameter["schema"], &place, &name);
+        }
+        let mut bodies: Vec<&mut Value> = Vec::new();
+        let Some(operation) = operation.as_object_mut() else { continue };
+        for (name, part) in operation {
+            match name.as_str() {
+                "requestBody" => bodies.push(part),
+                "responses" => bodies.extend(part.as_object_mut().into_iter().flatten().map(|(_, response)| response)),
+                _ => {}
+            }
+        }
+        for (media_type, content) in
+            bodies.into_iter().filter_map(|body| body.get_mut("content")?.as_object_mut()).flatten()
+        {
+            content.get_mut("schema").into_iter().for_each(|schema| bound_schema(schema, "body", media_type));
+        }
+    }
+}
+
+fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    let kinds: Vec<String> = match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind.clone()],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let is = |kind: &str| kinds.iter().any(|known| known == kind);
+    let says = |schema: &Map<String, Value>, any: &[&str]| any.iter().any(|keyword| schema.contains_key(*keyword));
+    if is("integer") {
+        let (from, to) = number_of(owner, name).unwrap_or((0, EXACT_MAX));
+        schema.insert("minimum".into(), from.into());
+        schema.entry("maximum").or_insert(to.into());
+    }
+    if is("string")
+        && !says(schema, &["maxLength", "pattern", "enum", "format"])
+        && let Some(text) = text_of(owner, name)
+    {
+        schema.extend(keywords(text));
+    }
+    for (word, below) in schema.iter_mut() {
+        match word.as_str() {
+            "properties" => {
+                for (member, schema) in below.as_object_mut().into_iter().flatten() {
+                    bound_schema(schema, owner, member);
+                }
+            }
+            "items" | "additionalProperties" => bound_schema(below, owner, name),
+            "propertyNames" => bound_schema(below, owner, "property"),
+            "oneOf" | "anyOf" | "allOf" => {
+                below.as_array_mut().into_iter().flatten().for_each(|schema| bound_schema(schema, owner, name));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn text_of(owner: &str, name: &str) -> Option<&'static Text> {
+    let full = format!("{owner}.{name}");
+    let find = |wanted: &str| TEXTS.iter().find(|(known, _)| *known == wanted).map(|(_, text)| text);
+    find(&full).or_else(|| find(name))
+}
+
+fn number_of(owner: &str, name: &str) -> Option<(i64, i64)> {
+    let full = format!("{owner}.{name}");
+    let find = |wanted: &str| NUMBERS.iter().find(|(known, ..)| *known == wanted).map(|(_, from, to)| (*from, *to));
+    find(&full).or_else(|| find(name))
+}
+
+fn keywords(text: &Text) -> Map<String, Value> {
+    let keywords = match text {
+        Long(from, to) => json!({"minLength": from, "maxLength": to}),
+        Id(prefix) => json!({"pattern": format!("^{prefix}{UUID}$")}),
+        Like(pattern) => json!({"pattern": pattern}),
+    };
+    match keywords {
+        Value::Object(keywords) => keywords,
+        _ => Map::new(),
+    }
+}
