@@ -27,7 +27,8 @@ pub struct Config {
 /// How long a browser may take it for current: a new key reaches everybody within a minute.
 const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 
-/// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew.
+/// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew. A page
+/// of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")),
     security((), ("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = Config)))]

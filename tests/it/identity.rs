@@ -33,7 +33,7 @@ fn hmac_key(secret: &str) -> aws_lc_rs::hmac::Key {
 }
 
 /// A user token in the plain form.
-fn plain_hmac(user: &str, secret: &str) -> String {
+pub fn plain_hmac(user: &str, secret: &str) -> String {
     let tag = aws_lc_rs::hmac::sign(&hmac_key(secret), user.as_bytes());
     tag.as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use aws_lc_rs::hmac;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
@@ -11,6 +10,7 @@ use bellwire::simulator::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use crate::identity::plain_hmac;
 use crate::support::TestApp;
 
 const CONTRACT: &str = include_str!("../../static/sdk/test/shared/contract.json");
@@ -85,9 +85,7 @@ impl<'a> Player<'a> {
             return self.browser(name);
         }
         if let Some(user) = text.strip_prefix("$signed:") {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
-            let tag = hmac::sign(&key, user.as_bytes());
-            return tag.as_ref().iter().map(|octet| format!("{octet:02x}")).collect::<String>().into();
+            return plain_hmac(user, &self.secret).into();
         }
         match text.split_once('$') {
             Some((before, name)) => format!("{before}{}", self.kept[name].as_str().unwrap()).into(),

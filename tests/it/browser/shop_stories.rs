@@ -1,5 +1,6 @@
 //! What befalls sites of other people's, whose pages and workers hold more than our line.
 
+use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
@@ -8,6 +9,7 @@ use super::firefox_story::start_with;
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{DISPLAYED, logged, until};
+use crate::identity::plain_hmac;
 use crate::support::TempDir;
 
 /// What tutorials for `web-push` end with, below our line.
@@ -179,9 +181,41 @@ async fn a_logout_takes_notifications_away_while_the_server_is_down_and_none_cou
     // What was reported before would come with this at the latest.
     firefox.evaluate("bellwire.subscribe()").await;
     let next = shop.server.send_message(content("For whoever is next")).await;
+    shop.server.until_counts(&next, json!({"displayed": 1})).await;
     firefox.press_notification("For whoever is next", "alert-close").await;
     shop.server.until_counts(&next, json!({"displayed": 1, "closed": 1})).await;
     shop.server.until_counts(&personal, json!({"displayed": 1, "closed": 0})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn who_logs_in_next_in_firefox_sees_nothing_of_what_was_for_somebody_else() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    let made = shop.server.call(Method::POST, "/identity-keys", json!({"name": "site", "form": "hmac"})).await;
+    let signed = |user: &str| plain_hmac(user, made["secret"].as_str().unwrap());
+    shop.put_page(&format!("{{ userId: 'ann', userToken: '{}' }}", signed("ann")));
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let ann = firefox.evaluate("bellwire.subscribe()").await;
+    assert_eq!(ann["status"]["userId"], "ann", "{ann}");
+    let content = json!({"title": "Hello", "body": "For Ann alone", "require_interaction": true});
+    let hers = shop.server.send_message(json!({"to": {"users": ["ann"]}, "content": content})).await;
+    shop.server.until_counts(&hers, json!({"displayed": 1})).await;
+    let bob = firefox.evaluate(&format!("bellwire.login('bob', '{}')", signed("bob"))).await;
+    assert_eq!((&bob["ok"], &bob["status"]["userId"]), (&json!(true), &json!("bob")), "{bob}");
+    assert_eq!(firefox.evaluate(DISPLAYED).await, json!([]));
+
+    // And when nobody is there, as the page knows by itself.
+    let content = json!({"title": "Hello", "body": "For Bob alone", "require_interaction": true});
+    let his = shop.server.send_message(json!({"to": {"users": ["bob"]}, "content": content})).await;
+    shop.server.until_counts(&his, json!({"displayed": 1, "closed": 0})).await;
+    shop.put_page("{ userId: null }");
+    firefox.open(&format!("{}?nobody", shop.page())).await;
+    assert_eq!(firefox.evaluate("bellwire.ready").await["state"], "unsubscribed");
+    assert_eq!(firefox.evaluate(DISPLAYED).await, json!([]));
+    shop.server.until_counts(&hers, json!({"displayed": 1, "closed": 0})).await;
     firefox.quit().await;
     shop.server.app.finish().await;
 }
@@ -203,6 +237,8 @@ const MODULE_OPTIONS: &str = r#"{ serviceWorker: { type: "module" } }"#;
 const UPDATE: &str = "navigator.serviceWorker.getRegistration().then((r) => r.update()).then((r) => r.scope)";
 const WAITING: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting?.state)";
 const TAKE_OVER: &str = "navigator.serviceWorker.getRegistration().then((r) => r.waiting.postMessage('take over'))";
+/// The state of the active one, once none waits. To ask for its version over and over would keep the old one at work.
+const ACTIVE: &str = "navigator.serviceWorker.getRegistration().then((r) => !r.waiting && r.active.state)";
 const VERSION: &str = "navigator.serviceWorker.getRegistration().then((r) => new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = ({ data }) => resolve(data);
@@ -232,7 +268,8 @@ async fn over_https_a_module_worker_is_updated_in_firefox_and_no_receipt_is_lost
     assert_eq!(firefox.evaluate(VERSION).await, 1, "the old one is at work until the new one is let");
 
     firefox.evaluate(TAKE_OVER).await;
-    until(async || firefox.evaluate(VERSION).await, |version| *version == 2).await;
+    until(async || firefox.evaluate(ACTIVE).await, |state| *state == "activated").await;
+    assert_eq!(firefox.evaluate(VERSION).await, 2);
     let after = server.send_message(content("After")).await;
     server.until_counts(&after, json!({"displayed": 1})).await;
     firefox.press_notification("Before", "alert-close").await;
@@ -269,7 +306,8 @@ async fn over_https_a_module_worker_is_updated_in_chromium_and_no_receipt_is_los
     deliver(&mut chromium, "Meanwhile").await;
     assert_eq!(chromium.evaluate(VERSION).await, 1);
     chromium.evaluate(TAKE_OVER).await;
-    until(async || chromium.evaluate(VERSION).await, |version| *version == 2).await;
+    until(async || chromium.evaluate(ACTIVE).await, |state| *state == "activated").await;
+    assert_eq!(chromium.evaluate(VERSION).await, 2);
     // The new one knows what the old one has shown.
     chromium.deliver(&shop.origin, &before).await;
     deliver(&mut chromium, "After").await;
@@ -294,7 +332,7 @@ async fn what_stands_in_the_way_is_told_to_whom_it_concerns_in_chromium() {
     assert_eq!(chromium.evaluate("window.warned").await, "Bellwire: There is no app `shpo` on this server.");
     shop.put_page("{}");
     let nobody = json!({"origins": ["https://shop.example"]});
-    shop.server.app.operate(axum::http::Method::PATCH, "/v1/apps/shop", nobody).await.ok(200);
+    shop.server.app.operate(Method::PATCH, "/v1/apps/shop", nobody).await.ok(200);
     chromium.open(&format!("{}?again", shop.page())).await;
     chromium.evaluate(warned).await;
     let refused = chromium.evaluate("bellwire.subscribe()").await;
@@ -303,7 +341,7 @@ async fn what_stands_in_the_way_is_told_to_whom_it_concerns_in_chromium() {
     let warning = chromium.evaluate("window.warned").await;
     assert!(warning.as_str().unwrap().ends_with(&remedy), "{warning}");
     let allowed = json!({"origins": [shop.origin]});
-    shop.server.app.operate(axum::http::Method::PATCH, "/v1/apps/shop", allowed).await.ok(200);
+    shop.server.app.operate(Method::PATCH, "/v1/apps/shop", allowed).await.ok(200);
 
     // A private window has no push service, whatever the person permits.
     chromium.go_private(&shop.origin).await;
