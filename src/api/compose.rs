@@ -18,7 +18,7 @@ use crate::id::{AppId, MessageId, SubscriptionId};
 use crate::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::apps::App;
-use crate::store::sending::{Audience, NewMessage, Sent};
+use crate::store::sending::{Addressed, Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
 use crate::webpush::payload::Template;
 
@@ -74,6 +74,9 @@ pub struct NewMessageBody {
     /// Its own delivery policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
+    /// In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters.
+    #[schema(min_length = 1, max_length = 255)]
+    pub(super) idempotency_key: Option<String>,
     /// Reserved.
     template: Option<Value>,
     /// Reserved.
@@ -85,10 +88,17 @@ pub struct NewMessageBody {
 /// A checked message.
 #[derive(Debug)]
 pub struct Composed {
-    /// The message.
-    pub message: NewMessage,
-    /// Whom it is for.
-    pub audience: Audience,
+    /// The message, and whom it is for.
+    pub addressed: Addressed,
+    /// What its answer needs besides.
+    pub asked: Asked,
+}
+
+/// What the author of a message is to be told of.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The message's id.
+    pub id: MessageId,
     /// What its author should know all the same.
     pub warnings: Vec<FieldError>,
     /// Subscriptions in the order they were named.
@@ -99,6 +109,11 @@ impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content.
     pub fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
+        faults.require(
+            self.idempotency_key.is_none(),
+            "/idempotency_key",
+            "is for batches: send the header `Idempotency-Key`",
+        );
         for (pointer, reserved) in
             [("/template", &self.template), ("/send_at", &self.send_at), ("/timezone", &self.timezone)]
         {
@@ -151,11 +166,11 @@ impl NewMessageBody {
             enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,
         };
-        Ok(Composed { message, audience, warnings, named })
+        Ok(Composed { addressed: Addressed { message, audience }, asked: Asked { id, warnings, named } })
     }
 }
 
-impl Composed {
+impl Asked {
     /// Refuses ids that are no subscriptions of the app, each by its place.
     pub fn refuse_unknown(&self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();

@@ -21,7 +21,7 @@ use crate::store::workers;
 /// More than any answer has.
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 /// Connections of a verb: half of them for dispatch, which is not there.
-const CONNECTIONS: u32 = 4;
+const CONNECTIONS: u32 = 6;
 
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -152,6 +152,13 @@ impl From<MigrateError> for SchemaError {
 
 /// Opens a pool of up to `connections`, and proves that it can connect.
 pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPool, sqlx::Error> {
+    let pool = connect_lazily(options, connections);
+    pool.acquire().await?;
+    Ok(pool)
+}
+
+/// The same, but connects when it is first used.
+pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
     let options = options.application_name("bellwire").statement_cache_capacity(STATEMENTS).options([
         ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
         ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
@@ -171,8 +178,7 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
                 Ok(true)
             })
         })
-        .connect_with(options)
-        .await
+        .connect_lazy_with(options)
 }
 
 /// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
