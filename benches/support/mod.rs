@@ -5,6 +5,7 @@
 pub mod client;
 pub mod cpu;
 pub mod process;
+pub mod sealing;
 pub mod seed;
 pub mod stage;
 pub mod table;

@@ -18,6 +18,8 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
 
 /// Who was subscribed.
 pub struct Audience {
+    /// Everybody.
+    pub all: Vec<SubscriptionId>,
     /// Those whose requests the simulator opens and records.
     pub sampled: Vec<SubscriptionId>,
 }
@@ -38,7 +40,7 @@ pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> 
     // They were reached before, like nearly all of a base: the first acceptance of each would cost a write more.
     let proven = sqlx::query("ALTER TABLE subscriptions ALTER COLUMN proven SET DEFAULT true");
     proven.execute(&mut *connection).await.expect("a default");
-    let mut sampled = Vec::new();
+    let (mut all, mut sampled) = (Vec::with_capacity(n as usize), Vec::new());
     for start in (0..n).step_by(CHUNK as usize) {
         let mut rows = Rows::new(12, CHUNK as usize * 5);
         for index in start..n.min(start + CHUNK) {
@@ -61,6 +63,7 @@ pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> 
                 .integer(1)
                 .timestamp(now)
                 .timestamp(now);
+            all.push(id);
             if twin.sampled(host, index).expect("a host of the simulator") {
                 sampled.push(id);
             }
@@ -68,7 +71,7 @@ pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> 
         rows.send(&mut connection, COPY).await.expect("the rows are right");
     }
     settle_down(&mut connection, "subscriptions").await;
-    Audience { sampled }
+    Audience { all, sampled }
 }
 
 /// Lets a table that was just filled look as it would after some hours, and the log begin anew. On the connection that
