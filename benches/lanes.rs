@@ -35,7 +35,7 @@ async fn lanes() {
     let stage = Stage::open().await;
     let seeder = Seeder::start(&stage.pool, &stage.vault).await;
     let codes_app = stage.app("codes").await;
-    let to = seeder.subscribe(codes_app, CODES_FROM..CODES_FROM + CODES_TO).await;
+    let to = seeder.subscribe(codes_app, CODES_FROM..CODES_FROM + CODES_TO).await.sampled;
     let apps = seed_apps(&stage, &seeder, lanes, each).await;
     seeder.finish().await;
     let deliveries = u32::try_from(apps.len()).expect("fewer") * KEYS_PER_APP * GATEWAYS * each;

@@ -4,36 +4,20 @@
 //! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
 //! contender's output is opened before anything is timed.
 
-#![expect(clippy::print_stdout, reason = "a benchmark's table is its result")]
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+mod support;
 
 use aes_gcm::aead::{Aead as _, KeyInit as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::clock::Clock;
-use bellwire::id::{MessageId, SubscriptionId, VapidKeyId};
-use bellwire::message::{Content, PLAINTEXT_MAX, Payload};
 use bellwire::subscription::BrowserKeys;
-use bellwire::vault::Vault;
 use bellwire::webpush::keys::SigningKey;
-use bellwire::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
-use bellwire::webpush::seal::{padded_len, seal};
-use bellwire::webpush::vapid::TokenCache;
+use bellwire::webpush::seal::seal;
 use p256::elliptic_curve::Generate as _;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
-use uuid::Uuid;
+use support::sealing::{ORIGIN, PAYLOAD_OCTETS, Prepare, ROUNDS, SUBJECT, bellwire_line, median, round};
 use web_push::{ContentEncoding, SubscriptionInfo, VapidSignatureBuilder, WebPushMessageBuilder};
-
-const PAYLOAD_OCTETS: usize = 300;
-const SUBJECT: &str = "mailto:push@example.com";
-const ORIGIN: &str = "https://updates.push.services.mozilla.com";
-const ROUNDS: usize = 21;
-const ROUND: Duration = Duration::from_millis(100);
-
-/// A way to prepare a message: leaves the body in the buffer it is given.
-type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
 
 fn main() {
     let (pair, auth) = ece::generate_keypair_and_auth_secret().expect("randomness");
@@ -72,53 +56,6 @@ fn main() {
     for (((name, _), micros), median) in contenders.iter().zip(&rounds).zip(&medians) {
         println!("{name:<38} {median:>12.1} {:>12.1} {:>7.1}x", micros[0], median / medians[0]);
     }
-}
-
-/// CPU-µs per message over one round.
-fn round(prepare: &mut Prepare) -> f64 {
-    let mut out = Vec::with_capacity(4096);
-    let (start, cpu) = (Instant::now(), thread_cpu());
-    let mut messages = 0;
-    while start.elapsed() < ROUND {
-        for _ in 0..50 {
-            out.clear();
-            prepare(&mut out);
-            black_box(&out);
-        }
-        messages += 50;
-    }
-    (thread_cpu() - cpu).as_secs_f64() * 1e6 / f64::from(messages)
-}
-
-/// Time that this thread spent on a core. The kernel brings the figure up to date when the thread gives way.
-fn thread_cpu() -> Duration {
-    std::thread::yield_now();
-    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let nanos = schedstat.split(' ').next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.expect("nanoseconds first"))
-}
-
-fn median(micros: &mut [f64]) -> f64 {
-    micros.sort_by(f64::total_cmp);
-    micros[micros.len() / 2]
-}
-
-/// What the line does for one delivery between the claim and the POST.
-fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str) -> Prepare<'a> {
-    let vault = Vault::new([(1, [1; 32])], &[2; 32]);
-    let template =
-        Template::new(&Content::Raw { payload: Payload::Text(payload.into()), envelope: true }).expect("fits");
-    let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 0));
-    let (cache, key_id, clock) = (TokenCache::default(), VapidKeyId(Uuid::now_v7()), Clock::system());
-    let mut plaintext = Vec::new();
-    Box::new(move |out| {
-        plaintext.clear();
-        let id = delivery_id(&vault, message, subscription.0);
-        let receipt = receipt_token(&vault, message, subscription);
-        template.render(&Stamp { id, receipt, retried: 0, content_type: None }, &mut plaintext);
-        seal(keys, &plaintext, padded_len(plaintext.len(), PLAINTEXT_MAX), out).expect("seals");
-        black_box(cache.header(key_id, vapid, SUBJECT, ORIGIN, clock.now()));
-    })
 }
 
 /// As its documentation shows it: a signature goes into every message.

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::postgres::{DATABASE, Embedded};
 use crate::store::schema::{self, Contents, SCHEMA};
+use crate::store::sending::WRITERS;
 use crate::store::{self, data_keys, partitions};
 use crate::vault::Vault;
 
@@ -40,6 +41,8 @@ pub struct Foundation {
     postgres: Option<Arc<Embedded>>,
     /// Connections to the database.
     pub pool: PgPool,
+    /// Connections for sends to named recipients, which share their commits: they plan by index only.
+    pub sending_pool: PgPool,
     /// Connections for the dispatch engine, which plan by index only.
     pub worker_pool: PgPool,
     /// The unlocked data keys.
@@ -71,10 +74,12 @@ impl Foundation {
             Migrations::Check => store::check_schema(&options).await?,
             Migrations::Begin => store::migrate_new(&options).await?,
         }
-        // Half for requests, half for dispatch, so that neither starves the other.
-        let half = config.database_connections.div_ceil(2);
+        // A few for sends, and of the others half for requests, half for dispatch, so that none starves the others.
+        let half = (config.database_connections - WRITERS) / 2;
         let pool = store::connect(options.clone(), half).await.context("cannot connect to the database")?;
-        let worker_pool = store::connect(store::by_index_only(options), half).await?;
+        let options = store::by_index_only(options);
+        let sending_pool = store::connect_lazily(options.clone(), WRITERS);
+        let worker_pool = store::connect(options, half).await?;
         let clock = Clock::system();
         clock.follow(store::database_now(&pool).await?);
         match partitions::ensure(&pool, clock.now()).await {
@@ -83,7 +88,7 @@ impl Foundation {
             ensured => drop(ensured.context("cannot make partitions")?),
         }
         let vault = data_keys::open(&pool, &master_key, clock.now()).await?;
-        Ok(Self { postgres, pool, worker_pool, vault, clock })
+        Ok(Self { postgres, pool, sending_pool, worker_pool, vault, clock })
     }
 
     /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
@@ -117,6 +122,7 @@ impl Foundation {
     /// Closes all connections, then stops the embedded Postgres if this process started it.
     pub async fn close(self) {
         self.worker_pool.close().await;
+        self.sending_pool.close().await;
         self.pool.close().await;
         if let Some(postgres) = self.postgres
             && let Err(panic) = spawn_blocking(move || postgres.stop()).await

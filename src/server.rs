@@ -67,7 +67,8 @@ pub async fn run(
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
-    tokio::join!(store::open_all(&foundation.pool), store::open_all(&foundation.worker_pool));
+    let Foundation { pool, sending_pool, worker_pool, .. } = foundation;
+    tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
     let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
     let (stop_serving, stop) = watch::channel(false);
     let mut serving = JoinSet::new();
@@ -197,13 +198,15 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
         per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
         receipts_per_client: Rate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
         receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
+        sends_waiting_max: api::Settings::default().sends_waiting_max,
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         policy: config.policy(),
     };
-    let Foundation { pool, vault, clock, .. } = foundation;
-    ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings)
+    let Foundation { pool, sending_pool, vault, clock, .. } = foundation;
+    let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
+    ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings)
 }
 
 fn retention(config: &Config) -> Retention {
@@ -226,8 +229,8 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
             Work::Stop(stop) => dispatcher.obey(stop),
             Work::Orders(states) => dispatcher.obey_orders(states),
             Work::Flow(flow) => dispatcher.obey_flow(flow),
-            Work::Born(lease, born) => {
-                dispatcher.hand_over(born.into_iter().map(|born| (born.lane, born.row)).collect(), lease);
+            Work::Born { lease, since, rows } => {
+                dispatcher.hand_over(rows.into_iter().map(|born| (born.lane, born.row)).collect(), lease, since);
             }
         }),
         lease: Arc::new(move || leasing.lease()),

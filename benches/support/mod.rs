@@ -6,6 +6,7 @@ pub mod client;
 pub mod codes;
 pub mod cpu;
 pub mod process;
+pub mod sealing;
 pub mod seed;
 pub mod stage;
 pub mod table;

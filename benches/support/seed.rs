@@ -22,6 +22,8 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
 
 /// Who was subscribed.
 pub struct Audience {
+    /// Everybody.
+    pub all: Vec<SubscriptionId>,
     /// Those whose requests the simulator opens and records.
     pub sampled: Vec<SubscriptionId>,
 }
@@ -29,9 +31,9 @@ pub struct Audience {
 /// Adds `n` subscriptions of the simulator to an app, over four gateways in turn.
 pub async fn subscriptions(pool: &PgPool, vault: &Vault, app: AppId, n: u32) -> Audience {
     let seeder = Seeder::start(pool, vault).await;
-    let sampled = seeder.subscribe(app, 0..n).await;
+    let audience = seeder.subscribe(app, 0..n).await;
     seeder.finish().await;
-    Audience { sampled }
+    audience
 }
 
 /// Adds subscriptions to any number of apps.
@@ -54,8 +56,7 @@ impl<'a> Seeder<'a> {
     }
 
     /// Adds the simulator's subscriptions of these numbers to an app, under its active key, over four gateways in turn.
-    /// Returns those whose requests the simulator opens and records.
-    pub async fn subscribe(&self, app: AppId, numbers: Range<u32>) -> Vec<SubscriptionId> {
+    pub async fn subscribe(&self, app: AppId, numbers: Range<u32>) -> Audience {
         let key = vapid_keys::active(self.pool, app.0).await.expect("an app has a key");
         let mut connection = self.pool.acquire().await.expect("a connection");
         let mut gateways = Vec::new();
@@ -63,7 +64,7 @@ impl<'a> Seeder<'a> {
             let lane = lanes::ensure(&mut connection, app.0, key.id, host.gateway).await.expect("a lane");
             gateways.push((host.host, lane));
         }
-        let mut sampled = Vec::new();
+        let (mut all, mut sampled) = (Vec::with_capacity(numbers.len()), Vec::new());
         for start in numbers.clone().step_by(CHUNK as usize) {
             let end = numbers.end.min(start + CHUNK);
             let mut rows = Rows::new(12, (end - start) as usize * 5);
@@ -87,13 +88,14 @@ impl<'a> Seeder<'a> {
                     .integer(1)
                     .timestamp(now)
                     .timestamp(now);
+                all.push(id);
                 if self.twin.sampled(host, number).expect("a host of the simulator") {
                     sampled.push(id);
                 }
             }
             rows.send(&mut connection, COPY).await.expect("the rows are right");
         }
-        sampled
+        Audience { all, sampled }
     }
 
     /// Lets what was added look as if it had been there for hours.

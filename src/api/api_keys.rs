@@ -242,6 +242,7 @@ async fn revoke_of(
         return Err(Problem::forbidden("A key revokes no key that may do more than itself."));
     }
     let now = state.clock.now();
+    let _changing = state.known_keys.changing();
     let revoked = api_keys::revoke(&state.pool, app, id.0, keep_descendants, by.actor(), now).await?;
     revoked.map(|revoked| axum::Json(Revoked { revoked })).ok_or_else(|| Problem::not_found("API key"))
 }

@@ -280,6 +280,7 @@ pub async fn change(
         app.allow_other_gateways = allow;
     }
     app.browsers_may = body.browsers_may.unwrap_or(app.browsers_may);
+    let _changing = state.known_keys.changing();
     let mut tx = state.pool.begin().await?;
     apps::update(&mut *tx, &app).await?;
     if let Some(detail) = changed(&server.app, &app) {
@@ -317,11 +318,13 @@ pub async fn delete(
         return Err(Problem::invalid_parameter("confirm", format!("must be the app's slug, `{}`", app.slug)));
     }
     let now = state.clock.now();
+    let changing = state.known_keys.changing();
     let mut tx = state.pool.begin().await?;
     let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
     let entry = operator.caller.did(Some(app.id), Action::AppDeleted, AppId(app.id));
     entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
+    drop(changing);
     (state.engine.tell)(Work::Flow(flow));
     state.known_apps.forget(app.id);
     // What workers are about to send is told apart; nothing else is claimed. The rest is maintenance's.

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, named_app, path_param};
+use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
 use crate::clock::Timestamp;
@@ -116,6 +117,11 @@ impl Caller {
         self.key.as_ref().and_then(|key| key.expires_at)
     }
 
+    /// The id of its key, whose rate what it does counts against.
+    pub fn key_id(&self) -> Option<Uuid> {
+        self.key.as_ref().map(|key| key.id)
+    }
+
     /// Who it is, for the audit log.
     pub fn actor(&self) -> Actor {
         let who = match &self.key {
@@ -207,11 +213,9 @@ async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> R
     let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
-    let (id, slug) = app.as_ref().map_or((None, None), AppRef::parts);
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let attempt = state.limits.keys.attempt(secret, client)?;
-    let found = api_keys::authenticate(&state.pool, &state.vault, secret, id, slug, state.clock.now()).await?;
-    let Some((key, app)) = found else {
+    let Some((key, app)) = find(state, (api_keys::mac(&state.vault, secret), app)).await? else {
         attempt.failed();
         return Err(unknown_key());
     };
@@ -220,6 +224,22 @@ async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> R
         account.note(budget);
     }
     Ok((key, app))
+}
+
+/// A valid key, and the app that is named with it if it is for that.
+async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>, Problem> {
+    let now = state.clock.now();
+    let reading = match state.known_keys.recall(&shown, now) {
+        Ok(known) => return Ok(Some(known)),
+        Err(reading) => reading,
+    };
+    let (id, slug) = shown.1.as_ref().map_or((None, None), AppRef::parts);
+    let found = api_keys::authenticate(&state.pool, &shown.0, id, slug, now).await?;
+    // What is not there yet may be there a moment later: only what is complete is remembered.
+    if let Some(read) = found.as_ref().filter(|(_, app)| app.is_some() == shown.1.is_some()) {
+        state.known_keys.remember(reading, shown, read.clone());
+    }
+    Ok(found)
 }
 
 /// 401: the key is none, or not any more.

@@ -19,7 +19,7 @@ use crate::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Pay
 use crate::permission::BrowserRight;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::apps::App;
-use crate::store::sending::{Audience, NewMessage, Sent};
+use crate::store::sending::{Addressed, Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
 use crate::webpush::payload::Template;
 
@@ -73,25 +73,42 @@ pub struct NewMessageBody {
     /// Its own delivery policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
+    /// In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters.
+    #[schema(min_length = 1, max_length = 255)]
+    pub(super) idempotency_key: Option<String>,
 }
 
 /// A checked message.
 #[derive(Debug)]
 pub struct Composed {
-    /// The message.
-    pub message: NewMessage,
-    /// Whom it is for.
-    pub audience: Audience,
+    /// The message, and whom it is for.
+    pub addressed: Addressed,
+    /// What its answer needs besides.
+    pub asked: Asked,
+}
+
+/// What the author of a message is to be told of.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The message's id.
+    pub id: MessageId,
     /// What its author should know all the same.
     pub warnings: Vec<FieldError>,
     /// Subscriptions in the order they were named.
     named: Vec<SubscriptionId>,
+    /// Whether the topic that it is for, if it is for one, may still have to be made.
+    topic_may_be_missing: bool,
 }
 
 impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content.
     pub fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
+        faults.require(
+            self.idempotency_key.is_none(),
+            "/idempotency_key",
+            "is for batches: send the header `Idempotency-Key`",
+        );
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
         let audience = check_to(self.to, app, &mut faults);
@@ -139,17 +156,19 @@ impl NewMessageBody {
             enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,
         };
-        Ok(Composed { message, audience, warnings, named })
+        let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
+        let asked = Asked { id, warnings, named, topic_may_be_missing };
+        Ok(Composed { addressed: Addressed { message, audience }, asked })
     }
 }
 
-impl Composed {
+impl Asked {
     /// Refuses ids that are no subscriptions of the app, each by its place, and a topic that is not there. Where browsers
     /// may make topics, the first of its members may be on the way: that is only warned of.
     pub fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
-        match self.audience {
-            Audience::Topic { may_be_missing: true, .. } if sent.lacks_topic => {
+        match self.topic_may_be_missing {
+            true if sent.lacks_topic => {
                 let detail = "there is no such topic (yet), so this reached nobody; is it mistyped?";
                 self.warnings.push(FieldError::member("/to/topic", detail));
             }

@@ -108,7 +108,7 @@ fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
     let origin = stranger.to_str().unwrap_or("null");
     let remedy = match origin {
         "null" => "Pages without an origin, from files and sandboxed frames, cannot be let in.".to_owned(),
-        _ => format!("If its pages are yours: `bellwire app change {app} --origin {origin}`"),
+        _ => format!("If its pages are yours: `bellwire app change {app} --add-origin {origin}`"),
     };
     let detail = format!("The app {app} does not let in the origin {origin}. {remedy}");
     Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail)

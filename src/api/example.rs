@@ -13,12 +13,12 @@ use url::Url;
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::accept::accept;
 use super::apps::ORIGINS_MAX;
 use super::auth::{bearer, read_token};
 use super::compose::NewMessageBody;
 use super::extract::{BodyLimit, Json};
 use super::limits::peer;
-use super::messages::send_composed;
 use super::problem::Problem;
 use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
@@ -135,6 +135,7 @@ pub async fn app(state: &ApiState, visitor: Visitor, headers: &HeaderMap) -> Res
             return Ok(None);
         }
         app.origins.push(origin.clone());
+        let _changing = state.known_keys.changing();
         apps::update(&state.pool, &app).await?;
     }
     Ok(Some((app, origin)))
@@ -240,7 +241,8 @@ pub async fn send(
     }))
     .map_err(|_| Problem::internal())?;
     let composed = body.compose(&state, &app, &RetryHeaders::default())?;
-    let id = send_composed(&state, &app, composed).await?;
+    let id = composed.asked.id;
+    accept(&state, &app, composed).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(Sent { id })))
 }
 

@@ -237,7 +237,7 @@ pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, nam
 }
 
 /// An app as requests name it: by id or slug.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AppRef {
     /// `app_…`
     Id(AppId),

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use governor::clock::{Clock as _, DefaultClock};
+use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
-use governor::{Quota, RateLimiter};
+use governor::{NotUntil, Quota, RateLimiter};
 use uuid::Uuid;
 
 use super::Settings;
@@ -222,17 +222,32 @@ fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &'static st
             let (quota, remaining) = (state.quota(), state.remaining_burst_capacity());
             Ok(Budget { name, quota, remaining, reset_s: quota.replenish_interval().as_secs() + 1 })
         }
-        Err(until) => {
-            let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
-            let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
-            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
-                .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
-            for (name, value) in (Budget { name, quota: until.quota(), remaining: 0, reset_s: wait_s }).headers() {
-                problem = problem.with_header(name, value);
-            }
-            Err(problem)
-        }
+        Err(until) => Err(exceeded(name, &until)),
     }
+}
+
+/// Counts `n` at once, or none of them.
+fn take_several<K: std::hash::Hash + Eq + Clone>(
+    limiter: &Limiter<K>,
+    name: &'static str,
+    key: &K,
+    n: NonZeroU32,
+) -> Result<(), Problem> {
+    // More than the whole burst are never there at once, which callers look at first.
+    let taken = limiter.check_key_n(key, n).map_err(|_| Problem::internal())?;
+    taken.map(drop).map_err(|until| exceeded(name, &until))
+}
+
+/// 429: until then.
+fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
+    let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
+    let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
+    let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
+    for (name, value) in (Budget { name, quota: until.quota(), remaining: 0, reset_s: wait_s }).headers() {
+        problem = problem.with_header(name, value);
+    }
+    problem
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
+use super::accept::{Keyed, Taken, accept, accept_once};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
-use super::compose::{Composed, NewMessageBody};
+use super::compose::{Asked, NewMessageBody};
 use super::counts::Counts;
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
@@ -23,10 +23,9 @@ use crate::delivery::{Tier, Urgency};
 use crate::id::{AppId, MessageId};
 use crate::store::apps::App;
 use crate::store::audit::Action;
-use crate::store::idempotency::{self, Claim};
 use crate::store::messages::{self, MessageRow};
 use crate::store::receipts::kept_since;
-use crate::store::sending::{self, Audience, Sent};
+use crate::store::sending::{self, Addressed, Sent};
 use crate::store::steering::{self, Steered, Turn};
 
 /// Where a message stands.
@@ -84,6 +83,34 @@ pub struct Accepted {
     warnings: Vec<FieldError>,
     /// Where to go from here.
     links: Links,
+}
+
+impl Accepted {
+    /// The answer to a message of which this became. 422: it names subscriptions that are none.
+    pub(super) fn new(app: &App, mut asked: Asked, sent: &Sent) -> Result<Self, Problem> {
+        asked.refuse_unknown(sent)?;
+        Ok(Self {
+            id: asked.id,
+            state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },
+            audience_estimate: sent.estimate,
+            unreachable: sent.unreachable,
+            warnings: asked.warnings,
+            links: Links::new(app, asked.id),
+        })
+    }
+
+    /// Counts a message that is committed, and logs it if it names nobody: then it is a campaign.
+    pub(super) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
+        state.metrics.messages_accepted.inc();
+        if !is_named {
+            tracing::info!(message = %self.id, app = app.slug, estimate = self.audience_estimate, "a campaign begins");
+        }
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("numbers and texts")
+    }
 }
 
 /// What sending would have come to.
@@ -182,13 +209,21 @@ impl MessageView {
     }
 }
 
-const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// The header of a request that is carried out once however often it is made.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// What its value looks like, for whoever got it wrong.
+pub(super) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
-    text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, "must be 1 to 255 ASCII characters"))
+    let text = value.to_str().ok().filter(|text| is_idempotency_key(text));
+    text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE))
+}
+
+/// Whether a text may be an idempotency key: 1 to 255 visible ASCII characters, spaces and tabs, as a header may hold.
+pub(super) fn is_idempotency_key(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b))
 }
 
 /// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
@@ -211,111 +246,33 @@ pub async fn send(
     let retries = RetryHeaders::read(&headers)?;
     let mut composed = body.compose(&state, &server.app, &retries)?;
     if query.dry_run {
+        let Addressed { message, audience } = &composed.addressed;
         let mut conn = state.pool.acquire().await?;
-        let now = composed.message.accepted_at;
-        let sent = sending::dry_run(&mut conn, server.app.id, &composed.audience, now).await?;
-        composed.refuse_unknown(&sent)?;
+        let sent = sending::dry_run(&mut conn, server.app.id, audience, message.accepted_at).await?;
+        composed.asked.refuse_unknown(&sent)?;
         let Sent { estimate, unreachable, .. } = sent;
-        let warnings = composed.warnings;
+        let warnings = composed.asked.warnings;
         return Ok(
             axum::Json(DryRun { dry_run: true, audience_estimate: estimate, unreachable, warnings }).into_response()
         );
     }
-    let Some(key) = key else {
-        // Each way of sending writes in a single statement: no transaction is needed around it.
-        let mut conn = state.pool.acquire().await?;
-        let (accepted, work) = store(&mut conn, &state, &server.app, composed).await?;
-        drop(conn);
-        taken(&state, work);
-        return Ok(answer(&accepted));
-    };
-    send_once(&state, &server.app, composed, key, retries.digest(&octets).as_ref()).await
-}
-
-/// Sends under an idempotency key: claim, work and answer in one transaction.
-async fn send_once(
-    state: &ApiState,
-    app: &App,
-    composed: Composed,
-    key: &str,
-    body_hash: &[u8],
-) -> Result<Response, Problem> {
-    let key = idempotency::Key { app: app.id, route: SEND_ROUTE, key, body_hash };
-    let mut tx = state.pool.begin().await?;
-    match idempotency::claim(&mut tx, key, composed.message.accepted_at).await? {
-        Claim::First => {}
-        Claim::Answered { status, response } => return Ok(replay(status, response)),
-        Claim::OtherBody => {
-            let detail = "This Idempotency-Key was used with another body, or other headers.";
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail));
-        }
-        Claim::InProgress => {
-            let detail = "A request with this Idempotency-Key is still being worked on.";
-            return Err(Problem::conflict("idempotency_key_in_progress", detail)
-                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
-        }
+    let Some(key) = key else { return Ok(answer(&accept(&state, &server.app, composed).await?)) };
+    let body_hash = retries.digest(&octets).as_ref().to_vec();
+    let keyed = Keyed { composed, key: key.to_owned(), body_hash };
+    match accept_once(&state, &server.app, SEND_ROUTE, vec![keyed]).await.pop().expect("an answer for each message")? {
+        Taken::Now(accepted) => Ok(answer(&accepted)),
+        Taken::Before { status, response } => Ok(replay(status, response)),
     }
-    let (accepted, work) = store(&mut tx, state, app, composed).await?;
-    let response = serde_json::to_value(&accepted).map_err(|_| Problem::internal())?;
-    idempotency::remember(&mut tx, key, 202, &response).await?;
-    tx.commit().await?;
-    taken(state, work);
-    Ok(answer(&accepted))
 }
 
-fn replay(status: i16, response: Value) -> Response {
-    let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
+fn replay(status: StatusCode, response: Value) -> Response {
     let replayed = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
-    (status.unwrap_or(StatusCode::ACCEPTED), [replayed], axum::Json(response)).into_response()
+    (status, [replayed], axum::Json(response)).into_response()
 }
 
 fn answer(accepted: &Accepted) -> Response {
     let location = HeaderValue::try_from(&accepted.links.this).expect("ids and slashes");
     (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
-}
-
-/// Sends a message that somebody else than a server asked for, and answers its id.
-pub(super) async fn send_composed(state: &ApiState, app: &App, composed: Composed) -> Result<MessageId, Problem> {
-    let mut conn = state.pool.acquire().await?;
-    let (accepted, work) = store(&mut conn, state, app, composed).await?;
-    taken(state, work);
-    Ok(accepted.id)
-}
-
-/// Counts a message that is committed, and lets dispatch begin.
-fn taken(state: &ApiState, work: Work) {
-    state.metrics.messages_accepted.inc();
-    (state.engine.tell)(work);
-}
-
-/// Stores the message, and says what dispatch is to be told once that is committed.
-async fn store(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    app: &App,
-    mut composed: Composed,
-) -> Result<(Accepted, Work), Problem> {
-    let single = matches!(&composed.audience, Audience::Subscriptions(ids) if ids.len() == 1);
-    let lease = if single { (state.engine.lease)() } else { None };
-    let mut sent = sending::send(conn, &state.vault, &composed.message, &composed.audience, lease).await?;
-    composed.refuse_unknown(&sent)?;
-    let work = match lease {
-        Some(lease) if !sent.born.is_empty() => Work::Born(lease, std::mem::take(&mut sent.born)),
-        _ => Work::Due,
-    };
-    let id = composed.message.id;
-    if matches!(composed.audience, Audience::Topic { .. } | Audience::All) {
-        tracing::info!(message = %id, app = app.slug, estimate = sent.estimate, "a campaign begins");
-    }
-    let accepted = Accepted {
-        id,
-        state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },
-        audience_estimate: sent.estimate,
-        unreachable: sent.unreachable,
-        warnings: composed.warnings,
-        links: Links::new(app, id),
-    };
-    Ok((accepted, work))
 }
 
 /// Shows a message and its account, which adds up at every moment.

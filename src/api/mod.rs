@@ -3,11 +3,13 @@
 //! Who calls is settled by extractors ([`auth`]), what is wrong with a request is told as a problem ([`problem`]), and
 //! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
 
+mod accept;
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
 pub mod audit;
 pub mod auth;
+pub mod batch;
 pub mod calendar;
 pub mod compose;
 pub mod config;
@@ -24,6 +26,8 @@ pub mod gateways;
 pub mod health;
 pub mod hygiene;
 pub mod identity_keys;
+pub mod intake;
+pub mod known_keys;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
@@ -72,6 +76,8 @@ use crate::store::sending::Born;
 use crate::store::stops::Stop;
 use crate::store::workers::LaneState;
 use crate::vault::Vault;
+use intake::Intake;
+use known_keys::KnownKeys;
 use limits::{Account, Limits, Rate};
 use problem::Problem;
 use remembered::Remembered;
@@ -94,7 +100,9 @@ pub struct ApiState {
     /// Limits.
     pub settings: Arc<Settings>,
     limits: Arc<Limits>,
+    intake: Intake,
     receipts: Receipts,
+    known_keys: Arc<KnownKeys>,
     known_apps: Arc<cors::KnownApps>,
     schema_checked: Arc<tokio::sync::OnceCell<()>>,
     readiness: Arc<Remembered<Result<(), Problem>>>,
@@ -106,7 +114,14 @@ pub enum Work {
     /// Something became due: look.
     Due,
     /// Deliveries born leased to this process: send them.
-    Born(Uuid, Vec<Born>),
+    Born {
+        /// The lease.
+        lease: Uuid,
+        /// When it began.
+        since: Instant,
+        /// What it covers.
+        rows: Vec<Born>,
+    },
     /// To be obeyed before the response goes out.
     Stop(Stop),
     /// What an operator ordered of lanes, to be obeyed likewise.
@@ -120,8 +135,8 @@ pub enum Work {
 pub struct Engine {
     /// Takes work.
     pub tell: Arc<dyn Fn(Work) + Send + Sync>,
-    /// A fresh lease for one send to a single subscription, if dispatch has room to take it in memory. It is given
-    /// back with [`Work::Born`], or runs out if the send fails.
+    /// A fresh lease for sends to single subscriptions, if dispatch has room to take them in memory. It is given back with
+    /// [`Work::Born`], or runs out if the sends fail.
     pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
 }
 
@@ -146,7 +161,7 @@ pub struct Settings {
     pub per_client: Rate,
     /// Public requests of one app.
     pub per_app: Rate,
-    /// Requests of one API key.
+    /// Requests of one API key; each message of a batch counts as one.
     pub per_key: Rate,
     /// API keys that one client may show before they have proved to be valid.
     pub guesses_per_client: Rate,
@@ -154,6 +169,8 @@ pub struct Settings {
     pub receipts_per_client: Rate,
     /// Requests with receipts of one app.
     pub receipts_per_app: Rate,
+    /// Messages to named recipients that wait to be written, at most: more are refused.
+    pub sends_waiting_max: usize,
     /// How receipts are gathered.
     pub receipts: receipts_engine::Settings,
     /// The example page; none: there is none.
@@ -176,6 +193,7 @@ impl Default for Settings {
             guesses_per_client: Rate { burst: 600, per_minute: 600 },
             receipts_per_client: Rate { burst: 2_000, per_minute: 12_000 },
             receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
+            sends_waiting_max: 8 * batch::MESSAGES_MAX,
             receipts: receipts_engine::Settings::default(),
             example: Some(example::Example::default()),
             trusted_proxies: 0,
@@ -185,9 +203,11 @@ impl Default for Settings {
 }
 
 impl ApiState {
-    /// Puts it together; rate limits and counts begin fresh.
+    /// Puts it together; rate limits and counts begin fresh. Sends go through `sending_pool`, whose connections plan by index
+    /// only.
     pub fn new(
         pool: PgPool,
+        sending_pool: PgPool,
         vault: Vault,
         clock: Clock,
         gateways: Gateways,
@@ -195,6 +215,8 @@ impl ApiState {
         settings: Settings,
     ) -> Self {
         let limits = Arc::new(Limits::new(&settings));
+        let intake =
+            Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
         Self {
             pool,
@@ -205,7 +227,9 @@ impl ApiState {
             metrics: Metrics::new(),
             settings: Arc::new(settings),
             limits,
+            intake,
             receipts,
+            known_keys: Arc::default(),
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),
@@ -253,6 +277,7 @@ fn doors() -> Doors {
         .routes(routes!(preview::presets))
         .routes(routes!(preview::preview))
         .routes(routes!(messages::list, messages::send))
+        .routes(routes!(batch::send))
         .routes(routes!(messages::show))
         .routes(routes!(messages::pause))
         .routes(routes!(messages::resume))

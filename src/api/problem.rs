@@ -168,6 +168,19 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here. The log tells what.")
     }
 
+    /// The same of a body that is part of another one, at `place`.
+    pub fn under(mut self, place: &str) -> Self {
+        let details = &mut *self.0;
+        // One with a single place says it in words, too.
+        if let [FieldError { pointer: Some(_), .. }] = details.errors.as_slice() {
+            details.detail.insert_str(0, place);
+        }
+        for pointer in details.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
+            pointer.insert_str(0, place);
+        }
+        self
+    }
+
     /// Adds a header to the answer.
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
@@ -216,9 +229,15 @@ pub fn pointer_segment(name: &str) -> String {
 }
 
 impl From<sqlx::Error> for Problem {
-    /// The only place where a failing database is logged.
     fn from(error: sqlx::Error) -> Self {
-        let unavailable = crate::store::is_transient(&error) || matches!(error, sqlx::Error::PoolClosed);
+        Self::from(&error)
+    }
+}
+
+impl From<&sqlx::Error> for Problem {
+    /// The only place where a failing database is logged.
+    fn from(error: &sqlx::Error) -> Self {
+        let unavailable = crate::store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
         tracing::error!(error = %error, unavailable, "a request failed in the database");
         if unavailable {
             let status = StatusCode::SERVICE_UNAVAILABLE;

@@ -25,8 +25,13 @@ pub(super) const NAMES: &Names = &[
 ];
 
 /// The same where origins are added.
-const CHANGE_NAMES: &Names =
-    &[("/name", "--name"), ("/origins", "--add-origin"), ("/browsers_may", "--browsers-may"), ("app", "APP")];
+const CHANGE_NAMES: &Names = &[
+    ("/name", "--name"),
+    ("/origins", "--add-origin"),
+    ("/browsers_may", "--browsers-may"),
+    ("/weight", "--weight"),
+    ("app", "APP"),
+];
 
 /// What `--browsers-may` takes for no right at all.
 const NOTHING: &str = "nothing";

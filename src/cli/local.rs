@@ -23,7 +23,7 @@ use crate::store::{opening, workers};
 /// More than any answer has.
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 /// Connections of a verb: half of them for dispatch, which is not there.
-const CONNECTIONS: u32 = 4;
+const CONNECTIONS: u32 = 6;
 
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Local {
     /// The app that a message is of.
     pub async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
-        let found = opening::load_message(&self.foundation.pool, id).await?;
+        let found = opening::load_messages(&self.foundation.pool, &[id]).await?.pop();
         let found =
             found.with_context(|| format!("there is no message {id}; `{} message list` shows an app's", program()))?;
         Ok(found.app.to_string())

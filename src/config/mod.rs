@@ -149,7 +149,7 @@ settings! {
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
     /// Connections to Postgres, at most.
-    database_connections: u32 = "24", shown, number(4..=500);
+    database_connections: u32 = "24", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
     /// somewhere.
     roles: Roles = "api,worker,maintenance", shown, roles();

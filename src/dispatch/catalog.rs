@@ -1,12 +1,12 @@
 //! Messages and lanes that are in use, opened once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
 use parking_lot::Mutex;
 use sqlx::PgPool;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::job::{LaneInfo, Message, Unusable};
 use crate::clock::{Clock, Timestamp};
@@ -67,8 +67,8 @@ impl Catalog {
             Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
             known => known.map(|(message, _)| message),
         };
-        let row = match (opening::load_message(&self.pool, id).await, known) {
-            (Ok(row), _) => row.ok_or_else(|| CatalogError::Missing(id.to_string()))?,
+        let row = match (opening::load_messages(&self.pool, &[id]).await, known) {
+            (Ok(mut rows), _) => rows.pop().ok_or_else(|| CatalogError::Missing(id.to_string()))?,
             (Err(error), Some(message)) => {
                 warn!(%error, message = %id, "a message could not be read anew; its policy is taken to be as it was");
                 return Ok(message);
@@ -76,6 +76,36 @@ impl Catalog {
             (Err(error), None) => return Err(error.into()),
         };
         self.open(&row, now)
+    }
+
+    /// Several messages: those that are not in memory are read by one query, since each one-time code is another message.
+    /// What cannot be sent, since it is not there or cannot be opened, is left out, with an error in the log.
+    pub async fn messages(&self, ids: BTreeSet<MessageId>) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
+        let now = self.clock.now();
+        let (mut found, mut wanted) = (HashMap::with_capacity(ids.len()), Vec::new());
+        {
+            let messages = self.messages.lock();
+            for id in ids {
+                match messages.get(&id).filter(|opened| (now - opened.at).abs() < FRESH_FOR) {
+                    Some(opened) => drop(found.insert(id, opened.message.clone())),
+                    None => wanted.push(id),
+                }
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        let rows = opening::load_messages(&self.pool, &wanted).await?;
+        if rows.len() < wanted.len() {
+            error!(n = wanted.len() - rows.len(), "messages of claimed work do not exist");
+        }
+        for row in rows {
+            match self.open(&row, now) {
+                Ok(message) => drop(found.insert(row.id, message)),
+                Err(failed) => error!(error = %failed, "claimed work cannot be sent"),
+            }
+        }
+        Ok(found)
     }
 
     fn open(&self, row: &MessageRow, now: Timestamp) -> Result<Arc<Message>, CatalogError> {

@@ -65,12 +65,29 @@ impl Dispatcher {
         claimed_at: Instant,
     ) {
         self.started(rows.len());
+        let messages = match self.catalog.messages(rows.iter().map(|(_, row)| row.message).collect()).await {
+            Ok(messages) => messages,
+            Err(failed) => {
+                error!(error = %failed, "claimed messages could not be read; their deliveries are given back");
+                let unread = rows.into_iter().map(|(_, row)| (row.recipient.subscription, row.message));
+                return self.give_back(unread.collect(), lease);
+            }
+        };
         let (mut entries, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
         for (lane, row) in rows {
-            match self.context(lane, row.message).await {
-                Ok((message, lane)) => entries.push(Entry { row, message, lane }),
-                Err(CatalogError::Sql(_)) => unread.push((row.recipient.subscription, row.message)),
-                Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => self.finished(1),
+            let Some(message) = messages.get(&row.message) else {
+                self.finished(1);
+                continue;
+            };
+            match self.catalog.lane(lane).await {
+                Ok(lane) => entries.push(Entry { row, message: message.clone(), lane }),
+                Err(failed) => {
+                    error!(error = %failed, "claimed work cannot be sent");
+                    match failed {
+                        CatalogError::Sql(_) => unread.push((row.recipient.subscription, row.message)),
+                        CatalogError::Unusable(_) | CatalogError::Missing(_) => self.finished(1),
+                    }
+                }
             }
         }
         self.give_back(unread, lease);

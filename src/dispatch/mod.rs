@@ -207,9 +207,9 @@ impl Dispatcher {
     }
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
-    /// process does not manage to send comes back when the lease runs out.
-    pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid) {
-        let (dispatcher, claimed_at) = (self.clone(), Instant::now());
+    /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
+    pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid, claimed_at: Instant) {
+        let dispatcher = self.clone();
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.started(1);
         tokio::spawn(async move {

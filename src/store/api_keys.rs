@@ -200,21 +200,23 @@ async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
 }
 
-fn mac(vault: &Vault, secret: &str) -> [u8; 32] {
+/// A secret's HMAC, by which keys are found.
+pub type SecretMac = [u8; 32];
+
+/// The HMAC of a secret.
+pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
     vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
 }
 
-/// Finds a valid key by its secret, and with it, in the same round trip, the app that the request names. There is no
-/// cache, so that a revoked key is refused from the next request on. None: no such key, expired, or revoked.
+/// Finds a valid key by its secret's HMAC, and with it, in the same round trip, the app that the request names. None: no such
+/// key, expired, or revoked.
 pub async fn authenticate(
     pool: &PgPool,
-    vault: &Vault,
-    secret: &str,
+    secret_mac: &SecretMac,
     app_id: Option<Uuid>,
     app_slug: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
-    let secret_mac = mac(vault, secret);
     let found = sqlx::query!(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
              k.made_locally, a.id AS "app_id?", a.slug AS "slug?",

@@ -92,6 +92,13 @@ const STATEMENTS: usize = 400;
 
 /// Opens a pool of up to `connections`, and proves that it can connect.
 pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPool, sqlx::Error> {
+    let pool = connect_lazily(options, connections);
+    pool.acquire().await?;
+    Ok(pool)
+}
+
+/// The same, but connects when it is first used.
+pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
     let options = schema::within(options, schema::SCHEMA).statement_cache_capacity(STATEMENTS).options([
         ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
         ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
@@ -111,8 +118,7 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
                 Ok(true)
             })
         })
-        .connect_with(options)
-        .await
+        .connect_lazy_with(options)
 }
 
 /// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody

@@ -56,26 +56,26 @@ pub struct StoredPolicies {
     pub max_retries: u32,
 }
 
-/// Reads one message for dispatch.
-pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<MessageRow>> {
-    let row = sqlx::query!(
+/// Reads messages, each named once, for dispatch. Those that are not there are left out.
+pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
+    let rows = sqlx::query!(
         r#"
-        SELECT m.app, m.replay_of, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
+        SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
-        FROM messages m
+        FROM unnest($1::uuid[]) AS wanted (id)
+        JOIN messages m ON m.id = wanted.id
         JOIN apps a ON a.id = m.app
         LEFT JOIN topics t ON t.id = m.topic
         LEFT JOIN tier_settings s ON s.app = m.app AND s.tier = m.tier
-        WHERE m.id = $1
         "#,
-        id.0
+        &ids.iter().map(|id| id.0).collect::<Vec<_>>()
     )
-    .fetch_optional(pool)
+    .fetch_all(pool)
     .await?;
-    Ok(row.map(|row| MessageRow {
-        id,
-        root: row.replay_of.map_or(id, MessageId),
+    let opened = rows.into_iter().map(|row| MessageRow {
+        id: MessageId(row.id),
+        root: MessageId(row.replay_of.unwrap_or(row.id)),
         app: AppId(row.app),
         tier: Tier::from_code(row.tier).expect("checked by the table"),
         content: row.content,
@@ -93,7 +93,8 @@ pub async fn load_message(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<M
         sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,
         expires_at: row.expires_at,
-    }))
+    });
+    Ok(opened.collect())
 }
 
 /// What dispatch needs of a lane. The private key is still sealed.

@@ -1,18 +1,26 @@
 //! A message is accepted: its row, and whom it goes to, in one transaction.
 //!
-//! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once; larger ones a cursor for each
-//! lane, from which workers cut pages.
+//! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
+//! statement; larger ones a cursor for each lane, from which workers cut pages.
+
+mod rows;
+
+use std::collections::HashSet;
 
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::claims::{ClaimedRow, LEASE, Recipient, Standing};
+use super::claims::ClaimedRow;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
 use crate::id::{LaneId, MessageId, SubscriptionId};
-use crate::policy::token::Queued;
 use crate::vault::Vault;
+use rows::Parcel;
+
+/// Commits of sends that are under way at a time, each on a connection of its own: while one waits for its WAL the next can
+/// be prepared.
+pub const WRITERS: u32 = 2;
 
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
@@ -68,6 +76,24 @@ pub enum Audience {
     All,
 }
 
+/// A message and whom it is addressed to.
+#[derive(Debug)]
+pub struct Addressed {
+    /// The message.
+    pub message: NewMessage,
+    /// Whom it is for.
+    pub audience: Audience,
+}
+
+/// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder {
+    /// The lease.
+    pub lease: Uuid,
+    /// When it runs out.
+    pub until: Timestamp,
+}
+
 /// What an audience comes to.
 #[derive(Debug)]
 pub enum Reach {
@@ -80,6 +106,18 @@ pub enum Reach {
         /// How many there are.
         total: i64,
     },
+}
+
+impl Audience {
+    /// Whether it names its recipients one by one.
+    pub fn is_named(&self) -> bool {
+        matches!(self, Self::Subscriptions(_) | Self::Users(_))
+    }
+
+    /// The users that it names, none if it names no users.
+    fn users(&self) -> Option<&[String]> {
+        if let Self::Users(users) = self { Some(users) } else { None }
+    }
 }
 
 /// An audience that was looked up.
@@ -119,34 +157,44 @@ pub struct Sent {
     pub estimate: i64,
     /// Named subscriptions that are not active, or users without an active one.
     pub unreachable: i64,
-    /// What was born leased, if a lease was given and there are only queue rows.
+    /// What was born leased: [`Holder`].
     pub born: Vec<Born>,
 }
 
-/// Stores a message and its audience. With a lease, queue rows are born held by whoever made it, who must send what
-/// comes back in [`Sent::born`] once the transaction is committed; without one they are due at once.
+/// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
+/// is left out, and does the others no harm. What goes to one named subscription is born leased to the holder, if there is
+/// one; the rest is due at once. Returns what became of each, in their order.
 pub async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
-    message: &NewMessage,
-    audience: &Audience,
-    lease: Option<Uuid>,
-) -> Result<Sent, sqlx::Error> {
-    let Resolved { reach, topic, lacks_topic, unreachable } = resolve(conn, message.app, audience).await?;
-    if lacks_topic && matches!(audience, Audience::Topic { may_be_missing: false, .. }) {
-        return Ok(Sent { lacks_topic, ..Sent::default() });
-    }
-    match reach {
-        Reach::Rows(ids) => {
-            let users = if let Audience::Users(users) = audience { Some(users.as_slice()) } else { None };
-            let sent = send_to(conn, vault, message, topic, &ids, users, lease).await?;
-            Ok(Sent { unreachable: sent.unreachable + unreachable, lacks_topic, ..sent })
+    messages: &[&Addressed],
+    holder: Option<Holder>,
+) -> Result<Vec<Sent>, sqlx::Error> {
+    let resolved = resolve(conn, messages.iter().map(|to| (to.message.app, &to.audience))).await?;
+    let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
+    let (mut places, mut parcels) = (Vec::new(), Vec::new());
+    for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
+        let Resolved { reach, topic, lacks_topic, unreachable } = resolved;
+        sent[place].lacks_topic = lacks_topic;
+        if lacks_topic && matches!(audience, Audience::Topic { may_be_missing: false, .. }) {
+            continue;
         }
-        Reach::Lanes { lanes, total } => {
-            fan_out(conn, message, topic, &lanes, total).await?;
-            Ok(Sent { estimate: total, ..Sent::default() })
+        match reach {
+            Reach::Rows(ids) => {
+                let is_held = holder.is_some() && matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
+                places.push(place);
+                parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
+            }
+            Reach::Lanes { lanes, total } => {
+                fan_out(conn, message, topic, &lanes, total).await?;
+                sent[place].estimate = total;
+            }
         }
     }
+    for (place, written) in places.into_iter().zip(rows::write(conn, vault, &parcels, holder).await?) {
+        sent[place] = Sent { lacks_topic: sent[place].lacks_topic, ..written };
+    }
+    Ok(sent)
 }
 
 /// Counts without sending.
@@ -156,7 +204,9 @@ pub async fn dry_run(
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let Resolved { reach, unreachable, lacks_topic, .. } = resolve(conn, app, audience).await?;
+    let resolved = resolve(conn, std::iter::once((app, audience))).await?.pop();
+    let Resolved { reach, unreachable, lacks_topic, .. } =
+        resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
         Reach::Rows(ids) => ids,
         Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
@@ -183,7 +233,7 @@ pub async fn dry_run(
 }
 
 fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = Uuid>) -> Vec<SubscriptionId> {
-    let found: std::collections::HashSet<Uuid> = found.collect();
+    let found: HashSet<Uuid> = found.collect();
     wanted.iter().copied().filter(|id| !found.contains(&id.0)).collect()
 }
 
@@ -191,50 +241,50 @@ fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Finds out what an audience comes to.
-async fn resolve(conn: &mut PgConnection, app: Uuid, audience: &Audience) -> Result<Resolved, sqlx::Error> {
-    match audience {
-        Audience::Subscriptions(ids) => Ok(Resolved::new(Reach::Rows(ids.clone()))),
-        Audience::Users(users) => {
-            let found = sqlx::query!(
-                r#"SELECT id, user_id AS "user_id!" FROM subscriptions
-                 WHERE app = $1 AND user_id = ANY($2) AND state = 'active'"#,
-                app,
-                users
-            )
-            .fetch_all(conn)
-            .await?;
-            let reached: std::collections::HashSet<&str> = found.iter().map(|row| row.user_id.as_str()).collect();
-            let unreachable = count(users.len() - reached.len());
-            let ids = found.iter().map(|row| SubscriptionId(row.id)).collect();
-            Ok(Resolved { unreachable, ..Resolved::new(Reach::Rows(ids)) })
-        }
-        Audience::Topic { name, .. } => {
-            let Some(topic) = super::topics::find(conn, app, name).await? else {
-                return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
-            };
-            let lanes = sqlx::query!(
-                r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
-                topic
-            )
-            .map(|row| (row.lane, row.n))
-            .fetch_all(&mut *conn)
-            .await?;
-            let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
-            Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
-        }
-        Audience::All => {
-            let lanes = sqlx::query!(
-                r#"SELECT l.id AS lane, (SELECT count(*) FROM subscriptions s WHERE s.lane = l.id AND s.state = 'active')
-                   AS "n!" FROM lanes l WHERE l.app = $1 ORDER BY l.id"#,
-                app
-            )
-            .map(|row| (row.lane, row.n))
-            .fetch_all(&mut *conn)
-            .await?;
-            Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
-        }
+/// Finds out what audiences come to, those of users all at once.
+async fn resolve(
+    conn: &mut PgConnection,
+    audiences: impl Iterator<Item = (Uuid, &Audience)> + Clone,
+) -> Result<Vec<Resolved>, sqlx::Error> {
+    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience)| Some((app, audience.users()?))).collect();
+    let mut found = rows::of_users(conn, &groups).await?.into_iter();
+    let mut resolved = Vec::new();
+    for (app, audience) in audiences {
+        resolved.push(match audience {
+            Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
+            Audience::Users(_) => found.next().expect("one for each group of users"),
+            Audience::Topic { name, .. } => resolve_topic(conn, app, name).await?,
+            Audience::All => resolve_everyone(conn, app).await?,
+        });
     }
+    Ok(resolved)
+}
+
+async fn resolve_topic(conn: &mut PgConnection, app: Uuid, name: &str) -> Result<Resolved, sqlx::Error> {
+    let Some(topic) = super::topics::find(conn, app, name).await? else {
+        return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
+    };
+    let lanes = sqlx::query!(
+        r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
+        topic
+    )
+    .map(|row| (row.lane, row.n))
+    .fetch_all(&mut *conn)
+    .await?;
+    let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
+    Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
+}
+
+async fn resolve_everyone(conn: &mut PgConnection, app: Uuid) -> Result<Resolved, sqlx::Error> {
+    let lanes = sqlx::query!(
+        r#"SELECT l.id AS lane, (SELECT count(*) FROM subscriptions s WHERE s.lane = l.id AND s.state = 'active')
+           AS "n!" FROM lanes l WHERE l.app = $1 ORDER BY l.id"#,
+        app
+    )
+    .map(|row| (row.lane, row.n))
+    .fetch_all(&mut *conn)
+    .await?;
+    Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
 }
 
 async fn small_or_lanes(
@@ -264,97 +314,6 @@ async fn small_or_lanes(
         }
     };
     Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
-}
-
-/// Stores a message with a queue row for each of these subscriptions that is active, all in one statement: this is
-/// the way of the one-time code. If any id is unknown, nothing is stored. With `users`, it is for those subscriptions only that
-/// still are theirs: somebody else may have logged in since they were looked up.
-async fn send_to(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    message: &NewMessage,
-    topic: Option<i32>,
-    ids: &[SubscriptionId],
-    users: Option<&[String]>,
-    lease: Option<Uuid>,
-) -> Result<Sent, sqlx::Error> {
-    let now = message.accepted_at;
-    let queued = |subscription| Queued { message: message.id, subscription, retries: 0, scheduled_at: now };
-    let rows = sqlx::query!(
-        r#"WITH named AS (
-             SELECT s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life, t.token,
-               s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $13)
-                 AND ($19::text[] IS NULL OR s.user_id = ANY ($19)) IS TRUE AS live
-             FROM unnest($1::smallint[], $2::uuid[], $16::bytea[]) AS t (shard, id, token)
-             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3),
-           message AS (
-             INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               topic, enveloped, audience_estimate, accepted_at, expires_at)
-             SELECT $4, $3, $5, 'sending', $6, $7, $8, $9, $10, $11, $17, $18, count(*) FILTER (WHERE live), $13, $12
-             FROM named HAVING count(*) = cardinality($2) RETURNING id),
-           counted AS (
-             INSERT INTO message_counts (message, lane, targeted)
-             SELECT message.id, lane, count(*) FROM named, message WHERE live GROUP BY message.id, lane ORDER BY lane),
-           queued AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token, life)
-             SELECT shard, named.id, message.id, lane, $5, $14, $13, $15, CASE WHEN $15::uuid IS NULL THEN 0 ELSE 1 END, token,
-               life
-             FROM named, message WHERE live)
-         SELECT id, lane, origin_id, policy, timezone, proven, life, live AS "live!",
-           CASE WHEN live AND $15::uuid IS NOT NULL THEN address ELSE '' END AS "address!" FROM named"#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
-        message.app,
-        message.id.0,
-        message.tier.code(),
-        message.audience,
-        message.content,
-        message.ttl_s,
-        message.urgency.code(),
-        message.topic_header,
-        message.policy,
-        message.expires_at(),
-        now,
-        lease.map_or(now, |_| now + LEASE),
-        lease,
-        &ids.iter().map(|id| queued(*id).sign(vault).to_vec()).collect::<Vec<_>>(),
-        topic,
-        message.enveloped,
-        users
-    )
-    .fetch_all(conn)
-    .await?;
-    let unknown = missing(ids, rows.iter().map(|row| row.id));
-    if !unknown.is_empty() {
-        return Ok(Sent { unknown, ..Sent::default() });
-    }
-    let live = rows.iter().filter(|row| row.live).count();
-    let unreachable = count(rows.len() - live);
-    let born = rows.into_iter().filter(|row| row.live && lease.is_some()).map(|row| Born {
-        lane: LaneId(row.lane),
-        row: ClaimedRow {
-            recipient: Recipient {
-                subscription: SubscriptionId(row.id),
-                origin_id: row.origin_id,
-                address: row.address,
-                standing: Standing::Sendable,
-                policy: row.policy,
-                timezone: row.timezone,
-                proven: row.proven,
-                life: row.life,
-            },
-            message: message.id,
-            retries: 0,
-            scheduled_at: now,
-            leases: 1,
-            token: queued(SubscriptionId(row.id)).sign(vault).to_vec(),
-            failed_at: None,
-            has_turn: false,
-            is_recorded: false,
-            is_in_place: true,
-        },
-    });
-    Ok(Sent { unknown, lacks_topic: false, estimate: count(live), unreachable, born: born.collect() })
 }
 
 /// Stores a message with a cursor for each lane.

@@ -222,6 +222,7 @@ async fn the_example_gets_a_few_origins_a_minute_and_no_more_than_an_app_may_hav
 
     let fresh = ApiState::new(
         api.pool.clone(),
+        api.pool.clone(),
         api.vault.clone(),
         api.clock.clone(),
         Gateways::new(Default::default()).unwrap(),

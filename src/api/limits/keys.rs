@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::{Budget, Limiter, PerClient, limiter, take};
+use super::{Budget, Limiter, PerClient, limiter, take, take_several};
 use crate::api::Settings;
 use crate::api::problem::Problem;
 
@@ -22,6 +23,8 @@ const PROVEN_MAX: usize = 100_000;
 pub struct KeyLimits {
     guesses: PerClient,
     keys: Limiter<Uuid>,
+    /// What one key may do at once.
+    burst: u32,
     /// Secrets that were valid when they were last shown, as a keyed hash.
     proven: Mutex<HashSet<u64>>,
     hasher: RandomState,
@@ -32,6 +35,7 @@ impl KeyLimits {
         Self {
             guesses: PerClient::new("keys", settings.guesses_per_client),
             keys: limiter(settings.per_key),
+            burst: settings.per_key.burst.max(1),
             proven: Mutex::default(),
             hasher: RandomState::new(),
         }
@@ -40,6 +44,15 @@ impl KeyLimits {
     pub(super) fn clear(&self) {
         self.guesses.clear();
         self.keys.retain_recent();
+    }
+
+    /// Counts a request of a valid key, which has counted as one, as `n`. 429: the key has not as many left. 422: it never has.
+    pub fn count_as(&self, key: Uuid, n: u32) -> Result<(), Problem> {
+        if n > self.burst {
+            let detail = format!("are more at once than the key's limit lets in, which is {}", self.burst);
+            return Err(Problem::invalid_member("/messages", detail));
+        }
+        NonZeroU32::new(n.saturating_sub(1)).map_or(Ok(()), |more| take_several(&self.keys, "key", &key, more))
     }
 
     /// Lets a key be looked up. 429: its client has shown too many that were not valid.
@@ -119,5 +132,19 @@ mod tests {
         assert!(limits.attempt("valid", here).unwrap().succeeded(key).is_err(), "its own limit holds everywhere");
         limits.attempt("valid", here).unwrap().failed();
         assert!(limits.attempt("valid", here).is_err(), "once revoked it is a guess like any other");
+    }
+
+    #[test]
+    fn a_batch_counts_as_many_requests_or_as_none() {
+        let limits = KeyLimits::new(&Settings { per_key: Rate { burst: 4, per_minute: 1 }, ..Settings::default() });
+        let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
+        let ask = |n| {
+            let budget = limits.attempt("valid", here).unwrap().succeeded(key)?;
+            limits.count_as(key, n).map(|()| budget.remaining)
+        };
+        assert_eq!(ask(5).unwrap_err().status.as_u16(), 422, "never");
+        assert_eq!(ask(4).unwrap_err().status.as_u16(), 429, "not now: one is used up");
+        assert_eq!(ask(2).unwrap(), 1);
+        assert_eq!(ask(1).unwrap_err().status.as_u16(), 429);
     }
 }

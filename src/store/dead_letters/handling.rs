@@ -17,7 +17,7 @@ use crate::id::{ActionId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audit::{self, Actor, Entry};
 use crate::store::retrying::retrying;
-use crate::store::sending::{self, Audience, NewMessage};
+use crate::store::sending::{self, Addressed, Audience, NewMessage};
 use crate::vault::{CONTENT, Vault};
 
 /// Most letters that one transaction replays, and most recipients of a message that does.
@@ -191,12 +191,15 @@ async fn replay_chunk(
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
         let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
-        sending::send(&mut tx, vault, &message, &Audience::Subscriptions(recipients(group)), None).await?;
-        made.messages.push(message.id.0);
+        let audience = Audience::Subscriptions(recipients(group));
+        let replay = Addressed { message, audience };
+        sending::send(&mut tx, vault, &[&replay], None).await?;
+        let id = replay.message.id.0;
+        made.messages.push(id);
         made.roots.push(original.root);
         made.topics.push(original.topic);
         made.letters.extend(group.iter().map(|letter| letter.id));
-        made.by.extend(group.iter().map(|_| message.id.0));
+        made.by.extend(group.iter().map(|_| id));
     }
     let n = mark_replayed(&mut tx, operation.app, &made, now).await?;
     look_again(&mut tx, originals.keys().copied().collect(), now).await?;

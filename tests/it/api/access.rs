@@ -102,7 +102,7 @@ async fn browsers_come_from_the_apps_origins() {
             let reply = api.call_with(method, &format!("/v1/apps/shop/{path}"), None, body, &headers).await;
             assert_eq!(reply.refusal(), (403, "origin_not_allowed", vec![]), "{path}");
             assert_eq!(reply.header("access-control-allow-origin"), elsewhere, "its author may read why");
-            let remedy = format!("bellwire app change shop --origin {elsewhere}");
+            let remedy = format!("bellwire app change shop --add-origin {elsewhere}");
             let detail = reply.json["detail"].as_str().unwrap();
             assert_eq!(detail.contains(&remedy), elsewhere != "null", "{detail}");
         }

@@ -1,10 +1,12 @@
 //! Messages: whom they reach, what is stored, and that a request made twice is answered as it was the first time.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use bellwire::api::{Settings, Work};
 use bellwire::id::MessageId;
 use bellwire::message::Content;
-use bellwire::store::idempotency::{self, Claim};
+use bellwire::store::idempotency::{self, Claim, Place};
 use bellwire::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -123,7 +125,7 @@ async fn a_single_send_is_born_leased_where_dispatch_has_room() {
     let to = subscribers(&api, 2, json!({})).await;
     let sent = api.post("/messages", json!({"to": {"subscriptions": [to[0]]}, "content": content()})).await.ok(202);
     let told = api.told();
-    let [Work::Born(held, born)] = &told[..] else { panic!("{told:?}") };
+    let [Work::Born { lease: held, rows: born, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*held, born.len()), (lease, 1));
     assert_eq!(born[0].row.recipient.subscription.to_string(), to[0]);
     assert_eq!(MessageId(born[0].row.message.0).to_string(), sent["id"].as_str().unwrap());
@@ -164,12 +166,14 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
     // A first request that takes too long: the second waits for a while, then is told to come again.
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.to_string().as_bytes());
     let route = "POST /v1/apps/{app}/messages";
-    let slow = idempotency::Key { app: api.app_uuid(), route, key: "slow", body_hash: hash.as_ref() };
+    let (place, slow) =
+        (Place { app: api.app_uuid(), route }, [idempotency::Key { key: "slow", body_hash: hash.as_ref() }]);
     let mut tx = api.pool.begin().await.unwrap();
-    assert!(matches!(idempotency::claim(&mut tx, slow, api.clock.now()).await.unwrap(), Claim::First));
+    let claimed = idempotency::claim(&mut tx, place, &slow, Duration::from_secs(1), api.clock.now()).await.unwrap();
+    assert!(matches!(claimed.unwrap()[..], [Claim::First]));
     let waited = send("slow", &body).await;
     assert_eq!((waited.refusal(), waited.header("retry-after")), ((409, "idempotency_key_in_progress", vec![]), "1"));
-    idempotency::remember(&mut tx, slow, 202, &json!({"id": "the first one's"})).await.unwrap();
+    idempotency::remember(&mut tx, place, &[("slow", json!({"id": "the first one's"}))], 202).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(send("slow", &body).await.ok(202)["id"], "the first one's");
 
@@ -202,6 +206,6 @@ async fn the_account_adds_up_over_pages_rows_endings_and_receipts() {
     assert_eq!((n("acknowledged"), n("awaiting_ack"), n("displayed"), n("clicked"), n("closed")), (1, 0, 1, 1, 0));
     sqlx::query("DELETE FROM receipt_counts WHERE message = $1").bind(id).execute(&api.pool).await.unwrap();
     assert_eq!(api.counts(&message).await["awaiting_ack"], 1);
-    api.clock.advance(std::time::Duration::from_secs(60));
+    api.clock.advance(Duration::from_secs(60));
     assert_eq!(api.counts(&message).await["unconfirmed"], 1, "derived once it has expired, never swept");
 }

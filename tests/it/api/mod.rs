@@ -2,12 +2,14 @@
 
 mod access;
 mod audit;
+mod batch;
 mod door;
 mod keys;
 mod lineage;
 mod messages;
 mod permissions;
 mod policies;
+mod sharing;
 mod steering;
 mod subscriptions;
 mod validation;
@@ -27,7 +29,7 @@ use bellwire::api::{ApiState, Engine, Settings, Work, router};
 use bellwire::clock::Clock;
 use bellwire::gateway::{Gateways, Settings as GatewaySettings};
 use bellwire::store::api_keys::{self, Scope};
-use bellwire::store::partitions;
+use bellwire::store::{self, partitions};
 use bellwire::vault::Vault;
 use bellwire::webpush::keys::SigningKey;
 use chrono::DateTime;
@@ -110,7 +112,8 @@ impl TestApi {
         let ear = told.clone();
         let engine = Engine { tell: Arc::new(move |work| ear.lock().push(work)), lease: Arc::new(move || lease) };
         let gateways = Gateways::new(GatewaySettings::default()).unwrap();
-        let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways, engine, settings);
+        let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
+        let state = ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways, engine, settings);
         let (_, operator) =
             api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut api = Self {

@@ -54,6 +54,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
         "POST /v1/apps/{app}/receipts" => json!([]),
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
+        "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),

@@ -337,7 +337,7 @@ async fn what_stands_in_the_way_is_told_to_whom_it_concerns_in_chromium() {
     chromium.evaluate(warned).await;
     let refused = chromium.evaluate("bellwire.subscribe()").await;
     assert_eq!((&refused["reason"], &refused["code"]), (&json!("refused"), &json!("origin_not_allowed")), "{refused}");
-    let remedy = format!("`bellwire app change shop --origin {}`", shop.origin);
+    let remedy = format!("`bellwire app change shop --add-origin {}`", shop.origin);
     let warning = chromium.evaluate("window.warned").await;
     assert!(warning.as_str().unwrap().ends_with(&remedy), "{warning}");
     let allowed = json!({"origins": [shop.origin]});

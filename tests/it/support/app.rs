@@ -148,7 +148,9 @@ impl TestApp {
         );
         let engine = server::engine(dispatcher.clone());
         let settings = api::Settings::default();
-        let state = ApiState::new(pool.clone(), vault.clone(), clock.clone(), gateways.clone(), engine, settings);
+        let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
+        let state =
+            ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);
         let (_, operator) =
             api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut app = Self {

@@ -1,0 +1,185 @@
+//! How many one-time codes go out when nothing else does: single sends through the real server over keep-alive, each answered
+//! when it is durable and delivered to the simulated gateways; and the same in batches. `cargo bench --bench codes`
+//!
+//! `SECONDS` (5) of requests over each of several numbers of connections, as fast as they are answered; the fastest counts.
+//! Then as long at half of that rate, whether or not earlier requests were answered. What a send costs the server and Postgres
+//! includes its delivery, and is shown as a multiple of what sealing alone takes, measured just before on the idle machine.
+//! Ends with an error if one of the codes does not arrive, or arrives twice.
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bellwire::admin::raise_open_files;
+use bellwire::id::{AppId, SubscriptionId};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use support::client::Client;
+use support::cpu::{Usage, per};
+use support::stage::Stage;
+use support::table::{Bar, figure, heading, number};
+use support::{sealing, seed, setting};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+/// What sealing takes on the machine that the bar of the rate was set for.
+const SEALING_US: f64 = 65.0;
+const CONNECTIONS: [usize; 4] = [16, 64, 128, 256];
+const BATCH: usize = 1_000;
+/// Batches that are asked for at a time.
+const BATCHES: usize = 2;
+
+fn main() {
+    raise_open_files();
+    let sealing = sealing::one_message();
+    support::run(codes(sealing));
+}
+
+/// A burst of requests.
+struct Burst {
+    sends: u32,
+    took: Duration,
+    usage: Usage,
+    /// From each request to its answer, in order.
+    waits: Vec<Duration>,
+}
+
+impl Burst {
+    fn rate(&self) -> f64 {
+        f64::from(self.sends) / self.took.as_secs_f64()
+    }
+
+    fn ms(&self, percent: usize) -> f64 {
+        self.waits[(self.waits.len() - 1) * percent / 100].as_secs_f64() * 1e3
+    }
+
+    /// What each send cost, beside sealing.
+    fn report_cost(&self, sealing: f64, [server, postgres]: [Bar; 2]) {
+        for (name, time, bar) in [("Server", self.usage.server, server), ("Postgres", self.usage.postgres, postgres)] {
+            figure(&format!("{name}, CPU per send"), per(time, self.sends), "µs", Bar::None);
+            figure(&format!("… as a multiple of sealing ({sealing:.1} µs)"), per(time, self.sends) / sealing, "", bar);
+        }
+    }
+}
+
+async fn codes(sealing: f64) {
+    let seconds = setting("SECONDS", 5);
+    let stage = Stage::open().await;
+    let app = stage.app("codes").await;
+    let audience = seed::subscriptions(&stage.pool, &stage.vault, app, setting("N", 100_000)).await;
+    let to = Arc::new(audience.all);
+    burst(&stage, app, &to, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
+    let mut bursts = Vec::new();
+    for connections in CONNECTIONS {
+        bursts.push((connections, burst(&stage, app, &to, connections, Duration::from_secs(seconds.into())).await));
+    }
+    heading("Single sends, durable, by connections");
+    for (connections, burst) in &bursts {
+        figure(&format!("{connections} connections"), burst.rate(), "/s", Bar::None);
+    }
+    let (connections, best) =
+        bursts.into_iter().max_by(|(_, one), (_, other)| one.rate().total_cmp(&other.rate())).expect("some");
+    heading(&format!("Single sends, durable, over {connections} connections"));
+    figure("Sends per second", best.rate(), "/s", Bar::AtLeast(6_000.0 * SEALING_US / sealing));
+    best.report_cost(sealing, [Bar::AtMost(3.0), Bar::AtMost(1.3)]);
+    figure("From request to answer, p50", best.ms(50), "ms", Bar::None);
+    figure("From request to answer, p99", best.ms(99), "ms", Bar::None);
+
+    let half = steady(&stage, app, &to, (best.rate() / 2.0) as u32, seconds).await;
+    heading(&format!("Single sends at half of that rate, {}/s", number(half.rate())));
+    half.report_cost(sealing, [Bar::None; 2]);
+    figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
+    figure("From request to answer, p99", half.ms(99), "ms", Bar::AtMost(20.0));
+
+    let batches = batches(&stage, app, &to, Duration::from_secs(seconds.into())).await;
+    heading(&format!("Batches of {}, {BATCHES} at a time", number(BATCH as f64)));
+    figure("Sends per second", batches.rate(), "/s", Bar::None);
+    batches.report_cost(sealing, [Bar::None; 2]);
+    figure("From request to answer, p50", batches.ms(50), "ms", Bar::None);
+}
+
+fn code(to: SubscriptionId) -> Value {
+    let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
+    json!({"to": {"subscriptions": [to]}, "tier": "transactional", "content": content})
+}
+
+/// Measures `sends`, which returns how long each request waited for its answer and is for `each` codes. The cost includes
+/// deliveries, the time only what is durable.
+async fn measure(stage: &Stage, each: usize, sends: impl Future<Output = Vec<Duration>>) -> Burst {
+    sqlx::query("CHECKPOINT").execute(&stage.pool).await.expect("a checkpoint");
+    let (received, before, began) = (stage.received().await, stage.usage(), Instant::now());
+    let mut waits = sends.await;
+    let took = began.elapsed();
+    while sqlx::query_scalar("SELECT EXISTS (SELECT FROM queue)").fetch_one(&stage.pool).await.expect("an answer") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let usage = stage.usage() - before;
+    let sent = waits.len() * each;
+    assert_eq!(stage.received().await - received, sent as u64, "every code arrives once");
+    waits.sort_unstable();
+    Burst { sends: u32::try_from(sent).expect("fewer"), took, usage, waits }
+}
+
+/// Sends over so many connections, each as fast as it is answered.
+async fn burst(stage: &Stage, app: AppId, to: &Arc<Vec<SubscriptionId>>, connections: usize, time: Duration) -> Burst {
+    let next = Arc::new(AtomicUsize::new(0));
+    let path = format!("/v1/apps/{app}/messages");
+    let clients = (0..connections).map(|_| {
+        let (api, path, to, next) = (stage.api.clone(), path.clone(), to.clone(), next.clone());
+        tokio::spawn(async move {
+            let (mut waits, began) = (Vec::new(), Instant::now());
+            while began.elapsed() < time {
+                let body = code(to[next.fetch_add(1, Ordering::Relaxed) % to.len()]);
+                waits.push(timed(&api, &path, &body).await);
+            }
+            waits
+        })
+    });
+    let sends = async { join_all(clients).await.into_iter().flat_map(|waits| waits.expect("every code is taken")) };
+    measure(stage, 1, async { sends.await.collect() }).await
+}
+
+/// How long a request waits for its answer.
+async fn timed(api: &Client, path: &str, body: &Value) -> Duration {
+    let asked = Instant::now();
+    api.post(path, body).await;
+    asked.elapsed()
+}
+
+/// Sends at a steady rate, whether or not earlier requests were answered.
+async fn steady(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Burst {
+    let path: Arc<str> = format!("/v1/apps/{app}/messages").into();
+    let sends = async {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let mut requests = JoinSet::new();
+        for to in to.iter().copied().cycle().take((per_second * seconds) as usize) {
+            ticks.tick().await;
+            let (api, path) = (stage.api.clone(), path.clone());
+            requests.spawn(async move { timed(&api, &path, &code(to)).await });
+        }
+        requests.join_all().await
+    };
+    measure(stage, 1, sends).await
+}
+
+/// Sends batches, each when an earlier one was answered.
+async fn batches(stage: &Stage, app: AppId, to: &[SubscriptionId], time: Duration) -> Burst {
+    let path = format!("/v1/apps/{app}/messages/batch");
+    let messages: Vec<_> = to.iter().copied().cycle().take(BATCH).map(code).collect();
+    let body = json!({"messages": messages});
+    let clients = (0..BATCHES).map(async |_| {
+        let (mut waits, began) = (Vec::new(), Instant::now());
+        while began.elapsed() < time {
+            let asked = Instant::now();
+            let sent = stage.api.post(&path, &body).await;
+            assert_eq!(sent["accepted"], BATCH, "{sent}");
+            waits.push(asked.elapsed());
+        }
+        waits
+    });
+    measure(stage, BATCH, async { join_all(clients).await.concat() }).await
+}

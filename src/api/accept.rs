@@ -1,0 +1,222 @@
+//! How checked messages are stored and what their senders hear: alone, with others, or under idempotency keys.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::compose::Composed;
+use super::intake::{NotTaken, tell};
+use super::messages::Accepted;
+use super::problem::Problem;
+use super::{ApiState, Work};
+use crate::store;
+use crate::store::apps::App;
+use crate::store::claims::LEASE;
+use crate::store::idempotency::{self, Claim, Place};
+use crate::store::sending::{self, Addressed, Holder, Sent};
+
+/// How long a request waits for another one with the same idempotency key.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it waits once it has waited for all of its group.
+const NO_PATIENCE: Duration = Duration::from_millis(1);
+
+/// Stores a message, and returns once that is durable. One to named recipients shares its commit with others.
+pub(super) async fn accept(state: &ApiState, app: &App, composed: Composed) -> Result<Accepted, Problem> {
+    if composed.addressed.audience.is_named() {
+        let accepted = accept_named(state, app, vec![composed]).await?.pop();
+        return accepted.expect("an answer for each message");
+    }
+    let Composed { addressed, asked } = composed;
+    // It is written in a single statement: no transaction is needed around it.
+    let mut conn = state.pool.acquire().await?;
+    let sent = sending::send(&mut conn, &state.vault, &[&addressed], None).await?.pop();
+    drop(conn);
+    (state.engine.tell)(Work::Due);
+    let accepted = Accepted::new(app, asked, &sent.expect("what became of each message"))?;
+    accepted.note(state, app, false);
+    Ok(accepted)
+}
+
+/// Stores messages to named recipients, each for itself, and returns what became of each. 503: there is no room for all of
+/// them, and nothing was stored.
+pub(super) async fn accept_named(
+    state: &ApiState,
+    app: &App,
+    messages: Vec<Composed>,
+) -> Result<Vec<Result<Accepted, Problem>>, Problem> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (addressed, asked): (Vec<_>, Vec<_>) = messages.into_iter().map(|m| (m.addressed, m.asked)).unzip();
+    let answers = state.intake.write(addressed).await?;
+    let accepted = |(asked, sent): (_, Result<Sent, NotTaken>)| {
+        let accepted = Accepted::new(app, asked, &sent?)?;
+        accepted.note(state, app, true);
+        Ok(accepted)
+    };
+    Ok(asked.into_iter().zip(answers).map(accepted).collect())
+}
+
+impl From<NotTaken> for Problem {
+    fn from(not_taken: NotTaken) -> Self {
+        match not_taken {
+            NotTaken::Busy => {
+                let detail = "Too many messages are waiting to be stored. Nothing of this was: send it again shortly.";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_messages", detail)
+                    .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
+            NotTaken::Failed(error) => Self::from(&*error),
+        }
+    }
+}
+
+/// A checked message with its idempotency key.
+pub(super) struct Keyed {
+    /// The message.
+    pub composed: Composed,
+    /// The key.
+    pub key: String,
+    /// A hash of everything that makes its request another one.
+    pub body_hash: Vec<u8>,
+}
+
+/// What a message with an idempotency key is answered with.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It was stored now.
+    Now(Accepted),
+    /// It was stored before, and answered so.
+    Before {
+        /// HTTP status.
+        status: StatusCode,
+        /// Body.
+        response: Value,
+    },
+}
+
+/// Stores messages of one app under idempotency keys, each key named once: claims, work and answers in one transaction.
+/// Returns what became of each, in their order. It goes on to its end though the client hangs up.
+pub(super) async fn accept_once(
+    state: &ApiState,
+    app: &App,
+    route: &'static str,
+    messages: Vec<Keyed>,
+) -> Vec<Result<Taken, Problem>> {
+    let (n, once) = (messages.len(), Once { state: state.clone(), app: app.clone(), route });
+    // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
+    let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;
+    taken.unwrap_or_else(|_| (0..n).map(|_| Err(Problem::internal())).collect())
+}
+
+/// One request with idempotency keys.
+struct Once {
+    state: ApiState,
+    app: App,
+    route: &'static str,
+}
+
+impl Once {
+    async fn accept(&self, messages: &[Keyed]) -> Vec<Result<Taken, Problem>> {
+        match self.try_all(messages, PATIENCE).await {
+            Ok(Some(taken)) => return taken,
+            Ok(None) if messages.len() == 1 => return vec![Err(in_progress())],
+            Ok(None) => {}
+            // What Postgres refuses for good it may refuse because of one: see `super::intake`.
+            Err(error) if messages.len() > 1 && error.as_database_error().is_some() && !store::is_transient(&error) => {
+            }
+            Err(error) => return messages.iter().map(|_| Err(Problem::from(&error))).collect(),
+        }
+        let mut taken = Vec::with_capacity(messages.len());
+        for message in messages {
+            taken.push(match self.try_all(std::slice::from_ref(message), NO_PATIENCE).await {
+                Ok(one) => one.and_then(|mut one| one.pop()).unwrap_or_else(|| Err(in_progress())),
+                Err(error) => Err(Problem::from(&error)),
+            });
+        }
+        taken
+    }
+
+    /// None: a first request with one of the keys was at work for longer than `patience`.
+    async fn try_all(
+        &self,
+        messages: &[Keyed],
+        patience: Duration,
+    ) -> sqlx::Result<Option<Vec<Result<Taken, Problem>>>> {
+        let Self { state, app, route } = self;
+        let place = Place { app: app.id, route };
+        let keys: Vec<_> = messages.iter().map(|m| idempotency::Key { key: &m.key, body_hash: &m.body_hash }).collect();
+        let mut tx = state.pool.begin().await?;
+        let Some(claims) = idempotency::claim(&mut tx, place, &keys, patience, state.clock.now()).await? else {
+            return Ok(None);
+        };
+        let claimed = messages.iter().zip(&claims).filter(|(_, claim)| matches!(claim, Claim::First));
+        let claimed: Vec<&Addressed> = claimed.map(|(message, _)| &message.composed.addressed).collect();
+        let (lease, since) = ((state.engine.lease)(), Instant::now());
+        let holder = lease.map(|lease| Holder { lease, until: state.clock.now() + LEASE });
+        let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder).await?;
+        let answers = self.answers(messages, claims, &sent);
+        idempotency::remember(&mut tx, place, &answers.stored, 202).await?;
+        idempotency::release(&mut tx, place, &answers.unused).await?;
+        tx.commit().await?;
+        tell(&state.engine, lease, since, &mut sent);
+        for (Keyed { composed, .. }, taken) in messages.iter().zip(&answers.taken) {
+            if let Ok(Taken::Now(accepted)) = taken {
+                accepted.note(state, app, composed.addressed.audience.is_named());
+            }
+        }
+        Ok(Some(answers.taken))
+    }
+
+    /// The answer to each message; `sent` is of those whose key was claimed.
+    fn answers<'a>(&self, messages: &'a [Keyed], claims: Vec<Claim>, sent: &[Sent]) -> Answers<'a> {
+        let (mut answers, mut sent) = (Answers::default(), sent.iter());
+        for (Keyed { composed, key, .. }, claim) in messages.iter().zip(claims) {
+            let taken = match claim {
+                Claim::First => {
+                    let sent = sent.next().expect("what became of each message");
+                    let accepted = Accepted::new(&self.app, composed.asked.clone(), sent);
+                    match &accepted {
+                        Ok(accepted) => answers.stored.push((key, accepted.to_json())),
+                        Err(_) => answers.unused.push(key),
+                    }
+                    accepted.map(Taken::Now)
+                }
+                Claim::Answered { status, response } => {
+                    let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
+                    Ok(Taken::Before { status: status.unwrap_or(StatusCode::ACCEPTED), response })
+                }
+                Claim::OtherBody => Err(reused()),
+                Claim::InProgress => Err(in_progress()),
+            };
+            answers.taken.push(taken);
+        }
+        answers
+    }
+}
+
+/// What a group of messages with idempotency keys came to.
+#[derive(Default)]
+struct Answers<'a> {
+    /// Their answers.
+    taken: Vec<Result<Taken, Problem>>,
+    /// Those of the keys that were used now.
+    stored: Vec<(&'a str, Value)>,
+    /// Keys that were claimed, but whose messages were refused.
+    unused: Vec<&'a str>,
+}
+
+/// 422: another request was made with the key.
+pub(super) fn reused() -> Problem {
+    let detail = "This Idempotency-Key was used with another body, or other headers.";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail)
+}
+
+/// 409: the first request with the key has not come to its end.
+fn in_progress() -> Problem {
+    let detail = "A request with this Idempotency-Key is still being worked on.";
+    Problem::conflict("idempotency_key_in_progress", detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+}

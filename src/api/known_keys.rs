@@ -1,0 +1,158 @@
+//! API keys that were shown within the last second, with the apps that they were shown for: a server that sends codes shows
+//! the same one with each.
+
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
+use parking_lot::Mutex;
+
+use super::extract::AppRef;
+use crate::clock::Timestamp;
+use crate::store::api_keys::{ApiKey, SecretMac};
+use crate::store::apps::App;
+
+/// How long a key is believed to be as it was read. Another process may have revoked it, or changed its app: whoever does so
+/// in this one makes it [`forget`](KnownKeys::changing) at once.
+const BELIEVED_FOR: TimeDelta = TimeDelta::seconds(1);
+/// Keys in memory at most, beyond which all are read again. Only valid ones get in.
+const KNOWN_MAX: usize = 10_000;
+
+/// What a request shows: a secret, as its keyed hash, and the app it names, if its route names one.
+pub type Shown = (SecretMac, Option<AppRef>);
+
+/// What was read of it: the key, and that app if the key is for it.
+pub type Read = (ApiKey, Option<App>);
+
+/// Valid keys as they were read lately.
+#[derive(Default)]
+pub struct KnownKeys(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// How often something was changed: what was read before a change is not remembered after it.
+    generation: u64,
+    read: HashMap<Shown, (Timestamp, Read)>,
+}
+
+/// A reading that has begun.
+#[derive(Debug)]
+pub struct Reading {
+    generation: u64,
+    began: Timestamp,
+}
+
+impl KnownKeys {
+    /// What was read of it within the last second, if the key has not expired since. Otherwise a reading begins.
+    pub fn recall(&self, shown: &Shown, now: Timestamp) -> Result<Read, Reading> {
+        let known = self.0.lock();
+        match known.read.get(shown) {
+            Some((at, read)) if (now - at).abs() < BELIEVED_FOR && read.0.expires_at.is_none_or(|end| end > now) => {
+                Ok(read.clone())
+            }
+            _ => Err(Reading { generation: known.generation, began: now }),
+        }
+    }
+
+    /// Remembers what a reading found, unless something was changed since it began.
+    pub fn remember(&self, Reading { generation, began }: Reading, shown: Shown, read: Read) {
+        let mut known = self.0.lock();
+        if known.generation != generation {
+            return;
+        }
+        if known.read.len() >= KNOWN_MAX {
+            known.read.clear();
+        }
+        known.read.insert(shown, (began, read));
+    }
+
+    /// To be held while keys or apps are changed, until that is committed: what was read before is forgotten in the end,
+    /// whichever way it ends.
+    pub fn changing(&self) -> Changing<'_> {
+        Changing(self)
+    }
+}
+
+/// Keys or apps are being changed.
+#[must_use = "it forgets when it is dropped"]
+pub struct Changing<'a>(&'a KnownKeys);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut known = self.0.0.lock();
+        known.generation += 1;
+        known.read.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chrono::DateTime;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const AT: Timestamp = DateTime::UNIX_EPOCH;
+
+    fn read(expires_at: Option<Timestamp>) -> Read {
+        let key = ApiKey {
+            id: Uuid::nil(),
+            app: None,
+            hint: String::new(),
+            name: String::new(),
+            scopes: Vec::new(),
+            created_at: AT,
+            expires_at,
+            revoked_at: None,
+            made_by: None,
+            made_locally: true,
+        };
+        (key, None)
+    }
+
+    fn shown(n: u8, app: Option<&str>) -> Shown {
+        ([n; 32], app.map(AppRef::from))
+    }
+
+    /// Has a key read, unless it is known. Returns whether it was known.
+    fn ask(keys: &KnownKeys, shown: &Shown, now: Timestamp, found: Read) -> bool {
+        keys.recall(shown, now).map_err(|reading| keys.remember(reading, shown.clone(), found)).is_ok()
+    }
+
+    #[test]
+    fn a_key_is_known_for_a_second_and_for_the_app_that_it_was_shown_for() {
+        let keys = KnownKeys::default();
+        let shop = shown(1, Some("shop"));
+        assert!(!ask(&keys, &shop, AT, read(None)));
+        assert!(ask(&keys, &shop, AT + Duration::from_millis(999), read(None)));
+        for other in [shown(2, Some("shop")), shown(1, Some("other")), shown(1, None)] {
+            assert!(keys.recall(&other, AT).is_err());
+        }
+        assert!(!ask(&keys, &shop, AT + Duration::from_secs(1), read(None)), "it is read again");
+        assert!(ask(&keys, &shop, AT + Duration::from_millis(1_500), read(None)), "and known again");
+    }
+
+    #[test]
+    fn a_key_that_expires_is_not_known_any_more() {
+        let (keys, end) = (KnownKeys::default(), AT + Duration::from_millis(500));
+        let key = shown(1, None);
+        assert!(!ask(&keys, &key, AT, read(Some(end))));
+        assert!(ask(&keys, &key, end - Duration::from_millis(1), read(None)));
+        assert!(keys.recall(&key, end).is_err());
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_remembered_after_it() {
+        let keys = KnownKeys::default();
+        let key = shown(1, None);
+        let early = keys.recall(&key, AT).unwrap_err();
+        assert!(!ask(&keys, &key, AT, read(None)));
+        drop(keys.changing());
+        assert!(keys.recall(&key, AT).is_err(), "it is forgotten");
+        keys.remember(early, key.clone(), read(None));
+        assert!(keys.recall(&key, AT).is_err(), "a reading that began before must not bring it back");
+        assert!(!ask(&keys, &key, AT, read(None)));
+        assert!(ask(&keys, &key, AT, read(None)), "one that began after does");
+    }
+}

@@ -1,0 +1,223 @@
+//! Many different messages in one request: each is answered for itself.
+
+use axum::http::Method;
+use bellwire::api::Settings;
+use bellwire::api::limits::Rate;
+use bellwire::store::idempotency::{self, Claim, Place};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{Reply, TestApi, content, fcm};
+use crate::support::TestApp;
+use crate::support::app::scalar;
+
+const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
+
+async fn send(api: &TestApi, messages: &[Value]) -> Reply {
+    api.post("/messages/batch", json!({"messages": messages})).await
+}
+
+/// The result of each message, if the batch was taken.
+async fn results(api: &TestApi, messages: &[Value]) -> Vec<Value> {
+    let sent = send(api, messages).await.ok(200);
+    let results = sent["results"].as_array().unwrap().clone();
+    assert_eq!(results.len(), messages.len());
+    let refused = results.iter().filter(|result| result["problem"].is_object()).count();
+    assert!(results.iter().all(|result| result["problem"].is_object() != result["message"].is_object()), "{sent}");
+    assert_eq!((&sent["refused"], &sent["accepted"]), (&json!(refused), &json!(results.len() - refused)));
+    results
+}
+
+fn status(results: &[Value]) -> Vec<i64> {
+    results.iter().map(|result| result["status"].as_i64().unwrap()).collect()
+}
+
+/// Where a result says that something is wrong.
+fn pointer(result: &Value) -> &str {
+    let problem = &result["problem"];
+    let pointer = problem["errors"][0]["pointer"].as_str().unwrap();
+    assert!(problem["detail"].as_str().unwrap().starts_with(&format!("{pointer}: ")), "{problem}");
+    pointer
+}
+
+async fn subscriber(api: &TestApi) -> String {
+    api.subscribe(&fcm("batch"), json!({"user_id": "ann"})).await["id"].as_str().unwrap().to_owned()
+}
+
+fn to(subscription: &str, more: Value) -> Value {
+    let mut message = json!({"to": {"subscriptions": [subscription]}, "content": content()});
+    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    message
+}
+
+#[tokio::test]
+async fn each_message_is_accepted_or_refused_for_itself_in_its_place() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let ann = json!({"to": {"users": ["ann", "bob"]}, "content": {"title": "Hi"}, "tier": "transactional", "ttl": 60});
+    let messages = [
+        to(&id, json!({})),
+        to(&id, json!({"ttl": -1})),
+        to("sub_019aa000-0000-7000-8000-000000000000", json!({})),
+        ann,
+        json!({"to": {"all": true}, "content": content()}),
+        json!(3),
+        json!([]),
+        to(&id, json!({"x/y": 1})),
+        to(&id, json!({"policy": {"retries": 1000}})),
+        to(&id, json!({"idempotency_key": "ü"})),
+        to(&id, json!({"policy": {"retries": 2}, "collapse_key": "k"})),
+    ];
+    let results = results(&api, &messages).await;
+    assert_eq!(status(&results), [202, 422, 422, 202, 422, 422, 422, 422, 422, 422, 202]);
+    for (place, expected) in [
+        (1, "/messages/1/ttl"),
+        (2, "/messages/2/to/subscriptions/0"),
+        (4, "/messages/4/to"),
+        (5, "/messages/5"),
+        (6, "/messages/6"),
+        (7, "/messages/7/x~1y"),
+        (8, "/messages/8/policy/retries"),
+        (9, "/messages/9/idempotency_key"),
+    ] {
+        assert_eq!(pointer(&results[place]), expected);
+    }
+    assert_eq!(
+        (&results[3]["message"]["audience_estimate"], &results[3]["message"]["unreachable"]),
+        (&json!(1), &json!(1))
+    );
+    for (place, tier, policy) in
+        [(0, "promotional", Value::Null), (3, "transactional", Value::Null), (10, "promotional", json!({"retries": 2}))]
+    {
+        let message = results[place]["message"]["id"].as_str().unwrap();
+        let shown = api.get(&format!("/messages/{message}")).await.ok(200);
+        assert_eq!((&shown["tier"], &shown["policy"], &shown["to"]), (&json!(tier), &policy, &messages[place]["to"]));
+        assert_eq!(api.counts(message).await["queued"], 1);
+    }
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 3);
+}
+
+#[tokio::test]
+async fn a_batch_has_limits_and_counts_as_many_requests_as_it_has_messages() {
+    let per_key = Rate { burst: 8, per_minute: 1 };
+    let api = TestApi::with(Settings { per_key, body_max_bytes: 1_000, ..Settings::default() }, None).await;
+    let one = json!({"to": {"users": ["ann"]}, "content": content()});
+    assert_eq!(send(&api, &[]).await.refusal(), (422, "invalid", vec!["/messages"]));
+    assert_eq!(send(&api, &vec![json!(0); 1_001]).await.refusal(), (422, "invalid", vec!["/messages"]));
+    assert_eq!(send(&api, &vec![one.clone(); 9]).await.refusal(), (422, "invalid", vec!["/messages"]), "never");
+    let long = json!({"to": {"users": ["ann"]}, "content": {"title": "x".repeat(8_000)}});
+    assert_eq!(send(&api, &[long]).await.refusal(), (413, "body_too_large", vec![]), "eight bodies' worth");
+    let headers = [("idempotency-key", "k")];
+    let body = Some(json!({"messages": [one]}));
+    let path = "/v1/apps/shop/messages/batch";
+    let keyed = api.call_with(Method::POST, path, Some(&api.key), body, &headers).await;
+    assert_eq!(keyed.refusal(), (400, "invalid_header", vec!["Idempotency-Key"]));
+    // Five requests were refused, each of which counts as one; three are left.
+    assert_eq!(send(&api, &vec![one.clone(); 4]).await.refusal(), (429, "rate_limited", vec![]));
+    assert_eq!(status(&results(&api, &vec![one.clone(); 2]).await), [202; 2]);
+    assert_eq!(send(&api, &[one]).await.refusal(), (429, "rate_limited", vec![]));
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 2, "a refused batch leaves nothing");
+}
+
+#[tokio::test]
+async fn the_retry_headers_hold_for_each_message_of_a_batch() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let messages = [to(&id, json!({})), to(&id, json!({"policy": {"retries": 4, "retryDelay": "1000"}}))];
+    let (path, body) = ("/v1/apps/shop/messages/batch", Some(json!({"messages": messages})));
+    let headers = [("bellwire-retries", "2")];
+    let sent = api.call_with(Method::POST, path, Some(&api.key), body, &headers).await.ok(200);
+    for (result, policy) in sent["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip([json!({"retries": 2}), json!({"retries": 2, "retryDelay": "1000"})])
+    {
+        let shown = api.get(&format!("/messages/{}", result["message"]["id"].as_str().unwrap())).await.ok(200);
+        assert_eq!(shown["policy"], policy);
+    }
+}
+
+#[tokio::test]
+async fn a_message_sent_again_in_a_batch_is_answered_as_the_first_time() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let unknown = "sub_019aa000-0000-7000-8000-000000000000";
+    let keyed = |key: &str, title: &str| to(&id, json!({"idempotency_key": key, "content": {"title": title}}));
+    let batch = [
+        keyed("a", "1"),
+        to(&id, json!({})),
+        keyed("b", "1"),
+        keyed("a", "1"),
+        keyed("b", "2"),
+        to(unknown, json!({"idempotency_key": "c"})),
+    ];
+    let first = results(&api, &batch).await;
+    assert_eq!(status(&first), [202, 202, 202, 202, 422, 422]);
+    assert_eq!(
+        (&first[3]["message"], &first[3]["replayed"]),
+        (&first[0]["message"], &json!(true)),
+        "twice in one batch"
+    );
+    assert_eq!(first[4]["problem"]["code"], "idempotency_key_reused");
+    assert_eq!(pointer(&first[5]), "/messages/5/to/subscriptions/0");
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 3);
+
+    let again = results(&api, &[keyed("c", "1"), keyed("b", "1"), keyed("a", "2"), keyed("a", "1")]).await;
+    assert_eq!(status(&again), [202, 202, 422, 422]);
+    assert!(again[0]["replayed"].is_null(), "what was refused used up no key");
+    assert_eq!((&again[1]["message"], &again[1]["replayed"]), (&first[2]["message"], &json!(true)));
+    assert_eq!(again[2]["problem"]["code"], "idempotency_key_reused");
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 4);
+}
+
+#[tokio::test]
+async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_each_message_once() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let mut batch: Vec<_> = (0..150).map(|n| to(&id, json!({"idempotency_key": format!("k{n}")}))).collect();
+    let forwards = batch.clone();
+    batch.reverse();
+    let all = join_all((0..6).map(|n| results(&api, if n % 2 == 0 { &forwards } else { &batch }))).await;
+    for (n, mut results) in all.iter().cloned().enumerate() {
+        if n % 2 == 1 {
+            results.reverse();
+        }
+        assert_eq!(status(&results), [202; 150]);
+        assert!(results.iter().zip(&all[0]).all(|(one, other)| one["message"]["id"] == other["message"]["id"]));
+    }
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 150);
+
+    // A first request that takes too long: the second is told to come again, in its place.
+    let place = Place { app: api.app_uuid(), route: ROUTE };
+    let slow = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
+    let mut tx = api.pool.begin().await.unwrap();
+    let patience = std::time::Duration::from_secs(1);
+    let claimed = idempotency::claim(&mut tx, place, &slow, patience, api.clock.now()).await.unwrap();
+    assert!(matches!(claimed.unwrap()[..], [Claim::First]));
+    let keyed = |key: &str| to(&id, json!({"idempotency_key": key}));
+    let results = results(&api, &[keyed("x"), keyed("slow"), keyed("y")]).await;
+    assert_eq!(status(&results), [202, 409, 202]);
+    assert_eq!(results[1]["problem"]["code"], "idempotency_key_in_progress");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_message_of_a_batch_goes_out_once() {
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..20).await;
+    let message = |n: usize| {
+        let to = json!({"subscriptions": [subscribers[n % 20].id]});
+        let key = n.is_multiple_of(3).then(|| format!("k{n}"));
+        json!({"to": to, "tier": "transactional", "content": {"title": n.to_string()}, "idempotency_key": key})
+    };
+    let batch: Vec<_> = (0..300).map(message).collect();
+    let path = "/v1/apps/shop/messages/batch";
+    let sent = app.call(Method::POST, path, json!({"messages": batch})).await.ok(200);
+    assert_eq!(sent["accepted"], 300, "{sent}");
+    app.run_until_idle().await;
+    assert_eq!(app.simulator.report().accepted, 300);
+    for result in sent["results"].as_array().unwrap().iter().step_by(50) {
+        assert_eq!(app.counts(result["message"]["id"].as_str().unwrap()).await["accepted"], 1);
+    }
+    app.finish().await;
+}
