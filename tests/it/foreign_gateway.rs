@@ -2,6 +2,7 @@
 //! few streams at a time and connections that end every now and then.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use axum::http::Method;
 use base64::Engine as _;
@@ -92,13 +93,17 @@ async fn a_gateway_with_another_http2_gets_each_push_once_and_is_understood() {
     }
     let message = app.send(json!({"all": true}), json!({"ttl": 3600})).await;
     app.run_until_idle().await;
+    for _ in 0..10 {
+        app.advance(Duration::from_secs(1)).await; // what a connection that ended had not taken is made again
+    }
     let counts = app.counts(&message).await;
     assert_eq!((counts["accepted"], counts["gone"]), (BROWSERS as i64 - 1, 1), "{counts:?}");
 
     let mut reached = vec![0; BROWSERS];
     for _ in 0..BROWSERS {
         let push = node.pushed().await;
-        assert_eq!((push.authority.as_str(), push.header("ttl")), (HOST, "3600"));
+        assert_eq!(push.authority, HOST);
+        assert!((3_590..=3_600).contains(&push.header("ttl").parse().unwrap()), "{:?}", push.headers);
         assert_eq!(push.vapid().1, app.application_server_key);
         let to =
             browsers.iter().position(|browser| browser.endpoint == format!("https://{HOST}{}", push.path)).unwrap();
