@@ -16,7 +16,7 @@ run: deps sdk ## Start the real server with a Postgres of its own
 	cargo run --release --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more.
-test: deps lint ## Check style, then run all tests, those in Firefox and Chromium included
+test: deps lint tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
 	cd static/sdk && npm run check && npm exec vitest run
 	cargo test --locked
 test: NEEDS = --test
@@ -42,6 +42,9 @@ static/sdk/dist/bellwire.js: static/sdk/node_modules/.package-lock.json $(wildca
 
 static/sdk/node_modules/.package-lock.json: static/sdk/package.json static/sdk/package-lock.json | deps
 	cd static/sdk && npm ci --no-audit --no-fund
+
+tests/clients/node_modules/.package-lock.json: tests/clients/package.json tests/clients/package-lock.json | deps
+	cd tests/clients && npm ci --no-audit --no-fund
 
 deps: ## Install what is missing (Debian and relatives), or say what to install
 	@scripts/install-deps $(NEEDS)

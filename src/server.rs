@@ -82,7 +82,8 @@ pub async fn run(
     let failure = tokio::select! {
         () = shutdown => None,
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
-        ended = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
+        // A process that only serves the API has none.
+        Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = foundation.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");

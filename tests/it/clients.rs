@@ -1,0 +1,78 @@
+//! Whoever generates a client from `/openapi.json` gets one that works. The tools are those that `make deps` puts there for
+//! tests: in `tests/clients/node_modules` by npm, in `.deps/python` by pip, pinned by their lock files.
+
+use std::path::{Path, PathBuf};
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{Server, TempDir, TestApp};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A directory with the description, the programs that send, and the tools.
+async fn workshop(app: &TestApp) -> TempDir {
+    let dir = TempDir::new();
+    let clients = root().join("tests/clients");
+    for file in ["send.ts", "send.py", "tsconfig.json", "redocly.yaml", "package.json", "generator.yaml"] {
+        std::fs::copy(clients.join(file), dir.path().join(file)).expect("a file of ours");
+    }
+    std::os::unix::fs::symlink(clients.join("node_modules"), dir.path().join("node_modules")).expect("a link");
+    let description = app.call(Method::GET, "/openapi.json", Value::Null).await.ok(200);
+    std::fs::write(dir.path().join("openapi.json"), description.to_string()).expect("a file");
+    dir
+}
+
+/// What a program prints that must succeed.
+async fn run(dir: &TempDir, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let python: PathBuf = root().join(".deps/python");
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(dir.path()).envs(variables.iter().copied());
+    command.env("PYTHONPATH", format!("{}:{}", python.display(), dir.path().join("client").display()));
+    command.env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true");
+    let output =
+        command.output().await.unwrap_or_else(|error| panic!("{program}: {error}; run `make deps NEEDS=--test`"));
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}:\n{told}\n{said}");
+    told.into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_is_valid_and_generated_clients_send_messages() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    let server = Server::with(&app, &["--roles", "api"]).await;
+    let address = format!("http://{}", server.address);
+    let variables = [("ADDRESS", address.as_str()), ("KEY", app.key.as_str())];
+    let dir = workshop(&app).await;
+
+    run(&dir, "python3", &["-m", "openapi_spec_validator", "openapi.json"], &[]).await;
+    run(&dir, "node_modules/.bin/redocly", &["lint", "openapi.json", "--max-problems", "50"], &[]).await;
+
+    run(&dir, "node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "schema.d.ts"], &[]).await;
+    run(&dir, "node_modules/.bin/tsc", &["-p", "tsconfig.json"], &[]).await;
+    let by_typescript = run(&dir, "node", &["send.js"], &variables).await;
+
+    let generate = [
+        "-m",
+        "openapi_python_client",
+        "generate",
+        "--path",
+        "openapi.json",
+        "--output-path",
+        "client",
+        "--config",
+        "generator.yaml",
+    ];
+    run(&dir, "python3", &generate, &[]).await;
+    let by_python = run(&dir, "python3", &["send.py"], &variables).await;
+
+    for sent in [by_typescript, by_python] {
+        let sent: Value = serde_json::from_str(&sent).expect("JSON");
+        assert!(sent["id"].as_str().is_some_and(|id| id.starts_with("msg_")) && sent["targeted"] == 1, "{sent}");
+    }
+    app.finish().await;
+}
