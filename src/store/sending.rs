@@ -301,16 +301,19 @@ async fn small_or_lanes(
         Some(topic) => {
             sqlx::query_scalar!(
                 "SELECT s.id FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
-                 WHERE m.topic = $1 AND s.state = 'active'",
+                 WHERE m.topic = $1 AND s.state = 'active' ORDER BY s.id",
                 topic
             )
             .fetch_all(conn)
             .await?
         }
         None => {
-            sqlx::query_scalar!("SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active'", &lanes)
-                .fetch_all(conn)
-                .await?
+            sqlx::query_scalar!(
+                "SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active' ORDER BY id",
+                &lanes
+            )
+            .fetch_all(conn)
+            .await?
         }
     };
     Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))

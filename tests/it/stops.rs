@@ -130,7 +130,9 @@ async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsubscribed_browser_drops_out_of_a_page_that_waits_for_its_turn() {
     let app = TestApp::start().await;
-    let leavers = app.subscribe("fcm", 0..60).await.split_off(50);
+    let mut subscribers = app.subscribe("fcm", 0..60).await;
+    subscribers.sort_by(|one, other| one.id.cmp(&other.id)); // as they are sent to
+    let leavers = subscribers.split_off(50);
     let rule = hold(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;

@@ -22,6 +22,10 @@ pub fn of(schema: Option<&str>) -> Option<Value> {
             "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
             "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},
         }),
+        Some("Batch") => json!({"messages": [
+            {"to": {"users": ["u_1"]}, "tier": "transactional", "content": {"title": "Your code: 471 100"}},
+            {"to": {"users": ["u_2"]}, "tier": "transactional", "content": {"title": "Your code: 815 442"}, "idempotency_key": "login-815"},
+        ]}),
         Some("NewSubscription") => json!({
             "subscription": {
                 "endpoint": "https://fcm.googleapis.com/fcm/send/dKx…",

@@ -51,6 +51,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("created_by", Like("^(ak_[0-9a-f-]{36}|local)$")),
     ("actor", Like("^(ak_[0-9a-f-]{36}|local)$")),
     ("prober", Long(36, 36)),
+    ("breaker_of", Long(36, 36)),
     // What sites choose.
     ("slug", SLUG),
     ("topic", TOPIC),

@@ -38,7 +38,7 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
     assert_eq!(opened["history"].as_array().unwrap().len(), 3);
     assert_eq!(opened["history"][2]["status"], 400);
     assert_eq!(opened["policy"]["baseDelayMs"], 2_000);
-    assert_eq!(opened["dropped"], json!(["image", "body"]));
+    assert_eq!(opened["dropped"], json!(["image", "the end of body"]));
     assert_eq!(
         (&opened["content_state"], &opened["content"]["notification"]["content"]["title"]),
         (&json!("shown"), &json!("Hello"))
@@ -212,7 +212,7 @@ async fn a_wrong_filter_is_refused_by_its_name() {
         (json!({"filter": {}, "cap": 0}), "/cap"),
         (json!({"filter": {}, "cap": 100_001}), "/cap"),
         (json!({"filter": {}, "ttl": -1}), "/ttl"),
-        (json!({"cap": 1}), ""),
+        (json!({"cap": 1}), "/filter"),
     ] {
         let reply = post(&app, "/replay", body.clone()).await;
         assert_eq!(
