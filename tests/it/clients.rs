@@ -74,5 +74,6 @@ async fn the_description_is_valid_and_generated_clients_send_messages() {
         let sent: Value = serde_json::from_str(&sent).expect("JSON");
         assert!(sent["id"].as_str().is_some_and(|id| id.starts_with("msg_")) && sent["targeted"] == 1, "{sent}");
     }
+    app.run_until_idle().await;
     app.finish().await;
 }

@@ -137,7 +137,7 @@ async fn a_request_that_had_begun_is_answered_after_a_stop_and_what_it_created_i
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_terminal_is_closed_stops_in_good_order() {
     let app = without_engine().await;
-    let mut server = Server::start(&app).await;
+    let mut server = Server::at_a_terminal(&app).await;
     server.hang_up();
     server.until_said("stopping").await;
     assert!(server.end(PATIENCE).await.success());

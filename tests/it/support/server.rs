@@ -44,6 +44,13 @@ impl Server {
         Self::run(app, args, command).await
     }
 
+    /// The same, as one at a terminal, though whoever runs the tests may have had them ignore its end (`nohup`).
+    pub async fn at_a_terminal(app: &TestApp) -> Self {
+        let mut command = Command::new("/usr/bin/env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_bellwire")]);
+        Self::run(app, &[], command).await
+    }
+
     async fn run(app: &TestApp, args: &[&str], mut command: Command) -> Self {
         let dir = TempDir::new();
         let ca = dir.path().join("ca.pem");
