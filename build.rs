@@ -1,5 +1,6 @@
-//! Embeds the browser's side, compressed, too, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory, and a new file there
-//! has to rebuild the crate.
+//! Embeds the browser's side, compressed, too, and tells cargo what it cannot see: `sqlx::migrate!` reads a directory,
+//! and a new file there has to rebuild the crate. What is embedded lies beside the table that names it, so that a build
+//! survives the move of its directory.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
 use std::fmt::Write as _;
@@ -36,16 +37,13 @@ fn main() {
             let below = file.strip_prefix(&directory).expect("it was found there").to_str().expect("names are ASCII");
             let path = format!("{served}/{below}");
             let content = fs::read(&file).expect("it was just found");
-            let [gzip, brotli] = [("gz", gzip(&content)), ("br", brotli(&content))].map(|(extension, packed)| {
-                let to = out.join(format!("{}.{extension}", path.replace('/', "_")));
-                fs::write(&to, packed).expect("cargo's own directory can be written");
-                to
-            });
-            writeln!(
-                table,
-                "    ({path:?}, [include_bytes!({brotli:?}), include_bytes!({gzip:?}), include_bytes!({file:?})]),"
-            )
-            .expect("a string");
+            let forms =
+                [("br", brotli(&content)), ("gz", gzip(&content)), ("raw", content)].map(|(extension, octets)| {
+                    let name = format!("{}.{extension}", path.replace('/', "_"));
+                    fs::write(out.join(&name), octets).expect("cargo's own directory can be written");
+                    format!("include_bytes!({name:?})")
+                });
+            writeln!(table, "    ({path:?}, [{}]),", forms.join(", ")).expect("a string");
         }
     }
     table.push_str("]\n");

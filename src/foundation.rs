@@ -65,7 +65,9 @@ impl Foundation {
                  instead: to that database, if Bellwire is to keep to a schema of its own in it (`{SCHEMA}`), or to another"
             ),
             Contents::Ours { schema, applied } if !applied.is_empty() => {
-                data_keys::check(&mut schema::connect_once(&options, schema).await?, &master_key).await?;
+                // Another server may be moving them just now.
+                let schemas = if schema == SCHEMA { schema.into() } else { format!("{SCHEMA},{schema}") };
+                data_keys::check(&mut schema::connect_once(&options, &schemas).await?, &master_key).await?;
             }
             _ => {}
         }

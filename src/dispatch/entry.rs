@@ -233,15 +233,20 @@ impl Dispatcher {
     }
 
     /// Lets a page's deliveries in. Answers how many they are.
-    pub(super) async fn open_page(self: &Arc<Self>, page: Page, lease_until: Timestamp, claimed_at: Instant) -> usize {
+    pub(super) async fn open_page(
+        self: &Arc<Self>,
+        page: Page,
+        lease_until: Timestamp,
+        claimed_at: Instant,
+    ) -> sqlx::Result<usize> {
         let n = page.recipients.len();
         let (message, lane) = match self.context(page.lane, page.message).await {
             Ok(context) => context,
-            Err(CatalogError::Sql(_)) => {
+            Err(CatalogError::Sql(failed)) => {
                 self.settler.give_back(page.lease, Unopened::Page(page.id));
-                return 0;
+                return Err(failed);
             }
-            Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => return 0,
+            Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => return Ok(0),
         };
         let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
         self.pages.lock().insert(open.id, open.clone());
@@ -275,7 +280,7 @@ impl Dispatcher {
         let (throttled, free): (Vec<Box<Job>>, _) = jobs.into_iter().partition(|job| job.policy.throttle.is_some());
         self.admit_jobs(free);
         self.admit_throttled(throttled).await;
-        n
+        Ok(n)
     }
 
     /// What becomes of a delivery that may not be sent at this time of its day; none if it may.

@@ -291,7 +291,7 @@ impl Dispatcher {
             Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
             Cut::Page(page) => {
                 self.metrics.pages_cut.inc();
-                Ok(self.open_page(page, now + LEASE, cut_at).await)
+                self.open_page(page, now + LEASE, cut_at).await
             }
         }
     }
@@ -321,7 +321,7 @@ impl Dispatcher {
             store::claims::split_page(&self.pool, &self.vault, &page, now).await?;
             return Ok(page.recipients.len());
         }
-        Ok(self.open_page(page, now + LEASE, leased_at).await)
+        self.open_page(page, now + LEASE, leased_at).await
     }
 
     /// About two seconds of what the lane got through lately.

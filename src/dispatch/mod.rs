@@ -238,18 +238,28 @@ impl Dispatcher {
     }
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
-    /// the clock: it hears at once what others told, and tells them that it lives.
+    /// the clock: it hears at once what others told, and tells them that it lives. A failed look is made again, as the
+    /// feeder would; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.is_stopping() {
             self.read_states(None).await?;
             self.beat(self.clock.now()).await?;
         }
+        let mut failures = 0;
         loop {
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
             let alone = self.claiming.write().await;
             let able = self.is_ready();
-            let claimed = self.look().await?;
+            let claimed = match self.look().await {
+                Ok(claimed) => claimed,
+                Err(_) if failures < 2 => {
+                    failures += 1;
+                    continue;
+                }
+                Err(failed) => return Err(failed),
+            };
+            failures = 0;
             // It did not come back with nothing because nothing may be claimed at present.
             let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
             if idle || self.is_stopping() {

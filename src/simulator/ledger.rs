@@ -163,19 +163,21 @@ impl Counters {
         let by_status = status.and_then(|status| self.statuses.get(usize::from(status).wrapping_sub(FIRST_STATUS)));
         by_status.unwrap_or(&self.unanswered).fetch_add(1, Ordering::Relaxed);
         if accepted {
-            self.accepted.fetch_add(1, Ordering::Relaxed);
+            self.accepted.fetch_add(1, Ordering::Release);
         }
     }
 
     pub fn report(&self, gateway: Gateway, browsers: Option<BrowsersReport>) -> HostReport {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // First, as `decided` writes it last: a report never shows more accepted than requests.
+        let accepted = self.accepted.load(Ordering::Acquire);
         let statuses: BTreeMap<u16, u64> =
             (200..600).zip(&self.statuses).map(|(status, n)| (status, get(n))).filter(|(_, n)| *n > 0).collect();
         let unanswered = get(&self.unanswered);
         HostReport {
             gateway,
             requests: statuses.values().sum::<u64>() + unanswered,
-            accepted: get(&self.accepted),
+            accepted,
             statuses,
             unanswered,
             connections: get(&self.connections),

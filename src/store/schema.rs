@@ -18,6 +18,9 @@ const FORMER: &str = "public";
 /// How long a move waits for servers that still use the tables.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// SQLSTATE of a statement that names a table that is not there.
+const UNDEFINED_TABLE: &str = "42P01";
+
 /// The migrations, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
@@ -128,14 +131,22 @@ pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError
 }
 
 async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError> {
-    for schema in [SCHEMA, FORMER] {
+    // Another server may move them while this one looks, but never back.
+    for schema in [SCHEMA, FORMER, SCHEMA] {
         let table = format!("{schema}.{}", MIGRATIONS.table_name);
         let readable = sqlx::query_scalar!(
             r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
             table
         );
         if readable.fetch_one(&mut *connection).await? {
-            let applied = connection.list_applied_migrations(&table).await?;
+            let applied = match connection.list_applied_migrations(&table).await {
+                Err(MigrateError::Execute(sqlx::Error::Database(e)))
+                    if e.code().as_deref() == Some(UNDEFINED_TABLE) =>
+                {
+                    continue;
+                }
+                applied => applied?,
+            };
             if schema == SCHEMA || is_ours(&applied) {
                 return Ok(Contents::Ours { schema, applied });
             }
