@@ -16,7 +16,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::erasures::Erasure;
 use crate::store::removal::Step;
 use crate::store::{
-    self, audit, erasures, figures, partitions, refusals, removal, retention, steering, sweeps, topics,
+    self, audience_counts, audit, erasures, figures, partitions, refusals, removal, retention, steering, sweeps, topics,
 };
 use crate::vault::Vault;
 
@@ -134,6 +134,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while refusals::suspend(pool, now).await? > 0 {}
     while sweeps::delete_contents(pool, now).await? > 0 {}
     while topics::clear_removed(pool).await? > 0 {}
+    while audience_counts::fold(pool).await? > 0 {}
     Ok(())
 }
 

@@ -198,6 +198,7 @@ pub struct Metrics {
     /// By how many seconds the database's clock is ahead of this host's.
     pub clock_offset_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
+    subscriptions_active: Family<GatewayLabel, Gauge>,
     due: Gauge,
     oldest_due_s: Gauge<f64, AtomicU64>,
     process: Process,
@@ -223,6 +224,8 @@ impl Metrics {
         r.register("http_requests", "Requests to the API by route and status", requests.clone());
         let connections = Family::default();
         r.register("database_connections", "Connections of this process to Postgres", connections.clone());
+        let subscriptions_active = Family::default();
+        r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
         r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Arc::new(Self {
             attempts: Gateway::ALL.map(|gateway| {
@@ -264,6 +267,7 @@ impl Metrics {
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
             connections,
+            subscriptions_active,
             due: gauge(r, "deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most"),
             oldest_due_s: seconds(r, "oldest_due", "For how long the oldest of them has been due"),
             process: Process::new(),
@@ -332,6 +336,14 @@ impl Metrics {
         let idle = i64::try_from(idle).unwrap_or(i64::MAX);
         for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
             self.connections.get_or_create(&PoolLabels { pool: Name(pool), state: Name(state) }).set(n);
+        }
+    }
+
+    /// Shows how many active subscriptions there are at each gateway, by name. A gateway that is not named has none.
+    pub fn show_subscriptions(&self, by_gateway: &[(String, i64)]) {
+        for gateway in Gateway::ALL {
+            let n = by_gateway.iter().find(|(name, _)| name == gateway.name()).map_or(0, |(_, n)| *n);
+            self.subscriptions_active.get_or_create(&GatewayLabel { gateway: Name(gateway.name()) }).set(n);
         }
     }
 
@@ -422,6 +434,7 @@ mod tests {
         metrics.settle_fenced.inc();
         metrics.clock_offset_s.set(-0.25);
         metrics.show_pool("api", 5, 2);
+        metrics.show_subscriptions(&[("fcm".into(), 12)]);
         metrics.show_due(7, Duration::from_millis(1_500));
         let text = metrics.render();
         for line in [
@@ -434,6 +447,8 @@ mod tests {
             "bellwire_settle_fenced_total 1",
             "bellwire_clock_offset_seconds -0.25",
             r#"bellwire_database_connections{pool="api",state="used"} 3"#,
+            r#"bellwire_subscriptions_active{gateway="fcm"} 12"#,
+            r#"bellwire_subscriptions_active{gateway="apple"} 0"#,
             "bellwire_deliveries_due 7",
             "bellwire_oldest_due_seconds 1.5",
             concat!(r#"bellwire_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),

@@ -162,6 +162,10 @@ fn routes(
                 }
                 Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
             }
+            match store::audience_counts::by_gateway(&pool).await {
+                Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
+                Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),
+            }
         };
         shown.get(&clock, read).await;
         for (name, pool) in [("api", &pool), ("worker", &worker_pool)] {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every benchmark takes what it needs")]
 
+pub mod bare;
 pub mod client;
 pub mod codes;
 pub mod cpu;

@@ -2,7 +2,6 @@
 //! vanishes. Fields end in the order in which they stand.
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use bellwire::vault::Vault;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
+use super::bare::Bare;
 use super::client::Client;
 use super::cpu::{self, Usage};
 use super::process::{BELLWIRE, Process, Simulator, TempDir};
@@ -119,6 +119,11 @@ impl Stage {
         Self { server, simulator, api, gateways, pool, vault, postgres, dir }
     }
 
+    /// A client that only inserts, on the same Postgres.
+    pub async fn bare(&self) -> Bare {
+        Bare::open(&self.postgres.0, DATABASE).await
+    }
+
     /// Makes an app.
     pub async fn app(&self, slug: &str) -> AppId {
         let app = json!({"slug": slug, "name": slug, "subject": "mailto:push@example.com"});
@@ -205,11 +210,6 @@ impl Stage {
             postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
             simulator: cpu::of_process(self.simulator.id()),
         }
-    }
-
-    /// Where Postgres writes, and everybody else.
-    pub fn directory(&self) -> &Path {
-        self.dir.path()
     }
 
     /// The server's process id.

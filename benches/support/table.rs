@@ -33,13 +33,14 @@ pub fn figure(name: &str, value: f64, unit: &str, bar: Bar) {
     println!("{name:<54} {:>12} {bar:>12} {:>8.2}{verdict}", shown(value), value / limit);
 }
 
-/// Prints the median, the 99th percentile and the greatest of some durations.
-pub fn percentiles(name: &str, ms: &mut [f64], [p50, p99]: [Bar; 2]) {
+/// Prints the median, the 99th percentile and the greatest of some durations. Returns the 99th percentile.
+pub fn percentiles(name: &str, ms: &mut [f64], [p50, p99]: [Bar; 2]) -> f64 {
     ms.sort_by(f64::total_cmp);
     let at = |share: usize| ms[(ms.len() - 1) * share / 100];
     figure(&format!("{name}, p50"), at(50), "ms", p50);
     figure(&format!("{name}, p99"), at(99), "ms", p99);
     figure(&format!("{name}, max"), at(100), "ms", Bar::None);
+    at(99)
 }
 
 /// Three digits at least, thousands set apart.

@@ -23,6 +23,7 @@
 pub mod alerts;
 pub mod api_keys;
 pub mod apps;
+pub mod audience_counts;
 pub mod audit;
 pub mod calendars;
 pub mod claims;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::audience_counts;
 use super::claims::ClaimedRow;
 use crate::clock::Timestamp;
 use crate::delivery::{Tier, Urgency};
@@ -264,36 +265,23 @@ async fn resolve_topic(conn: &mut PgConnection, app: Uuid, name: &str) -> Result
     let Some(topic) = super::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
-    let lanes = sqlx::query!(
-        r#"SELECT lane, count(*) AS "n!" FROM topic_members WHERE topic = $1 GROUP BY lane ORDER BY lane"#,
-        topic
-    )
-    .map(|row| (row.lane, row.n))
-    .fetch_all(&mut *conn)
-    .await?;
+    let lanes = audience_counts::of_topic(conn, topic).await?;
     let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
 async fn resolve_everyone(conn: &mut PgConnection, app: Uuid) -> Result<Resolved, sqlx::Error> {
-    let lanes = sqlx::query!(
-        r#"SELECT l.id AS lane, (SELECT count(*) FROM subscriptions s WHERE s.lane = l.id AND s.state = 'active')
-           AS "n!" FROM lanes l WHERE l.app = $1 ORDER BY l.id"#,
-        app
-    )
-    .map(|row| (row.lane, row.n))
-    .fetch_all(&mut *conn)
-    .await?;
+    let lanes = audience_counts::of_everyone(conn, app).await?;
     Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
 }
 
 async fn small_or_lanes(
     conn: &mut PgConnection,
     topic: Option<i32>,
-    counted: &[(i32, i64)],
+    kept: &[(i32, i64)],
 ) -> Result<Reach, sqlx::Error> {
-    let total: i64 = counted.iter().map(|(_, n)| n).sum();
-    let lanes: Vec<i32> = counted.iter().filter(|(_, n)| *n > 0).map(|(lane, _)| *lane).collect();
+    let total: i64 = kept.iter().map(|(_, n)| n).sum();
+    let lanes: Vec<i32> = kept.iter().map(|(lane, _)| *lane).collect();
     if total > ROWS_MAX {
         return Ok(Reach::Lanes { lanes, total });
     }

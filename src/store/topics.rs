@@ -122,7 +122,9 @@ pub async fn list(
     sqlx::query_as!(
         TopicRow,
         r#"SELECT t.id, t.name, t.join_by AS "join", t.made_by, t.created_at,
-             (SELECT count(*) FROM topic_members m WHERE m.topic = t.id) AS "members!"
+             coalesce((SELECT sum(n) FROM (
+               SELECT n FROM audience_counts WHERE topic = t.id
+               UNION ALL SELECT n FROM audience_changes WHERE topic = t.id) kept), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
          ORDER BY t.id DESC LIMIT $4"#,
         app,

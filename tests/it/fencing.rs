@@ -248,7 +248,7 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
     let other = app.worker(Clock::stub(START + AFTER_LEASE)).await;
     until(app, |report| held(report) == 2 * at_once).await;
     app.simulator.remove_rule(hold);
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     assert_eq!((app.metrics.settle_fenced.get(), other.metrics.settle_fenced.get()), (n, 0));
     let report = app.simulator.report();
     assert_eq!((report.deliveries, report.duplicates), (n, n), "every repeat carries the same id");

@@ -27,21 +27,18 @@ async fn a_rate_holds_for_ten_minutes_of_backlog_with_two_engines() {
     let other = app.worker(app.clock.clone()).await;
     seed(&app, "fcm", 0..600).await;
     seed(&app, "apple", 0..500).await;
-    tokio::join!(app.run_until_idle(), other.run_until_idle()); // they know of each other
+    app.run_until_idle_with(&other).await; // they know of each other
     let shown = app.call(Method::PUT, APP, json!({"rate": 90, "period": "1m"})).await.ok(200);
     assert_eq!((&shown["rate"], &shown["period"]), (&json!(90), &json!(60.0)));
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     let waiting = app.get(APP).await;
     assert!((1_098..=1_100).contains(&waiting["waiting"].as_i64().unwrap()), "{waiting}");
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     for minute in 1..=10 {
         for _ in 0..60 {
             app.clock.advance(Duration::from_secs(1));
-            tokio::join!(app.run_until_idle(), other.run_until_idle());
-            // Whoever found the other at the cursor looks again, as it would within the second.
-            app.run_until_idle().await;
-            other.run_until_idle().await;
+            app.run_until_idle_with(&other).await;
         }
         let sent = app.simulator.report().requests;
         let due = minute * 90; // and a token or two in hand
@@ -50,7 +47,7 @@ async fn a_rate_holds_for_ten_minutes_of_backlog_with_two_engines() {
     let hosts = app.simulator.report().hosts;
     assert!(hosts.values().filter(|host| host.requests > 0).count() == 2, "both lanes have their turns");
     app.call(Method::DELETE, APP, Value::Null).await.ok(204);
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     assert_eq!(
         app.counts(&message).await,
         counts(&[("targeted", 1_100), ("accepted", 1_100), ("awaiting_ack", 1_100)])
@@ -73,9 +70,9 @@ async fn a_parallelism_is_never_exceeded_by_two_engines_together() {
     for _ in 0..4 {
         // The second is a newcomer until the first has surely made room for it.
         app.clock.advance(Duration::from_secs(5));
-        tokio::join!(app.run_until_idle(), other.run_until_idle());
+        app.run_until_idle_with(&other).await;
     }
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     let until = async |wanted: &dyn Fn(&Report) -> bool| {
@@ -94,7 +91,7 @@ async fn a_parallelism_is_never_exceeded_by_two_engines_together() {
         app.simulator.release(hold, 1);
     }
     app.simulator.remove_rule(hold);
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 60), ("accepted", 60), ("awaiting_ack", 60)]));
     app.finish().await;
 }

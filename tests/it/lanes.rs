@@ -24,9 +24,9 @@ pub fn on(gateway: Gateway, action: Action) -> Rule {
 
 /// Moves the clock, and lets both engines work off what became due. They are idle when it moves: no lease runs out.
 pub async fn advance(app: &TestApp, other: &Worker, by: Duration) {
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(other).await;
     app.clock.advance(by);
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(other).await;
 }
 
 /// Waits until the database says so.
@@ -372,7 +372,7 @@ async fn what_a_gateway_takes_is_remembered_until_it_takes_more() {
     // How often a delivery was attempted, and what is kept of the last attempt.
     let send = async |index: usize| {
         let message = app.send(json!({"subscriptions": [subscribers[index].id]}), content.clone()).await;
-        tokio::join!(app.run_until_idle(), other.run_until_idle());
+        app.run_until_idle_with(&other).await;
         let delivery = app.delivery(&message, &subscribers[index].id).await;
         assert_eq!(delivery["state"], "accepted", "{delivery}");
         let attempts = delivery["attempts"].as_array().unwrap().clone();

@@ -1,6 +1,7 @@
 //! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
 
 mod api;
+mod audience_counts;
 mod browser;
 mod calendar;
 mod clients;

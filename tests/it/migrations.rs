@@ -110,3 +110,31 @@ async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
         sqlx::raw_sql(wrong).execute(&database.pool).await.expect_err(wrong);
     }
 }
+
+#[tokio::test]
+async fn whom_there_is_to_reach_is_counted_once_and_kept_from_then_on() {
+    let database = before(25).await;
+    let subscriptions = |from: u32, until: u32| {
+        format!(
+            "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, last_seen,
+               created_at, ended_at)
+             SELECT 0, uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 1 + n % 2, CASE WHEN n < 3 THEN 'gone' ELSE 'active' END,
+               gen_random_uuid(), now(), sha256(n::text::bytea), '', now(), now(), CASE WHEN n < 3 THEN now() END
+             FROM generate_series({from}, {until}) AS n;
+             INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+             SELECT 0, uuid(lpad(n::text, 32, '0')), 7, 1 + n % 2, now() FROM generate_series({from}, {until}) AS n WHERE n > 3;"
+        )
+    };
+    sqlx::raw_sql(AssertSqlSafe(subscriptions(1, 6))).execute(&database.pool).await.expect("subscriptions of before");
+    migrate(&database.pool, 25).await;
+    sqlx::raw_sql(AssertSqlSafe(subscriptions(7, 9))).execute(&database.pool).await.expect("and of after");
+    let kept = sqlx::query_as::<_, (i32, i32, i64)>(
+        "SELECT topic, lane, sum(n)::bigint FROM (TABLE audience_counts UNION ALL TABLE audience_changes) kept
+         GROUP BY topic, lane ORDER BY topic, lane",
+    );
+    assert_eq!(
+        kept.fetch_all(&database.pool).await.expect("counts"),
+        [(0, 1, 3), (0, 2, 4), (7, 1, 3), (7, 2, 3)],
+        "of 3 to 9 the even ones are in lane 1, and 4 to 9 in the topic"
+    );
+}

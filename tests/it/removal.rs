@@ -108,6 +108,7 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
     app.clock.advance(Duration::from_secs(61));
     remove_apps(&app).await;
+    app.sweep().await; // kept counts have come to nothing, and are forgotten
 
     // Whatever table may come to refer to apps or lanes, but for those whose rows go with their day or minute, or outlive
     // what they tell of.

@@ -20,7 +20,7 @@ async fn two_engines_share_a_campaign_and_send_nothing_twice() {
     until(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
     app.simulator.remove_rule(hold);
     until(&app, |report| report.accepted >= 600).await; // an engine alone may be idle while the other claims
-    tokio::join!(app.run_until_idle(), other.run_until_idle());
+    app.run_until_idle_with(&other).await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 600), ("accepted", 600), ("awaiting_ack", 600)]));
     let report = app.simulator.report();
     assert_eq!((report.deliveries, report.requests), (600, 600));

@@ -1,0 +1,81 @@
+//! How many there are to reach in each lane, of everyone and of each topic: kept, not counted. Triggers note each change in
+//! `audience_changes`; [`fold`] adds the notes up. The sum of both is right to the row in every snapshot.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
+
+/// What stands for a topic in the count of everyone.
+const EVERYONE: i32 = 0;
+/// Notes that are folded in one transaction.
+const CHUNK: i64 = 10_000;
+
+/// Members of a topic by lane, in the order of lanes; lanes without any are left out.
+pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(i32, i64)>> {
+    sqlx::query!(
+        r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
+           FROM (SELECT lane, n FROM audience_counts WHERE topic = $1
+                 UNION ALL SELECT lane, n FROM audience_changes WHERE topic = $1) kept
+           GROUP BY lane HAVING sum(n) > 0 ORDER BY lane"#,
+        topic
+    )
+    .map(|row| (row.lane, row.n))
+    .fetch_all(conn)
+    .await
+}
+
+/// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
+pub async fn of_everyone(conn: &mut PgConnection, app: Uuid) -> sqlx::Result<Vec<(i32, i64)>> {
+    sqlx::query!(
+        r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
+             SELECT sum(n)::bigint AS n FROM (SELECT n FROM audience_counts WHERE topic = $2 AND lane = l.id
+               UNION ALL SELECT n FROM audience_changes WHERE topic = $2 AND lane = l.id) both_kept) kept
+           WHERE l.app = $1 AND kept.n > 0 ORDER BY l.id"#,
+        app,
+        EVERYONE
+    )
+    .map(|row| (row.lane, row.n))
+    .fetch_all(conn)
+    .await
+}
+
+/// Active subscriptions of all apps by the name of their gateway.
+pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(String, i64)>> {
+    sqlx::query!(
+        r#"SELECT l.gateway, sum(kept.n)::bigint AS "n!"
+           FROM (SELECT lane, n FROM audience_counts WHERE topic = $1
+                 UNION ALL SELECT lane, n FROM audience_changes WHERE topic = $1) kept
+           JOIN lanes l ON l.id = kept.lane GROUP BY l.gateway ORDER BY l.gateway"#,
+        EVERYONE
+    )
+    .map(|row| (row.gateway, row.n))
+    .fetch_all(executor)
+    .await
+}
+
+/// Adds up a chunk of what was noted, and forgets what came to nothing. Returns how many notes those were. One at a time:
+/// whoever meets another leaves it to that one.
+pub async fn fold(pool: &PgPool) -> sqlx::Result<u64> {
+    let mut tx = pool.begin().await?;
+    let alone = sqlx::query_scalar!(
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
+    );
+    if !alone.fetch_one(&mut *tx).await? {
+        return Ok(0);
+    }
+    let folded = sqlx::query_scalar!(
+        r#"WITH taken AS (
+             DELETE FROM audience_changes WHERE ctid = ANY (ARRAY(SELECT ctid FROM audience_changes LIMIT $1))
+             RETURNING topic, lane, n),
+           added AS (
+             INSERT INTO audience_counts AS kept (topic, lane, n)
+             SELECT topic, lane, sum(n) FROM taken GROUP BY topic, lane
+             ON CONFLICT (topic, lane) DO UPDATE SET n = kept.n + excluded.n)
+           SELECT count(*) AS "n!" FROM taken"#,
+        CHUNK
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(folded.unsigned_abs())
+}
