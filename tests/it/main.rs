@@ -3,6 +3,7 @@
 mod api;
 mod browser;
 mod calendar;
+mod campaign_log;
 mod clients;
 mod command_line;
 mod corpus;
