@@ -17,6 +17,7 @@ run: deps sdk ## Start the real server with a Postgres of its own
 
 # What `npm test` does but for the build, which would have cargo embed the same once more.
 test: deps lint tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
+	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
 	cargo test --locked
 test: NEEDS = --test

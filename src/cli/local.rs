@@ -79,16 +79,16 @@ impl Local {
             );
         }
         let foundation = Foundation::open(&config, Migrations::Begin).await?;
+        let elsewhere = "say where by --data-dir, or by BELLWIRE_DATABASE_URL as the server has it";
         if is_new {
             eprintln!(
                 "Warning: there was no data in {data}, and no server uses it: a new database was made there. If your server \
-                 has its data elsewhere, it will not know what is made here; say where by --data-dir, or by \
-                 BELLWIRE_DATABASE_URL as the server has it."
+                 has its data elsewhere, it will not know what is made here; {elsewhere}."
             );
         } else if foundation.holds_postgres() {
             eprintln!(
-                "Warning: no server is running on {data}: working on its data directly. A server that has its data elsewhere \
-                 will not know of it."
+                "Warning: no server is running on {data}: working on its data directly. If your server has its data \
+                 elsewhere, it will not know of it; {elsewhere}."
             );
         }
         let router = server::local_router(&foundation, &config)?;

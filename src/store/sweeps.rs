@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
+use tracing::info;
 use uuid::Uuid;
 
+use super::apps::{self, App};
 use super::unsent::{Waiting, settle_unsent};
 use super::{BEGIN_BY_INDEX, messages};
 use crate::clock::Timestamp;
@@ -145,10 +147,10 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
 
 /// Tells the log what a campaign came to.
 async fn log_end(pool: &PgPool, app: Uuid, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
-    if let Some((_, account)) = messages::account(pool, app, id, now).await? {
-        let messages::Account { targeted, accepted, gone, expired, dead, cancelled, .. } = account;
-        tracing::info!(message = %id, targeted, accepted, gone, expired, dead, cancelled, "a campaign has ended");
-    }
+    let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
+    let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
+    let messages::Account { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;
+    info!(message = %id, app, targeted, accepted, gone, expired, dead, cancelled, capped, "a campaign has ended");
     Ok(())
 }
 

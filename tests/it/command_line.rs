@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use bellwire::store::data_keys::MasterKey;
 use nix::sys::signal::{Signal, kill};
@@ -200,22 +200,57 @@ async fn a_server_without_leave_to_migrate_refuses_an_old_schema() {
     assert!(error_text(&output).contains("lacks migrations [4]"), "{output:?}");
 }
 
-#[test]
-fn a_server_with_its_own_postgres_starts_says_so_and_stops_on_sigterm() {
-    let dir = TempDir::new();
-    let mut server = bellwire(dir.path())
+/// Starts a server with a Postgres of its own, and returns it with what it says when it is ready.
+fn serve(dir: &Path) -> (Child, serde_json::Value) {
+    let mut server = bellwire(dir)
         .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
     let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let started = lines.find(|line| line.contains("\"started\"")).expect("it says when it is ready");
-    let event: serde_json::Value = serde_json::from_str(&started).expect("JSON");
-    assert_eq!(event["data"], dir.path().to_str().expect("UTF-8"));
+    // It must not meet a full pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (server, serde_json::from_str(&started).expect("JSON"))
+}
+
+/// Asks a server to stop, and waits until it has.
+fn stop(mut server: Child) {
+    kill(Pid::from_raw(i32::try_from(server.id()).expect("a process id")), Signal::SIGTERM).expect("it lives");
+    assert!(server.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_server_with_its_own_postgres_starts_says_so_and_stops_on_sigterm() {
+    let dir = TempDir::new();
+    let (server, started) = serve(dir.path());
+    assert_eq!(started["data"], dir.path().to_str().expect("UTF-8"));
     let postmaster = std::fs::read_to_string(dir.path().join("postgres/postmaster.pid")).expect("Postgres runs");
     let postmaster = Pid::from_raw(postmaster.lines().next().expect("a line").parse().expect("a process id"));
 
-    kill(Pid::from_raw(i32::try_from(server.id()).expect("a process id")), Signal::SIGTERM).expect("it lives");
-    assert!(server.wait().expect("it ends").success());
+    stop(server);
     assert!(kill(postmaster, None).is_err(), "it took its Postgres with it");
+}
+
+#[test]
+fn a_key_made_in_a_directory_that_no_server_uses_comes_with_a_warning_and_beside_its_server_without() {
+    let dir = TempDir::new();
+    let data = dir.path().display();
+    let create =
+        || bellwire(dir.path()).args(["key", "create", "--operator", "--name", "me"]).output().expect("it runs");
+    for warning in [
+        format!("Warning: there was no data in {data}, and no server uses it"),
+        format!("Warning: no server is running on {data}: "),
+    ] {
+        let made = create();
+        assert!(line(&made).starts_with("bw_"), "the secret stands alone on standard output: {made:?}");
+        assert!(error_text(&made).contains(&warning), "{warning} in {made:?}");
+        assert!(error_text(&made).contains("--data-dir, or by BELLWIRE_DATABASE_URL"), "what to do: {made:?}");
+        assert_eq!(error_text(&made).matches("Warning").count(), 1, "{made:?}");
+    }
+
+    let (server, _) = serve(dir.path());
+    let made = create();
+    assert!(line(&made).starts_with("bw_") && !error_text(&made).contains("Warning"), "{made:?}");
+    stop(server);
 }

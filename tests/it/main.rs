@@ -4,6 +4,7 @@ mod api;
 mod audience_counts;
 mod browser;
 mod calendar;
+mod campaign_log;
 mod clients;
 mod command_line;
 mod corpus;

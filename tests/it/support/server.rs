@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -101,6 +102,19 @@ impl Server {
         found.await.ok().flatten().unwrap_or_else(|| panic!("it never said {what}, but\n{log}"))
     }
 
+    /// Reads its log to its end, which comes with that of the process.
+    pub async fn rest_of_log(&mut self) -> String {
+        let mut log = String::new();
+        let read = async {
+            while let Ok(Some(line)) = self.said.next_line().await {
+                log += &line;
+                log.push('\n');
+            }
+        };
+        timeout(PATIENCE, read).await.expect("it ends in time");
+        log
+    }
+
     /// Octets of its memory that are in RAM.
     pub fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it lives");
@@ -131,4 +145,19 @@ impl Server {
     pub async fn end(mut self, within: Duration) -> ExitStatus {
         timeout(within, self.process.wait()).await.expect("it ends in time").expect("a process of ours")
     }
+}
+
+/// Reads the logs of several servers as they come, and returns the next line that contains this.
+pub async fn any_says(servers: &mut [Server], what: &str) -> String {
+    let said = async {
+        loop {
+            // Each line is read by one of these or stays for the next round: dropping the others loses nothing.
+            let reads = servers.iter_mut().map(|server| Box::pin(server.said.next_line()));
+            let line = select_all(reads).await.0.expect("UTF-8").expect("it lives");
+            if line.contains(what) {
+                return line;
+            }
+        }
+    };
+    timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("none of them said {what}"))
 }
