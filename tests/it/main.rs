@@ -10,6 +10,7 @@ mod crash;
 mod dead_letters;
 mod delivery;
 mod demo;
+mod docs;
 mod erasure;
 mod feeder;
 mod fencing;
