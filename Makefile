@@ -26,7 +26,7 @@ lint: sdk ## Check formatting, and let clippy complain
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-bench: deps sdk ## Measure what the README quotes
+bench: deps sdk ## Measure what docs/scale.md quotes
 	scripts/bench
 
 fuzz: sdk ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core

@@ -12,6 +12,7 @@ mod crash;
 mod dead_letters;
 mod delivery;
 mod demo;
+mod docs;
 mod erasure;
 mod feeder;
 mod fencing;

@@ -1,0 +1,418 @@
+//! What the documentation says exists: every link leads somewhere, and every command, variable, route, target and metric
+//! that it names is one of ours.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use axum::http::Method;
+use bellwire::delivery::Tier;
+use bellwire::figures::{LaneSums, Sums};
+use bellwire::id::LaneId;
+use bellwire::metrics::Metrics;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::support::{TempDir, TestApp};
+
+/// Directories whose pages are others' work.
+const FOREIGN: [&str; 3] = ["node_modules", "target", ".deps"];
+/// Variables that are no settings: the file of settings, and what `bellwire init` prints for a backend.
+const NO_SETTINGS: [&str; 2] = ["BELLWIRE_CONFIG", "BELLWIRE_KEY"];
+/// Verbs that read no settings.
+const WITHOUT_SETTINGS: [&str; 3] = ["policy", "demo", "simulate-gateway"];
+/// What the paths that the guides abbreviate continue.
+const OF_APP: &str = "/v1/apps/{app}";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A Markdown file.
+struct Page {
+    /// Its path from the repository's root.
+    path: String,
+    /// Its text without fenced blocks, whose lines are empty.
+    prose: String,
+    /// Fenced blocks with their languages.
+    blocks: Vec<(String, String)>,
+}
+
+impl Page {
+    fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).expect("UTF-8");
+        let name = path.strip_prefix(root()).expect("within the repository");
+        let mut page = Self { path: name.display().to_string(), prose: String::new(), blocks: Vec::new() };
+        let mut open = false;
+        for line in text.lines() {
+            match line.trim_start().strip_prefix("```") {
+                Some(language) if !open => page.blocks.push((language.trim().to_owned(), String::new())),
+                Some(_) => {}
+                None if open => {
+                    let (_, block) = page.blocks.last_mut().expect("it was opened");
+                    *block += line;
+                    *block += "\n";
+                }
+                None => page.prose += line,
+            }
+            open ^= line.trim_start().starts_with("```");
+            page.prose += "\n";
+        }
+        assert!(!open, "{}: a block has no end", page.path);
+        page
+    }
+
+    /// What stands between single backticks.
+    fn spans(&self) -> impl Iterator<Item = String> {
+        self.prose.split("\n\n").flat_map(|paragraph| {
+            let parts: Vec<_> = paragraph.split('`').skip(1).step_by(2).collect();
+            parts.into_iter().map(|span| span.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        })
+    }
+
+    fn shell(&self) -> impl Iterator<Item = &str> {
+        self.blocks.iter().filter(|(language, _)| language == "sh").map(|(_, block)| block.as_str())
+    }
+
+    /// The anchors of its headings, as GitHub makes them.
+    fn anchors(&self) -> BTreeSet<String> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let headings = self.prose.lines().filter(|line| line.starts_with('#'));
+        let mut anchor = |heading: &str| {
+            let kept = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+            let n = seen.entry(name.clone()).or_default();
+            *n += 1;
+            if *n == 1 { name } else { format!("{name}-{}", *n - 1) }
+        };
+        headings.map(&mut anchor).collect()
+    }
+
+    /// Where its links and pictures lead.
+    fn links(&self) -> impl Iterator<Item = &str> {
+        self.prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest))
+    }
+}
+
+/// Every page of the repository.
+fn pages() -> Vec<Page> {
+    let (mut directories, mut found) = (vec![root().to_owned()], Vec::new());
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).expect("a directory") {
+            let path: PathBuf = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && !FOREIGN.contains(&name) && name != ".git" {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(Page::read(&path));
+            }
+        }
+    }
+    assert!(found.iter().any(|page| page.path == "README.md") && found.len() > 5, "these are not all");
+    found
+}
+
+/// Fails with all faults at once.
+#[track_caller]
+fn none(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let here = |path: &str| root().join(path).exists();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let rooms = ["src/", "tests/", "docs/", "static/", "migrations/", "benches/", "fuzz/", "scripts/"];
+        let files =
+            page.spans().filter(|span| rooms.iter().any(|room| span.starts_with(room)) && !span.contains(['…', ' ']));
+        // SECURITY.md names in brackets the tests that hold a promise.
+        let promises = page.prose.split("(`").skip(1).filter(|_| page.path == "SECURITY.md");
+        let tests =
+            promises.flat_map(|rest| rest.split(')').next().into_iter().flat_map(|group| group.split('`').step_by(2)));
+        let tests = tests.filter(|name| !name.contains(['.', ' ', '…'])).map(|name| format!("tests/it/{name}"));
+        for path in files.chain(tests) {
+            seen += 1;
+            if !here(&path) && !here(&format!("{path}.rs")) {
+                faults.push(format!("{}: there is no {path}", page.path));
+            }
+        }
+    }
+    assert!(seen > 30, "files are not found: {seen}");
+    none(&faults);
+}
+
+/// The commands of a shell block as words, without comments, redirections and assignments before them.
+fn commands(block: &str) -> Vec<Vec<String>> {
+    let (mut commands, mut words) = (Vec::new(), Vec::new());
+    let (mut word, mut quote) = (String::new(), None);
+    let mut rest = block.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            _ if quote == Some(c) => quote = None,
+            '\\' if quote != Some('\'') => word.extend(rest.next().filter(|&next| next != '\n')),
+            _ if quote.is_some() => word.push(c),
+            '\'' | '"' => quote = Some(c),
+            '#' if word.is_empty() => {
+                rest.by_ref().find(|&c| c == '\n');
+                commands.push(std::mem::take(&mut words));
+            }
+            _ if c.is_whitespace() || "|&;<>()".contains(c) => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
+                if c != ' ' {
+                    commands.push(std::mem::take(&mut words));
+                }
+            }
+            _ => word.push(c),
+        }
+    }
+    words.push(word);
+    commands.push(words);
+    let assigns = |word: &String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
+    let plain = commands.into_iter().map(|words| words.into_iter().skip_while(assigns).collect::<Vec<_>>());
+    plain.filter(|words| words.first().is_some_and(|word| !word.is_empty())).collect()
+}
+
+/// Whether it looks like a variable's name.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let pages: BTreeMap<String, Page> = pages().into_iter().map(|page| (page.path.clone(), page)).collect();
+    let mut faults = Vec::new();
+    let mut seen = 0;
+    for page in pages.values() {
+        for link in page.links().filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            seen += 1;
+            let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+            let here = root().join(&page.path);
+            let target = if file.is_empty() { here } else { here.parent().expect("a directory").join(file) };
+            let Ok(target) = target.canonicalize() else {
+                faults.push(format!("{}: there is no {link}", page.path));
+                continue;
+            };
+            let Some(anchor) = anchor else { continue };
+            let name =
+                target.strip_prefix(root().canonicalize().expect("it exists")).map(|name| name.display().to_string());
+            let there = name.ok().and_then(|name| pages.get(&name)).map(Page::anchors).unwrap_or_default();
+            if !there.contains(anchor) {
+                faults.push(format!("{}: no heading makes {link}; there are {there:?}", page.path));
+            }
+        }
+    }
+    assert!(seen > 20, "links are not found: {seen}");
+    none(&faults);
+}
+
+/// What is wrong with a command, if the program's own parser does not take it. Nothing is run: either it only shows its help,
+/// or it ends at a setting that no server takes, which it reads once its arguments are understood.
+fn refusal(dir: &TempDir, words: &[String], whole: bool) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+    command.env_clear().current_dir(dir.path()).args(&words[1..]);
+    command.env("BELLWIRE_DATA_DIR", dir.path()).env("BELLWIRE_DATABASE_CONNECTIONS", "0");
+    if !whole || words.get(1).is_some_and(|verb| WITHOUT_SETTINGS.contains(&verb.as_str())) {
+        command.arg("--help");
+    }
+    let output = command.output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let understood = output.status.success() || told.starts_with("bellwire: BELLWIRE_DATABASE_CONNECTIONS is \"0\"");
+    (!understood).then(|| format!("`{}`: {told}", words.join(" ")))
+}
+
+#[test]
+fn every_command_is_one_that_the_program_takes() {
+    let dir = TempDir::new();
+    let mut faults = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let told = page.shell().flat_map(commands).map(|words| (words, true));
+        let mentioned = page.spans().flat_map(|span| commands(&span)).map(|words| (words, false));
+        for (words, whole) in told.chain(mentioned).filter(|(words, _)| words[0] == "bellwire" && words.len() > 1) {
+            seen += 1;
+            faults.extend(refusal(&dir, &words, whole).map(|fault| format!("{}: {fault}", page.path)));
+        }
+    }
+    assert!(seen > 40, "commands are not found: {seen}");
+    none(&faults);
+    // Lest everything be taken.
+    for wrong in ["bellwire send --topic news", "bellwire app list --colour", "bellwire policy preview --tier huge"] {
+        let words = commands(wrong).remove(0);
+        assert!(refusal(&dir, &words, true).is_some(), "{wrong} is taken");
+    }
+}
+
+/// Every setting's variable with its default.
+fn settings() -> BTreeMap<String, String> {
+    let dir = TempDir::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+    command.env_clear().env("HOME", "/home/somebody").current_dir(dir.path()).args(["serve", "--print-config"]);
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let setting = |line: &str| {
+        let (key, rest) = line.trim_start_matches("# ").split_once(" = \"")?;
+        Some((format!("BELLWIRE_{}", key.to_uppercase()), rest.split('"').next()?.to_owned()))
+    };
+    text.lines().filter_map(setting).collect()
+}
+
+#[test]
+fn every_variable_is_a_setting_with_the_default_that_is_told() {
+    let settings = settings();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let blocks = page.blocks.iter().map(|(_, block)| block.as_str());
+        let texts = blocks.chain([page.prose.as_str()]);
+        let words = texts.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+        let full = words.filter(|word| word.strip_prefix("BELLWIRE_").is_some_and(|rest| !rest.is_empty()));
+        // The table of limits leaves the prefix out.
+        let other = ["BELLWIRE_", "DATABASE_URL"];
+        let short = page.spans().filter(|span| is_variable(span) && span.contains('_') && !other.contains(&&**span));
+        let short = short.map(|name| if name.starts_with("BELLWIRE_") { name } else { format!("BELLWIRE_{name}") });
+        for name in full.map(str::to_owned).chain(short) {
+            seen += 1;
+            if !settings.contains_key(&name) && !NO_SETTINGS.contains(&name.as_str()) {
+                faults.push(format!("{}: {name} is no setting", page.path));
+            }
+        }
+        for row in page.prose.lines().filter(|line| line.starts_with("| `BELLWIRE_")) {
+            let mut cells = row.split('|').skip(1).map(|cell| cell.split('`').skip(1).step_by(2).collect::<Vec<_>>());
+            let (names, defaults) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+            let told = names.iter().zip(&defaults).filter(|_| names.len() == defaults.len());
+            let wrong = told.filter(|(name, default)| settings.get(**name).is_some_and(|real| real != *default));
+            faults.extend(wrong.map(|(name, told)| format!("{}: {name} is not {told} by default", page.path)));
+        }
+    }
+    assert!(settings.len() > 40 && seen > 40, "variables are not found: {seen}");
+    none(&faults);
+}
+
+#[test]
+fn every_target_and_script_exists() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a file");
+    let targets: BTreeSet<&str> = makefile.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let told = page.shell().map(str::to_owned).chain(page.spans()).flat_map(|text| commands(&text));
+        for words in told.filter(|words| words.len() > 1 || words[0].starts_with("scripts/")) {
+            let mut arguments = words[1..].iter().filter(|word| !word.contains('='));
+            let missing = match words[0].as_str() {
+                "make" => arguments.find(|target| !targets.contains(target.as_str())),
+                "scripts/bench" => arguments.find(|name| !root().join(format!("benches/{name}.rs")).is_file()),
+                script if script.starts_with("scripts/") => {
+                    Some(&words[0]).filter(|script| !root().join(script).exists())
+                }
+                _ => continue,
+            };
+            seen += 1;
+            faults.extend(missing.map(|missing| format!("{}: `{}`: no {missing}", page.path, words.join(" "))));
+        }
+    }
+    assert!(seen > 10, "targets are not found: {seen}");
+    none(&faults);
+}
+
+/// Whether a path is one of the description's. An example's segment may stand for a parameter, a `{parameter}` for nothing
+/// else.
+fn fits(path: &str, described: &str, example: bool) -> bool {
+    let is_parameter = |segment: &str| segment.starts_with('{');
+    let same = |(told, described): (&str, &str)| match is_parameter(described) {
+        true => is_parameter(told) || example,
+        false => told == described,
+    };
+    path.split('/').count() == described.split('/').count() && path.split('/').zip(described.split('/')).all(same)
+}
+
+/// The method and URL of a `curl`, with what the block has assigned.
+fn requested(words: &[String], block: &str) -> Option<(Method, String)> {
+    let after = |flag: &str| words.iter().position(|word| word == flag).and_then(|at| words.get(at + 1));
+    let method = match after("-X") {
+        Some(method) => method.parse().ok()?,
+        None if after("-d").is_some() => Method::POST,
+        None => Method::GET,
+    };
+    let assigned = block.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| is_variable(name));
+    let assigned: Vec<_> = assigned.collect();
+    let mut urls = words.iter().map(|word| {
+        let with = |url: String, (name, value): &(&str, &str)| url.replace(&format!("${name}"), value);
+        assigned.iter().fold(word.clone(), with)
+    });
+    urls.find(|word| word.starts_with("http://")).map(|url| (method, url))
+}
+
+#[tokio::test]
+async fn every_route_is_in_the_description() {
+    let app = TestApp::start().await;
+    let description = app.call(Method::GET, "/openapi.json", Value::Null).await.ok(200);
+    let routes: BTreeMap<&str, BTreeSet<String>> = description["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .map(|(path, item)| {
+            (path.as_str(), item.as_object().expect("an item").keys().map(|k| k.to_uppercase()).collect())
+        })
+        .collect();
+    let known = |method: Option<&str>, path: &str, example: bool| {
+        let path = path.split('?').next().unwrap_or(path);
+        let path = path.strip_prefix('…').map_or(path.to_owned(), |rest| format!("{OF_APP}{rest}"));
+        let mut fitting = routes.iter().filter(|(described, _)| fits(&path, described, example));
+        fitting.any(|(_, methods)| method.is_none_or(|method| methods.contains(method)))
+    };
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let mut check = |method: Option<&str>, path: &str, example: bool| {
+            seen += 1;
+            if !known(method, path, example) {
+                faults.push(format!("{}: {} {path} is not in the description", page.path, method.unwrap_or("any")));
+            }
+        };
+        for span in page.spans() {
+            let (method, path) = span.split_once(' ').map_or((None, span.as_str()), |(m, path)| (Some(m), path));
+            let is_method = method.is_none_or(|method| ["GET", "PUT", "POST", "PATCH", "DELETE"].contains(&method));
+            if is_method && (path.starts_with("/v1/") || path.starts_with("…/") && path.len() > "…/".len()) {
+                check(method, path, false);
+            }
+        }
+        for block in page.shell() {
+            for words in commands(block).iter().filter(|words| words[0] == "curl") {
+                let (method, url) = requested(words, block).unwrap_or_else(|| panic!("{}: {words:?}", page.path));
+                let path = url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).expect("a path");
+                check(Some(method.as_str()), &path, true);
+            }
+        }
+    }
+    assert!(seen > 30, "routes are not found: {seen}");
+    none(&faults);
+    app.finish().await;
+}
+
+#[test]
+fn every_metric_is_written() {
+    let metrics = Metrics::new();
+    // Series that begin with the first figure.
+    let mut sums = Sums::default();
+    (0..i16::MAX).for_each(|code| sums.add(code, 1_000));
+    let tiers = BTreeMap::from([(Some(Tier::Promotional), sums.clone()), (None, sums)]);
+    metrics.show_figures(&[LaneSums { lane: LaneId(1), app: Uuid::nil(), gateway: "fcm".to_owned(), tiers }]);
+    metrics.request("GET", "/healthz", 200);
+    metrics.show_pool("api", 1, 1);
+    let written = metrics.render();
+    let names: BTreeSet<&str> = written
+        .lines()
+        .flat_map(|line| line.strip_prefix("# TYPE ").unwrap_or(line).split(['{', ' ']).take(1))
+        .collect();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        for name in page.spans().filter(|span| span.starts_with("bellwire_")) {
+            seen += 1;
+            if !names.contains(name.as_str()) {
+                faults.push(format!("{}: {name} is not among {names:?}", page.path));
+            }
+        }
+    }
+    assert!(seen >= 3, "metrics are not found: {seen}");
+    none(&faults);
+}
