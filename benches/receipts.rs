@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::admin::raise_open_files;
-use bellwire::clock::Clock;
-use bellwire::id::{AppId, MessageId, SubscriptionId};
+use bellwire::cli::admin::raise_open_files;
+use bellwire::model::clock::Clock;
+use bellwire::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::webpush::payload::receipt_token;
 use bytes::Bytes;
 use futures_util::future::join_all;

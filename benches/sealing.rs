@@ -11,7 +11,7 @@ mod support;
 use aes_gcm::aead::{Aead as _, KeyInit as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::subscription::BrowserKeys;
+use bellwire::model::subscription::BrowserKeys;
 use bellwire::webpush::keys::SigningKey;
 use bellwire::webpush::seal::seal;
 use p256::elliptic_curve::Generate as _;

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 use crate::store::receipts::{self, Receipt};
 
 /// How receipts are gathered.

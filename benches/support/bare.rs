@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::clock::Clock;
+use bellwire::model::clock::Clock;
 use bellwire::postgres::Embedded;
 use bellwire::store;
 use sqlx::PgPool;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::id::{AppId, MessageId, SubscriptionId};
+use bellwire::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::webpush::payload::delivery_id;
 use serde_json::json;
 use tokio::task::JoinSet;

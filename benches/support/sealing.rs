@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bellwire::clock::Clock;
-use bellwire::id::{MessageId, SubscriptionId, VapidKeyId};
-use bellwire::message::{Content, PLAINTEXT_MAX, Payload};
-use bellwire::subscription::BrowserKeys;
+use bellwire::model::clock::Clock;
+use bellwire::model::id::{MessageId, SubscriptionId, VapidKeyId};
+use bellwire::model::message::{Content, PLAINTEXT_MAX, Payload};
+use bellwire::model::subscription::BrowserKeys;
 use bellwire::vault::Vault;
 use bellwire::webpush::keys::SigningKey;
 use bellwire::webpush::payload::{Stamp, Template, delivery_id, receipt_token};

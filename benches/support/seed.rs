@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use bellwire::clock::Clock;
-use bellwire::id::{AppId, SubscriptionId};
-use bellwire::simulator::{Options, Simulator, Verify};
+use bellwire::model::clock::Clock;
+use bellwire::model::id::{AppId, SubscriptionId};
+use bellwire::model::subscription::decode_base64;
+use bellwire::simulate::gateways::{Options, Simulator, Verify};
 use bellwire::store::copy::Rows;
 use bellwire::store::{lanes, vapid_keys};
-use bellwire::subscription::decode_base64;
 use bellwire::vault::{self, Purpose, Vault};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellwire::clock::Clock;
-use bellwire::id::{AppId, MessageId};
+use bellwire::model::clock::Clock;
+use bellwire::model::id::{AppId, MessageId};
 use bellwire::postgres::{DATABASE, Embedded, Options};
 use bellwire::store::api_keys::{self, Scope};
 use bellwire::store::{self, data_keys};

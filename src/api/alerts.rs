@@ -13,7 +13,7 @@ use super::auth::Operator;
 use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::id::{AlertId, AppId};
+use crate::model::id::{AlertId, AppId};
 use crate::store::alerts::{self, AlertRow};
 use crate::store::audit::Action;
 

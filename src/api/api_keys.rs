@@ -16,7 +16,7 @@ use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key}
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
-use crate::id::ApiKeyId;
+use crate::model::id::ApiKeyId;
 use crate::store::api_keys::{self, ApiKey, NewKey, Scope};
 use crate::store::audit;
 

@@ -13,7 +13,7 @@ use super::auth::{MayRead, Operator, Server};
 use super::extract::{AppRef, Query, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
-use crate::id::{ApiKeyId, AppId, EntryId};
+use crate::model::id::{ApiKeyId, AppId, EntryId};
 use crate::store::audit::{self, Action, Filter, Row};
 
 /// Something that somebody did.

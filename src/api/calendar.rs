@@ -8,7 +8,7 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
-use crate::id::AppId;
+use crate::model::id::AppId;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use crate::store::audit::Action;
 use crate::store::calendars;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{Client, MayRead};
 use super::problem::Problem;
-use crate::id::VapidKeyId;
+use crate::model::id::VapidKeyId;
 use crate::store::vapid_keys;
 
 /// What a page needs to subscribe.

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, pointer_segment};
-use crate::message::is_language_tag;
-use crate::permission::Speaker;
+use crate::model::message::is_language_tag;
+use crate::model::permission::Speaker;
 use crate::store::subscriptions::{ATTRIBUTES_MAX, Merge, Wanted};
 
 /// Most tags of a subscription.

@@ -13,7 +13,7 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::id::EventId;
+use crate::model::id::EventId;
 use crate::store::events::{self, Body, EventRow};
 
 /// Something that happened. What is alike within a minute is one event with a count.

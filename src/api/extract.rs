@@ -17,8 +17,8 @@ use uuid::Uuid;
 use super::ApiState;
 use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
-use crate::delivery::Tier;
-use crate::id::{
+use crate::model::delivery::Tier;
+use crate::model::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId,
 };
 use crate::store::apps::{self, App};
@@ -322,8 +322,8 @@ where
 }
 
 /// Turns the content's own complaints into the API's.
-impl From<crate::message::Problem> for FieldError {
-    fn from(problem: crate::message::Problem) -> Self {
+impl From<crate::model::message::Problem> for FieldError {
+    fn from(problem: crate::model::message::Problem) -> Self {
         Self::member(problem.pointer, problem.detail)
     }
 }
@@ -348,7 +348,7 @@ mod tests {
     #[expect(dead_code, reason = "only read by serde")]
     struct Inner {
         n: u8,
-        urgency: Option<crate::delivery::Urgency>,
+        urgency: Option<crate::model::delivery::Urgency>,
     }
 
     #[test]

@@ -16,14 +16,14 @@ use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
-use crate::clock::Timestamp;
-use crate::id::{AppId, LaneId, VapidKeyId};
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, LaneId, VapidKeyId};
+use crate::model::subscription::Endpoint;
 use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::audit::Action;
 use crate::store::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::recall;
 use crate::store::workers::ALL_ORIGINS;
-use crate::subscription::Endpoint;
 
 /// A hold or an opening lasts for this long unless the request says otherwise.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);

@@ -9,7 +9,7 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::Problem;
-use crate::id::VapidKeyId;
+use crate::model::id::VapidKeyId;
 use crate::store::hygiene::{self, LossRow};
 
 /// Days that are reported unless the request says otherwise.

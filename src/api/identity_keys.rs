@@ -1,5 +1,5 @@
 //! `/v1/apps/{app}/identity-keys`: what a site's backend signs user tokens with, and whether a browser's token proves who
-//! its user is ([`crate::identity`]).
+//! its user is ([`crate::api::identity`]).
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,8 +13,8 @@ use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
-use crate::id::{AppId, IdentityKeyId};
-use crate::identity::{Form, Key, prove};
+use crate::api::identity::{Form, Key, prove};
+use crate::model::id::{AppId, IdentityKeyId};
 use crate::store::api_keys::Scope;
 use crate::store::apps::App;
 use crate::store::audit::Action;

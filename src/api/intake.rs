@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Engine, Work};
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 use crate::store;
 use crate::store::claims::LEASE;
 use crate::store::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use parking_lot::Mutex;
 
 use super::extract::AppRef;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 use crate::store::api_keys::{ApiKey, SecretMac};
 use crate::store::apps::App;
 

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::Settings;
 use super::problem::Problem;
-use crate::address::{household, site};
+use crate::http_server::address::{household, site};
 pub use keys::{Account, KeyLimits};
 
 /// How many requests are let in.

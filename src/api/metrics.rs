@@ -12,9 +12,9 @@ use super::ApiState;
 use super::auth::{MayRead, Operator, Server};
 use super::extract::Query;
 use super::problem::Problem;
-use crate::delivery::Tier;
-use crate::figures::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
-use crate::id::AppId;
+use crate::model::delivery::Tier;
+use crate::model::id::AppId;
+use crate::policy::figures::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
 use crate::store::figures::{Wanted, read};
 
 /// Lanes shown at most: those in the worst state come first.

@@ -25,6 +25,7 @@ pub mod flows;
 pub mod gateways;
 pub mod health;
 pub mod hygiene;
+pub mod identity;
 pub mod identity_keys;
 pub mod intake;
 pub mod known_keys;
@@ -66,9 +67,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::clock::Clock;
 use crate::gateway::Gateways;
 use crate::metrics::Metrics;
+use crate::model::clock::Clock;
 use crate::policy;
 use crate::receipts::{self as receipts_engine, Receipts};
 use crate::store::flows::Flow;

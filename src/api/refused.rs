@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::permission::{BrowserRight, Refused};
+use crate::model::permission::{BrowserRight, Refused};
 use crate::store::apps::App;
 use crate::store::topics::BROWSER_TOPICS_MAX;
 

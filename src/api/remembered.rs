@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tokio::sync::Mutex;
 
-use crate::clock::{Clock, Timestamp};
+use crate::model::clock::{Clock, Timestamp};
 
 /// A value that is read at most once in a while, whoever asks how often. Who comes while it is read waits for it.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
-use crate::delivery::Tier;
-use crate::id::AppId;
+use crate::model::delivery::Tier;
+use crate::model::id::AppId;
 use crate::store::audit::Action;
 use crate::store::slas;
 

@@ -18,14 +18,14 @@ use super::policies;
 use super::problem::{Faults, Problem};
 use super::refused::{self, RefusedView};
 use super::{ApiState, Work};
-use crate::id::{SubscriptionId, VapidKeyId};
-use crate::lane::Gateway;
-use crate::permission::Refused;
+use crate::model::id::{SubscriptionId, VapidKeyId};
+use crate::model::lane::Gateway;
+use crate::model::permission::Refused;
+use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 use crate::store::apps::App;
 use crate::store::registration::{self, Registered, Registration};
 use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
 use crate::store::vapid_keys;
-use crate::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 
 const STATES: [&str; 6] = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"];
 

@@ -14,7 +14,7 @@ use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
 use super::{ApiState, Work};
-use crate::id::{AppId, ErasureId};
+use crate::model::id::{AppId, ErasureId};
 use crate::store;
 use crate::store::audit::{self, Action};
 use crate::store::erasures::{self, Erasure};

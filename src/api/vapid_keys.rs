@@ -17,7 +17,7 @@ use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
-use crate::id::VapidKeyId;
+use crate::model::id::VapidKeyId;
 use crate::store::audit::Action;
 use crate::store::vapid_keys::{self, VapidKey};
 use crate::vault::VAPID_PRIVATE;

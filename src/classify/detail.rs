@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::lane::Gateway;
+use crate::model::lane::Gateway;
 
 /// The longest detail kept, in octets.
 const DETAIL_MAX: usize = 500;

@@ -15,8 +15,8 @@ use super::local::{Ask, Local, path, rows};
 use super::output::{Output, table, text, time};
 use super::refusal::Names;
 use super::send::seconds;
-use crate::delivery::Tier;
-use crate::lane::Gateway;
+use crate::model::delivery::Tier;
+use crate::model::lane::Gateway;
 
 const NAMES: &Names = &[
     ("/filter/reason", "--reason"),

@@ -14,10 +14,10 @@ use super::program;
 use super::refusal::{Names, Refusal};
 use crate::api::problem::Details;
 use crate::config::Config;
-use crate::foundation::{Foundation, Migrations};
-use crate::id::MessageId;
+use crate::model::id::MessageId;
 use crate::postgres::Embedded;
 use crate::server;
+use crate::server::context::{Foundation, Migrations};
 use crate::store::{opening, workers};
 
 /// More than any answer has.

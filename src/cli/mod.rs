@@ -4,6 +4,7 @@
 //! door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
 //! is for people goes to standard error.
 
+pub mod admin;
 mod app;
 mod audit;
 mod dead_letters;
@@ -26,12 +27,12 @@ use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::{self, Finding, Health};
 use crate::config::{self, Config, Flags};
-use crate::delivery::Tier;
-use crate::demo;
-use crate::simulator;
-use crate::telemetry;
+use crate::model::delivery::Tier;
+use crate::server::telemetry;
+use crate::simulate::demo;
+use crate::simulate::gateways;
+use admin::{Finding, Health};
 use local::{Beginning, Local};
 use output::Output;
 
@@ -166,7 +167,7 @@ enum Verb {
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
     #[command(after_help = SIMULATOR_EXAMPLE)]
-    SimulateGateway(simulator::Args),
+    SimulateGateway(gateways::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -338,7 +339,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::SimulateGateway(args) => {
             telemetry::init("info", config::LogFormat::Text)?;
             admin::raise_open_files();
-            simulator::run(args, serve::told_to_stop()?, std::io::stdout()).await.context("the simulator")?;
+            gateways::run(args, serve::told_to_stop()?, std::io::stdout()).await.context("the simulator")?;
         }
     }
     Ok(ExitCode::SUCCESS)

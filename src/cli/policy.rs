@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::a_tier;
 use super::output::Output;
-use crate::chart::{Curve, timetable_svg, timetable_text};
-use crate::delivery::Tier;
+use crate::model::delivery::Tier;
+use crate::policy::chart::{Curve, timetable_svg, timetable_text};
 use crate::policy::preview::preview;
 use crate::policy::{Guide, Preset};
 pub use given::WrongPolicy;

@@ -16,7 +16,7 @@ use super::output::{Output, text};
 use super::refusal::Names;
 use super::{a_tier, program};
 use crate::config::parse_duration;
-use crate::delivery::{Tier, Urgency};
+use crate::model::delivery::{Tier, Urgency};
 
 const NAMES: &Names = &[
     ("/to", "--all, --topic, --user or --subscription"),

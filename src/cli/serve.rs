@@ -9,12 +9,12 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::admin;
 use super::output::Output;
 use super::{Settings, program};
-use crate::admin;
 use crate::api::example::Audience;
 use crate::config::{Config, LogFormat, reachable};
-use crate::foundation::Migrations;
+use crate::server::{self, context::Migrations};
 
 /// What `serve` is told.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
             eprint!("{}", welcome(&config, address, &program()));
         }
     };
-    crate::run(config, migrations, listener, started, shutdown).await
+    server::run(config, migrations, listener, started, shutdown).await
 }
 
 /// Is ready once the process is told to stop: by SIGTERM, Ctrl-C, or the end of its terminal, unless it was started to

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Error, SETTINGS};
-use crate::trust::{self, Untrusted};
+use crate::config::trust::{self, Untrusted};
 
 /// The name under which it is looked for.
 const NAME: &str = "bellwire.toml";

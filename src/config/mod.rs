@@ -6,6 +6,7 @@
 
 mod file;
 mod flags;
+pub(crate) mod trust;
 mod value;
 
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::feeder::{Hunger, REST_FAILED};
 use super::queue::{TIERS, index};
 use super::turns::Turns;
-use crate::delivery::Tier;
-use crate::id::AppId;
+use crate::model::delivery::Tier;
+use crate::model::id::AppId;
 use crate::store::claims::DueLane;
 
 /// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
@@ -164,8 +164,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::clock::Timestamp;
-    use crate::id::LaneId;
+    use crate::model::clock::Timestamp;
+    use crate::model::id::LaneId;
     use crate::store::claims::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;

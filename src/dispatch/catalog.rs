@@ -9,8 +9,8 @@ use sqlx::PgPool;
 use tracing::{error, warn};
 
 use super::job::{LaneInfo, Message, Unusable};
-use crate::clock::{Clock, Timestamp};
-use crate::id::{LaneId, MessageId};
+use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::{LaneId, MessageId};
 use crate::policy::Settings;
 use crate::store::opening::{self, MessageRow};
 use crate::vault::{self, Vault};

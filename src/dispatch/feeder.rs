@@ -22,9 +22,9 @@ use super::agenda::{Agenda, Drawn};
 use super::catalog::CatalogError;
 use super::fair::Room;
 use super::job::{Job, LaneInfo, Message};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::LaneId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::LaneId;
 use crate::store;
 use crate::store::claims::{Cut, DueLane, LEASE, Source, Span};
 
@@ -267,7 +267,7 @@ impl Dispatcher {
     pub(super) async fn context(
         &self,
         lane: LaneId,
-        message: crate::id::MessageId,
+        message: crate::model::id::MessageId,
     ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
         match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
             (Ok(message), Ok(lane)) => Ok((message, lane)),

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::fair::Slot;
 use super::queue::{TIERS, index};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::{AppId, LaneId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::{Bucket, part};
 use crate::store::flows::Flow;
 use crate::store::workers::Crew;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::limit::{Limit, STRANGER_MAX};
 use crate::classify::{Health, Kind, Outcome};
-use crate::clock::Timestamp;
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::lane::Gateway;
 use crate::policy::Settings;
 use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
 use crate::policy::hold::{Held, Hold};

@@ -46,12 +46,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::clock::{Clock, Timestamp};
-use crate::figures::Tally;
 use crate::gateway::Gateways;
-use crate::id::{LaneId, SubscriptionId};
 use crate::metrics::Metrics;
+use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::{LaneId, SubscriptionId};
 use crate::policy;
+use crate::policy::figures::Tally;
 use crate::policy::hold::KeyWatch;
 use crate::store::claims::{ClaimedRow, LEASE};
 use crate::store::flows::Flow;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::job::{LaneInfo, Message, settlement};
-use crate::clock::Timestamp;
-use crate::id::SubscriptionId;
+use crate::model::clock::Timestamp;
+use crate::model::id::SubscriptionId;
 use crate::store::settle::{Due, Fate, Settlement};
 
 /// A page closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.

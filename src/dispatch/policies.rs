@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::warn;
 
-use crate::delivery::Tier;
-use crate::id::MessageId;
+use crate::model::delivery::Tier;
+use crate::model::id::MessageId;
 use crate::policy::{Layer, Place, Places, Policy, Settings, Terms};
 use crate::store::opening::StoredPolicies;
 

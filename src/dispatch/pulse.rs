@@ -9,8 +9,8 @@ use tracing::{info, warn};
 
 use super::Dispatcher;
 use super::job::Job;
-use crate::clock::Timestamp;
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::lane::Gateway;
 use crate::policy::breaker::State;
 use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use slab::Slab;
 use tokio::time::Instant;
 
@@ -13,9 +14,9 @@ use super::flow::{self, Flows, scopes};
 use super::job::{Job, LaneInfo};
 use super::lane::{Lane, Passage, Share, matters};
 use super::turns::Turns;
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::{AppId, LaneId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId};
 use crate::policy::hold::Held;
 use crate::store::flows::Flow;
 use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
@@ -30,6 +31,9 @@ const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
 /// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
 /// campaign would keep its own retries back to its end.
 const LETS_PASS: Duration = Duration::from_secs(4);
+/// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
+/// time: it had work, which the feeder was slow to bring.
+const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
 /// An origin whose permits have all been out for so long without an answer does not take part for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// For how long: by then its attempts have met their deadline, and the breaker knows.
@@ -79,6 +83,8 @@ pub(super) struct LaneQueue {
     is_held_back: bool,
     /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
     paid: [u64; TIERS],
+    /// When the tiers that have no work ran out of it, and what had been paid then by who had least of the others.
+    ran_dry: [Option<(Timestamp, u64)>; TIERS],
     /// For how many turns its permits count as scarce: it ran out of them not longer ago.
     scarce_for: u32,
     /// When a permit was last taken or given back.
@@ -106,13 +112,21 @@ impl LaneQueue {
             && (given_up() || !self.lane.matters(now))
     }
 
-    /// Lines a delivery up. A tier that had nothing to do is not owed for it.
-    fn line_up(&mut self, job: Box<Job>, tier: usize) {
+    /// What the tier that has paid least of those that have work has paid.
+    fn least_paid(&self) -> Option<u64> {
+        (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min()
+    }
+
+    /// Lines a delivery up. A tier that had nothing to do is not owed for it, but for a moment.
+    fn line_up(&mut self, job: Box<Job>, tier: usize, now: Timestamp) {
         if self.jobs[tier].is_empty() {
-            let others = (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min();
-            match others {
-                Some(least) => self.paid[tier] = self.paid[tier].max(least),
-                None => self.paid = [0; TIERS],
+            let ran_dry = self.ran_dry[tier].take().filter(|(at, _)| (now - *at).abs() < OWED_FOR);
+            match self.least_paid() {
+                Some(least) => {
+                    let owed_from = ran_dry.map_or(least, |(_, paid)| paid.min(least));
+                    self.paid[tier] = self.paid[tier].max(owed_from);
+                }
+                None => (self.paid, self.ran_dry) = ([0; TIERS], [None; TIERS]),
             }
         }
         let jobs = &mut self.jobs[tier];
@@ -178,6 +192,7 @@ impl Queue {
             in_ready: [false; TIERS],
             is_held_back: false,
             paid: [0; TIERS],
+            ran_dry: [None; TIERS],
             scarce_for: 0,
             moved_at: Instant::now(),
         });
@@ -202,7 +217,7 @@ impl Queue {
             group.waiting[tier] += 1;
         }
         self.flows.lined_up(queue.app, queue.id, tier, 1);
-        queue.line_up(job, tier);
+        queue.line_up(job, tier, now);
         self.waiting[tier] += 1;
         self.make_ready(slot);
         Ok(())
@@ -343,6 +358,9 @@ impl Queue {
         };
         queue.moved_at = Instant::now();
         queue.paid[tier] += COSTS[tier];
+        if queue.jobs[tier].is_empty() {
+            queue.ran_dry[tier] = queue.least_paid().map(|least| (now, least));
+        }
         queue.scarce_for = queue.scarce_for.saturating_sub(1);
         let payload_max = queue.lane.payload_max(now);
         self.credit[tier] -= 1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::id::LaneId;
+use crate::model::id::LaneId;
 
 /// What a lane is credited with before it has shown anything, in deliveries per second.
 const FIRST: usize = 125;

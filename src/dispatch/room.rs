@@ -7,10 +7,10 @@ use super::job::LaneInfo;
 use super::lane::{KEY_PROBE_EVERY, Lane};
 use super::limit::Limit;
 use super::queue::{Queue, index};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::LaneId;
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::LaneId;
+use crate::model::lane::Gateway;
 use crate::policy::breaker::Snapshot;
 
 /// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the

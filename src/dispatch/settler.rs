@@ -18,8 +18,8 @@ use tracing::{debug, error, warn};
 use uuid::Uuid;
 
 use super::page::OpenPage;
-use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::model::clock::Clock;
 use crate::store;
 use crate::store::claims::{LEASE, Unopened};
 use crate::store::settle::{Fenced, RowSettlement};

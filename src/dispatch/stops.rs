@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::stops::{Stop, StopKind};
 
 /// No POST starts when the stops were last read so long ago: something may have been stopped since.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::id::AppId;
+use crate::model::id::AppId;
 
 /// What waits for a turn, by app. Pushing and popping take the same time however much waits.
 pub struct Turns<T> {

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use http::uri::PathAndQuery;
 
 use super::guard;
-use crate::lane::Gateway;
-use crate::subscription::Endpoint;
+use crate::model::lane::Gateway;
+use crate::model::subscription::Endpoint;
 
 /// The hosts that browsers' own push services hand out; `*.` stands for a shard's name. They serve port 443 only.
 const KNOWN: [(&str, Gateway); 8] = [

@@ -33,9 +33,9 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::classify::Failure;
-use crate::delivery::Urgency;
-use crate::lane::Gateway;
-use crate::subscription::Endpoint;
+use crate::model::delivery::Urgency;
+use crate::model::lane::Gateway;
+use crate::model::subscription::Endpoint;
 
 pub use hosts::{HostMapping, HostRefused, ParseHostMappingError};
 

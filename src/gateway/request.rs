@@ -6,7 +6,7 @@ use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use super::Post;
-use crate::lane::Gateway;
+use crate::model::lane::Gateway;
 
 const TTL: HeaderName = HeaderName::from_static("ttl");
 const URGENCY: HeaderName = HeaderName::from_static("urgency");

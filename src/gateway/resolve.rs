@@ -14,7 +14,7 @@ use super::guard;
 use super::hosts::{Hosts, listed, literal, split};
 use super::missing::Missing;
 use crate::classify::Failure;
-use crate::lane::Gateway;
+use crate::model::lane::Gateway;
 
 /// Look-ups of unknown hosts that run at once. Each blocks a thread for as long as its name server pleases, so without
 /// this bound a few hostile domains could stop the look-ups of everybody else.

@@ -8,6 +8,7 @@
 //! | does not take its response | [`Limits::stalled`] since the last octet that it took | closed |
 //! | has as many connections as it may, or all have | nothing | 503 |
 
+pub mod address;
 mod connection;
 mod places;
 mod socket;

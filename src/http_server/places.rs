@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Limits;
-use crate::address::household;
+use crate::http_server::address::household;
 
 /// How many connections each client has open.
 type Clients = Arc<Mutex<HashMap<IpAddr, usize>>>;

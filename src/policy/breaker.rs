@@ -21,7 +21,7 @@ use super::Settings;
 use super::run::Run;
 use super::window::{Counts, Window};
 use crate::classify::Health;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// A trip that follows a closing within the last opening's length, and at least within this, is a repeated one.
 const CALM_MIN: Duration = Duration::from_secs(60);

@@ -11,8 +11,8 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 
 /// Windows that an app may set.
 pub const WINDOWS_MAX: usize = 50;

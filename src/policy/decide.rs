@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 
 use super::{Policy, Retry};
 use crate::classify::{DeadReason, Kind, Outcome};
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// Retries of a policy in the guide's form end this long after acceptance, however long the message lives.
 pub(super) const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
@@ -160,7 +160,7 @@ pub fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::Tier;
+    use crate::model::delivery::Tier;
     use crate::policy::{Layer, Places, Terms};
     use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// What fills up while nobody looks: whoever comes so late for a token still finds those that came meanwhile. So a rate
 /// is kept by a worker that looks now and then, and at most so much goes at once after a rest.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::window::{Counts, Window};
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// What was put off comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
 pub const SPREAD: Duration = Duration::from_secs(2);

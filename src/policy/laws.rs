@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::expression::Expression;
 use super::{Backoff, Layer, Place, Places, Policy, Retry, Terms};
-use crate::delivery::Tier;
+use crate::model::delivery::Tier;
 
 /// Sums and products of fractions may miss the exact value by a little.
 const SLACK_S: f64 = 1e-6;

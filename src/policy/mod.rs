@@ -7,12 +7,13 @@
 
 pub mod breaker;
 pub mod calendar;
+pub mod chart;
 pub mod expression;
+pub mod figures;
 pub mod flow;
 pub mod hold;
 pub mod payload_limit;
 pub mod preview;
-pub mod retry_after;
 pub mod token;
 
 mod decide;
@@ -41,7 +42,7 @@ pub use phased::{Backoff, DEPRECATED, Phased, Preset};
 pub use qstash::{RETRIES_MAX, Scripted};
 pub use tiers::{Settings, TierDefaults};
 
-use crate::delivery::Tier;
+use crate::model::delivery::Tier;
 
 /// Where in its timetable a retry stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]

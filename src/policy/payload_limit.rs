@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// A limit is believed for so long, then tried anew.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);

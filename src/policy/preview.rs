@@ -115,7 +115,7 @@ impl fmt::Display for Timetable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::Tier;
+    use crate::model::delivery::Tier;
     use crate::policy::{Layer, Places, Terms};
     use serde_json::{Value, json};
 

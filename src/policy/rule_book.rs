@@ -3,11 +3,12 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::tiers::TierDefaults;
-use super::{decide, phased, retry_after};
+use super::{decide, phased};
+use crate::classify::retry_after;
 use crate::classify::{Answer, DeadReason, Failure, Kind, classify};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::lane::Gateway;
 
 const BOOK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/delivery.md"));
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Guide;
-use crate::delivery::{Tier, Urgency};
+use crate::model::delivery::{Tier, Urgency};
 
 /// Built-in defaults of a tier.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::vault::{SIGNATURE_LEN, Vault};
 
 /// Tells these signatures from any others.

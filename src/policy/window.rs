@@ -1,6 +1,6 @@
 //! Counts over the last 60 seconds.
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 const BUCKETS: usize = 12;
 const BUCKET_S: i64 = 5;

@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use tracing::warn;
 
 use super::Error;
-use crate::trust::{self, Untrusted};
+use crate::config::trust::{self, Untrusted};
 
 /// The oldest major version that the schema and our SQL are tested with.
 pub const OLDEST_MAJOR: u32 = 15;

@@ -83,7 +83,7 @@ pub enum Error {
         /// The configured directory.
         dir: PathBuf,
         /// Who may have.
-        why: crate::trust::Untrusted,
+        why: crate::config::trust::Untrusted,
     },
     /// Started by root on a system without the user that Postgres is to run as.
     #[error(

@@ -3,8 +3,8 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::{Timestamp, uuid_of};
-use crate::id::AppId;
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::id::AppId;
 
 /// What an alert is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

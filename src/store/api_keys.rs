@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::apps::App;
 use super::audit::{Action, Actor, Entry, Who};
-use crate::clock::{Clock, Timestamp};
-use crate::id::ApiKeyId;
+use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::ApiKeyId;
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.

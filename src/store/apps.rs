@@ -3,8 +3,8 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::permission::BrowsersMay;
+use crate::model::clock::Timestamp;
+use crate::model::permission::BrowsersMay;
 
 /// Greatest weight of an app.
 pub const WEIGHT_MAX: i16 = 100;

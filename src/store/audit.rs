@@ -11,8 +11,8 @@ use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
-use crate::clock::{Timestamp, first_uuid_of, uuid_of};
-use crate::id::ApiKeyId;
+use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
+use crate::model::id::ApiKeyId;
 
 /// How the command line is named, which needs no key.
 pub const LOCAL: &str = "local";

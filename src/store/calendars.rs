@@ -3,8 +3,8 @@
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 use crate::policy::calendar::Calendar;
 
 /// An app's calendar.

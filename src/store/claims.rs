@@ -13,9 +13,9 @@ use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 

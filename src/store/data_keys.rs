@@ -17,7 +17,7 @@ use nix::unistd::{AccessFlags, access};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 use crate::vault::Vault;
 
 const KEY_LEN: usize = 32;

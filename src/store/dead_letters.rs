@@ -14,10 +14,10 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::classify::DeadReason;
-use crate::clock::{Timestamp, first_uuid_of};
-use crate::delivery::{Ending, Tier};
-use crate::id::{DeadLetterId, MessageId, SubscriptionId};
-use crate::lane::Gateway;
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
 
 /// Most groups that are answered.
 pub const GROUPS_MAX: i64 = 1000;

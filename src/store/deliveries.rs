@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::retrying::retrying;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{MessageId, SubscriptionId};
 
 /// One delivery.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct AttemptRow {
     pub attempt: i32,
     /// When the answer was known.
     pub at: Timestamp,
-    /// [`crate::delivery::Ending::code`].
+    /// [`crate::model::delivery::Ending::code`].
     pub ending: i16,
     /// HTTP status.
     pub status: Option<i16>,

@@ -14,9 +14,9 @@ use super::settle::{Fate, Settlement};
 use super::tally::Tally;
 use super::unsent::{Waiting, log_unsent};
 use super::{refusals, subscriptions};
-use crate::clock::{Timestamp, uuid_of};
-use crate::delivery::Ending;
-use crate::id::{DeadLetterId, SubscriptionId};
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::delivery::Ending;
+use crate::model::id::{DeadLetterId, SubscriptionId};
 
 /// Whether an ending leaves a letter.
 fn leaves_letter(fate: &Fate) -> bool {

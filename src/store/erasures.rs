@@ -18,8 +18,8 @@ use super::retrying::retrying;
 use super::stops::Stop;
 use super::subscriptions::{SubscriptionRow, end, lock};
 use super::tally::Tally;
-use crate::clock::{Timestamp, uuid_of};
-use crate::id::{ErasureId, SubscriptionId};
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::id::{ErasureId, SubscriptionId};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// Letters that one transaction puts aside, and messages that one forgets the user in.

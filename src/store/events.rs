@@ -11,10 +11,10 @@ use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::clock::{Timestamp, uuid_of};
-use crate::delivery::Tier;
-use crate::id::{DeadLetterId, MessageId, VapidKeyId};
-use crate::lane::Gateway;
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::delivery::Tier;
+use crate::model::id::{DeadLetterId, MessageId, VapidKeyId};
+use crate::model::lane::Gateway;
 
 /// What happened. Its shape is stable: members may be added, never changed or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -7,10 +7,10 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::alerts::{self, Alert, Kind};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::figures::{self, Count, Figure, LaneSums, Reading, State};
-use crate::id::{AppId, LaneId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId};
+use crate::policy::figures::{self, Count, Figure, LaneSums, Reading, State};
 
 /// What stands for "no tier" in the table.
 const NO_TIER: i16 = 0;

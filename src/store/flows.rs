@@ -5,8 +5,8 @@ use std::time::Duration;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::id::{AppId, LaneId};
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
 
 /// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.

@@ -9,9 +9,9 @@ use super::events::{self, Body, Event};
 use super::settle::Fenced;
 use super::tally::Tally;
 use crate::classify::DeadReason;
-use crate::clock::Timestamp;
-use crate::delivery::{Ending, Tier};
-use crate::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 
 /// A row that is not what it should be.
 #[derive(Debug, Clone, Copy)]

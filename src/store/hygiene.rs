@@ -3,7 +3,7 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// What a request with an idempotency key meets.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
 pub const KEYS_MAX: i64 = 10;

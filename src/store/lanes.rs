@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::alerts::{self, Alert, Kind};
 use super::audit::Entry;
 use super::workers::{ALL_ORIGINS, LaneState, StateRow};
-use crate::clock::Timestamp;
-use crate::id::{AppId, LaneId, VapidKeyId};
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, LaneId, VapidKeyId};
+use crate::model::lane::Gateway;
 use crate::policy::breaker::Breaker;
 use crate::policy::hold::{Held, of_refused_key};
 

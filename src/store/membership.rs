@@ -6,9 +6,9 @@ use uuid::Uuid;
 use super::retrying::retrying;
 use super::subscriptions::{SubscriptionRow, Wanted, lock};
 use super::topics;
-use crate::clock::Timestamp;
-use crate::id::SubscriptionId;
-use crate::permission::{BrowserRight, Refused, Speaker};
+use crate::model::clock::Timestamp;
+use crate::model::id::SubscriptionId;
+use crate::model::permission::{BrowserRight, Refused, Speaker};
 
 /// Makes the topics of a locked subscription what is wanted, as far as whoever wants it may; none wanted leaves them.
 /// Returns everything that was left out of `wanted`, which has been applied to the row before. None: the app would have

@@ -4,15 +4,15 @@ use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::id::MessageId;
+use crate::model::clock::Timestamp;
+use crate::model::id::MessageId;
 
 /// A message, without its content.
 #[derive(Debug, Clone)]
 pub struct MessageRow {
     /// Its id.
     pub id: Uuid,
-    /// [`crate::delivery::Tier::code`].
+    /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// As stored; whether it is done is in `moving`.
     pub state: String,
@@ -20,7 +20,7 @@ pub struct MessageRow {
     pub audience: Value,
     /// Time to live.
     pub ttl_s: i32,
-    /// [`crate::delivery::Urgency::code`].
+    /// [`crate::model::delivery::Urgency::code`].
     pub urgency: i16,
     /// Hash of its collapse key.
     pub topic_header: Option<String>,

@@ -74,7 +74,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgExecutor};
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 pub use schema::{SchemaError, check_schema, migrate, migrate_new};
 
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
@@ -158,7 +158,7 @@ pub async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     PgConnection::connect_with(options).await?.close().await
 }
 
-/// The database's time: what [`crate::clock::Clock`] follows, and the only time that SQL is asked for.
+/// The database's time: what [`crate::model::clock::Clock`] follows, and the only time that SQL is asked for.
 pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
     sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
 }

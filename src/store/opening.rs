@@ -4,10 +4,10 @@
 use serde_json::Value;
 use sqlx::PgPool;
 
-use crate::clock::Timestamp;
-use crate::delivery::{Tier, Urgency};
-use crate::id::{AppId, LaneId, MessageId, VapidKeyId};
-use crate::lane::Gateway;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Tier, Urgency};
+use crate::model::id::{AppId, LaneId, MessageId, VapidKeyId};
+use crate::model::lane::Gateway;
 use crate::policy::calendar::Calendar;
 
 /// What dispatch needs of a message. The content is still sealed.

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// The partitioned tables.
 const TABLES: [&str; 2] = ["attempts", "receipts"];

@@ -4,9 +4,9 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::SubscriptionId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::SubscriptionId;
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
 pub async fn tiers(pool: &PgPool, app: Uuid) -> Result<[Option<Value>; 3], sqlx::Error> {

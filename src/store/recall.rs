@@ -5,8 +5,8 @@
 
 use sqlx::PgPool;
 
-use crate::clock::Timestamp;
-use crate::id::LaneId;
+use crate::model::clock::Timestamp;
+use crate::model::id::LaneId;
 use crate::policy::hold::{PUT_OFF_MAX, SPREAD};
 
 /// Rows that one transaction changes.

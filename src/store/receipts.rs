@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::retrying::retrying;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
-use crate::delivery::{Ending, ReceiptKind};
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::id::{MessageId, SubscriptionId};
 
 /// What a service worker reported, and when we heard of it.
 #[derive(Debug, Clone)]

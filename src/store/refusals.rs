@@ -13,9 +13,9 @@ use super::settle::{Fate, Settlement};
 use super::stops::{StopKind, stop_subscription};
 use super::unsent::cancel_subscription;
 use crate::classify::DeadReason;
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::SubscriptionId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::SubscriptionId;
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
 pub const REFUSALS_MAX: i16 = 5;

@@ -17,13 +17,13 @@ use super::subscriptions::{
 use super::succession::take_over;
 use super::unsent::cancel_previous_users;
 use super::{lanes, membership, policies};
-use crate::clock::Timestamp;
-use crate::id::{MessageId, SubscriptionId};
-use crate::lane::Gateway;
-use crate::permission::Refused;
+use crate::model::clock::Timestamp;
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
+use crate::model::permission::Refused;
+use crate::model::subscription::{BrowserKeys, Endpoint};
 use crate::policy::Place;
 use crate::policy::token::Queued;
-use crate::subscription::{BrowserKeys, Endpoint};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
@@ -81,7 +81,7 @@ pub fn shard_of(app: Uuid, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     context.update(app.as_bytes());
     context.update(endpoint.as_bytes());
-    context.finish().as_ref()[31] % crate::id::SHARDS
+    context.finish().as_ref()[31] % crate::model::id::SHARDS
 }
 
 /// What finds a subscription by its endpoint.

@@ -17,9 +17,9 @@ use super::retrying::retrying;
 use super::steering::cancel_locked;
 use super::stops::Stop;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::{AppId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 
 /// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);

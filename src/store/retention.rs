@@ -7,7 +7,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::BEGIN_BY_INDEX;
-use crate::clock::{Timestamp, first_uuid_of};
+use crate::model::clock::{Timestamp, first_uuid_of};
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);

@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::audience_counts;
 use super::claims::ClaimedRow;
-use crate::clock::Timestamp;
-use crate::delivery::{Tier, Urgency};
-use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Tier, Urgency};
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::vault::Vault;
 use rows::Parcel;
 
@@ -37,7 +37,7 @@ pub struct NewMessage {
     pub tier: Tier,
     /// `to`, as it was given.
     pub audience: Value,
-    /// Sealed [`crate::message::Content`], as JSON.
+    /// Sealed [`crate::model::message::Content`], as JSON.
     pub content: Vec<u8>,
     /// Time to live.
     pub ttl_s: i32,

@@ -16,9 +16,9 @@ pub use rows::settle_rows;
 use super::copy::Rows;
 use super::tally::{Tally, minute};
 use super::{endings, refusals};
-use crate::clock::Timestamp;
-use crate::delivery::{Ending, Tier};
-use crate::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 

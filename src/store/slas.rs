@@ -5,10 +5,10 @@ use uuid::Uuid;
 
 use super::events::{self, Event};
 use super::figures;
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::figures::Count;
-use crate::id::{LaneId, MessageId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{LaneId, MessageId};
+use crate::policy::figures::Count;
 
 /// Seconds, for the tiers that have any.
 pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<(Tier, u32)>> {

@@ -9,9 +9,9 @@ use super::audit::Entry;
 use super::retrying::retrying;
 use super::stops::{Stop, StopKind, stop_message};
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::MessageId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::MessageId;
 
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;

@@ -6,8 +6,8 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::id::{MessageId, SubscriptionId};
 
 /// What a stop says about its target, a message or a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,9 +10,9 @@ use super::retrying::retrying;
 use super::stops::{Stop, StopKind, stop_subscription};
 use super::tally::Tally;
 use super::unsent::{cancel_previous_users, log_cancelled};
-use crate::clock::Timestamp;
-use crate::id::SubscriptionId;
-use crate::permission::{BrowserRight, Refused, Speaker};
+use crate::model::clock::Timestamp;
+use crate::model::id::SubscriptionId;
+use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::vault::{Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.

@@ -12,9 +12,9 @@ use super::retrying::retrying;
 use super::stops::{StopKind, stop_subscription};
 use super::subscriptions::SubscriptionRow;
 use super::unsent::{Waiting, settle_unsent};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::{MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::apps::{self, App};
 use super::unsent::{Waiting, settle_unsent};
 use super::{BEGIN_BY_INDEX, messages};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::MessageId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::MessageId;
 
 /// What is left of a paused message so long after it expired is settled here: rows that are never due.
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);

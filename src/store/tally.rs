@@ -7,8 +7,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::settle::{Fate, Settlement};
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
 
 /// Rows of `message_counts` and `rollups` that many transactions add to. They are written late and in the order of their
 /// keys: see [the order of locks](super).

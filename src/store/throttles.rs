@@ -6,8 +6,8 @@ use std::time::Duration;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::id::SubscriptionId;
+use crate::model::clock::Timestamp;
+use crate::model::id::SubscriptionId;
 
 /// A delivery that needs a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

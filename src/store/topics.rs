@@ -9,9 +9,9 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::clock::{Timestamp, first_uuid_of};
-use crate::id::MessageId;
-use crate::permission::{BrowserRight, Join, Speaker};
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::id::MessageId;
+use crate::model::permission::{BrowserRight, Join, Speaker};
 
 /// Most topics of one app.
 pub const TOPICS_MAX: i64 = 10_000;

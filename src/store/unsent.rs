@@ -9,9 +9,9 @@ use super::endings::bury_unsent;
 use super::slas;
 use super::stops::{StopKind, stop_subscription};
 use super::tally::Tally;
-use crate::clock::Timestamp;
-use crate::delivery::Ending;
-use crate::id::SubscriptionId;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::SubscriptionId;
 
 /// A row taken out of `queue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Waiting {
     pub message: Uuid,
     /// Where it waited.
     pub lane: i32,
-    /// [`crate::delivery::Tier::code`].
+    /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// Attempts that a retry followed.
     pub retries: i32,

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// A row of `vapid_keys`, without the private key.
 #[derive(Debug, Clone)]

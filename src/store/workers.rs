@@ -6,8 +6,8 @@ use std::time::Duration;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::clock::Timestamp;
-use crate::id::LaneId;
+use crate::model::clock::Timestamp;
+use crate::model::id::LaneId;
 use crate::policy::breaker::{PROBE_PATIENCE, Snapshot};
 use crate::policy::hold::Held;
 use crate::policy::payload_limit::Learned;

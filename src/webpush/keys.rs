@@ -12,7 +12,7 @@ use p256::pkcs8::{EncodePrivateKey as _, LineEnding};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::subscription::decode_base64;
+use crate::model::subscription::decode_base64;
 
 /// Why a key pair was refused. `Display` is written for the API's caller and never shows key material.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -29,8 +29,8 @@ use serde::Serialize;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::id::{MessageId, SubscriptionId};
-use crate::message::{CONTENT_MAX, Content, Direction, ENVELOPE_RESERVE, Notification, PLAINTEXT_MAX, Payload};
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::message::{CONTENT_MAX, Content, Direction, ENVELOPE_RESERVE, Notification, PLAINTEXT_MAX, Payload};
 use crate::vault::{Purpose, Vault};
 
 /// Most octets of a stamp: retried has at most ten digits.
@@ -286,7 +286,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::ENVELOPE_MEMBER;
+    use crate::model::message::ENVELOPE_MEMBER;
 
     const STAMP: Stamp<'_> = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7, content_type: None };
 

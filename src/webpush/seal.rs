@@ -13,8 +13,8 @@ use aws_lc_rs::agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey};
 use aws_lc_rs::rand;
 
 use super::{OVERHEAD, RECORD_SIZE, SALT_LEN, keying_material, record_key};
-use crate::message::PLAINTEXT_MAX;
-use crate::subscription::BrowserKeys;
+use crate::model::message::PLAINTEXT_MAX;
+use crate::model::subscription::BrowserKeys;
 
 /// Plaintexts are padded to a multiple of this many octets. It hides small differences, such as names and amounts,
 /// while an ordinary notification stays far below the limits of gateways that take less than the standard's 4,096

@@ -4,7 +4,7 @@
 use std::mem;
 
 use super::payload::Template;
-use crate::message::{Content, Notification};
+use crate::model::message::{Content, Notification};
 
 /// A smaller push, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +107,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::Payload;
+    use crate::model::message::Payload;
     use crate::webpush::payload::Stamp;
 
     fn content(compact: Option<Value>, full: Value) -> Content {

@@ -12,8 +12,8 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{SigningKey, check_subject};
-use crate::clock::Timestamp;
-use crate::id::VapidKeyId;
+use crate::model::clock::Timestamp;
+use crate::model::id::VapidKeyId;
 
 /// How long a token is good for, in seconds. The standard allows 24 hours; half of it leaves room for wrong clocks.
 pub const LIFE_S: i64 = 12 * 3600;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::audience_counts;
 use serde_json::{Value, json};
 

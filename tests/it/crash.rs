@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwire::clock::Clock;
+use bellwire::model::clock::Clock;
 use bellwire::postgres::{Durability, Embedded, Options};
-use bellwire::simulator::{Action, Report, Rule};
+use bellwire::simulate::gateways::{Action, Report, Rule};
 use bellwire::store::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::PgPool;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use axum::http::Method;
-use bellwire::delivery::Tier;
-use bellwire::figures::{LaneSums, Sums};
-use bellwire::id::LaneId;
 use bellwire::metrics::Metrics;
+use bellwire::model::delivery::Tier;
+use bellwire::model::id::LaneId;
+use bellwire::policy::figures::{LaneSums, Sums};
 use serde_json::Value;
 use uuid::Uuid;
 

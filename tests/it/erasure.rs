@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::maintenance;
-use bellwire::simulator::{Action, Rule};
+use bellwire::server::maintenance;
+use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -143,7 +143,7 @@ async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
     let mut connection = app.pool.acquire().await.unwrap();
     let begun = bellwire::store::erasures::begin(&mut connection, shop, USER, "local", app.clock.now()).await.unwrap();
     bellwire::store::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now()).await.unwrap();
-    let id = bellwire::id::ErasureId(begun.id);
+    let id = bellwire::model::id::ErasureId(begun.id);
     let show = async || app.get(&format!("/v1/apps/shop/erasures/{id}")).await;
     let shown = show().await;
     assert_eq!((&shown["subscriptions"], &shown["completed_at"]), (&json!(1), &Value::Null));

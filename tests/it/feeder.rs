@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::delivery::Tier;
-use bellwire::id::LaneId;
-use bellwire::simulator::{Action, Report, Rule};
+use bellwire::model::delivery::Tier;
+use bellwire::model::id::LaneId;
+use bellwire::simulate::gateways::{Action, Report, Rule};
 use bellwire::store;
 use bellwire::store::claims::{self, LEASE, Span};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn in_lanes_of_their_own(app: &TestApp, n: u32) -> Vec<Subscriber> {
     let mut subscribers = Vec::new();
     for index in 0..n {
         let key = app.call(Method::POST, "/v1/apps/shop/vapid-keys", json!({})).await.ok(201);
-        let public = bellwire::subscription::decode_base64(key["public_key"].as_str().unwrap()).unwrap();
+        let public = bellwire::model::subscription::decode_base64(key["public_key"].as_str().unwrap()).unwrap();
         subscribers.extend(app.subscribe_by(&public, "fcm", index..index + 1, json!({})).await);
     }
     subscribers

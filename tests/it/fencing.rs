@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwire::clock::Clock;
-use bellwire::delivery::{Ending, Tier};
 use bellwire::dispatch::Settings;
-use bellwire::id::{AppId, LaneId, SubscriptionId};
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::clock::Clock;
+use bellwire::model::delivery::{Ending, Tier};
+use bellwire::model::id::{AppId, LaneId, SubscriptionId};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::claims::{self, ClaimedRow, Cut, LEASE, Span};
 use bellwire::store::settle::{self, Attempt, Fate, RowSettlement, Settlement};
 use serde_json::{Value, json};

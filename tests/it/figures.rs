@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::delivery::Tier;
-use bellwire::figures::Count;
-use bellwire::id::LaneId;
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::delivery::Tier;
+use bellwire::model::id::LaneId;
+use bellwire::policy::figures::Count;
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::figures;
 use serde_json::{Value, json};
 

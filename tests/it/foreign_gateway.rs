@@ -8,7 +8,7 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::gateway::HostMapping;
-use bellwire::lane::Gateway;
+use bellwire::model::lane::Gateway;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::dispatch::Settings;
-use bellwire::id::LaneId;
-use bellwire::lane::Gateway;
-use bellwire::simulator::Action;
+use bellwire::model::id::LaneId;
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::Action;
 use bellwire::store::lanes;
 use serde_json::{Value, json};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::dispatch::Settings;
-use bellwire::id::LaneId;
-use bellwire::lane::Gateway;
+use bellwire::model::id::LaneId;
+use bellwire::model::lane::Gateway;
 use bellwire::policy::breaker::{Snapshot, State};
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::alerts::{self, Alert, Kind};
 use bellwire::store::workers;
 use serde_json::{Value, json};

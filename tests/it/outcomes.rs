@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bellwire::clock::Timestamp;
-use bellwire::id::SubscriptionId;
-use bellwire::lane::Gateway;
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::clock::Timestamp;
+use bellwire::model::id::SubscriptionId;
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::vault;
 use serde_json::{Value, json};
 use sqlx::Row as _;

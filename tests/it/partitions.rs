@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::maintenance;
+use bellwire::server::maintenance;
 use bellwire::store;
 use bellwire::store::partitions;
 use chrono::Days;
@@ -71,7 +71,7 @@ async fn crowd(pool: &PgPool, days: std::ops::RangeInclusive<u64>, each: i32) {
 }
 
 fn id_of_day(day: u64) -> Uuid {
-    bellwire::clock::first_uuid_of(START + Days::new(day))
+    bellwire::model::clock::first_uuid_of(START + Days::new(day))
 }
 
 /// The partition that a message of that day has its attempts in.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwire::lane::Gateway;
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store;
 use serde_json::json;
 use sqlx::{Connection, PgConnection, PgPool};

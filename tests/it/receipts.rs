@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::api::Settings;
 use bellwire::api::limits::Rate;
-use bellwire::id::{MessageId, SubscriptionId};
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::id::{MessageId, SubscriptionId};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::partitions;
 use bellwire::webpush::payload::receipt_token;
 use bellwire::{receipts, vault::Vault};
@@ -189,7 +189,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
         };
         to.iter().map(|to| (app, of(to))).collect::<Vec<_>>()
     };
-    use bellwire::delivery::ReceiptKind::{Clicked, Closed, Displayed};
+    use bellwire::model::delivery::ReceiptKind::{Clicked, Closed, Displayed};
     let (displayed, clicked, closed) = (batch(Displayed), batch(Clicked), batch(Closed));
     let write = |batch| bellwire::store::receipts::write(&api.pool, batch, kept_since, now);
     let (a, b, c, d) = tokio::join!(write(&displayed), write(&clicked), write(&closed), write(&displayed));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::maintenance;
-use bellwire::simulator::{Action, Rule};
+use bellwire::server::maintenance;
+use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 

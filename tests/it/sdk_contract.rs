@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire::dispatch::Settings;
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

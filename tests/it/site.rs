@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Method, Request};
 use bellwire::api::example::{Audience, Example};
 use bellwire::api::{ApiState, Engine, Settings, router};
 use bellwire::gateway::Gateways;
-use bellwire::id::SubscriptionId;
+use bellwire::model::id::SubscriptionId;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

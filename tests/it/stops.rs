@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire::clock::Timestamp;
-use bellwire::delivery::Tier;
 use bellwire::dispatch::Settings;
-use bellwire::id::{AppId, LaneId, MessageId};
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::clock::Timestamp;
+use bellwire::model::delivery::Tier;
+use bellwire::model::id::{AppId, LaneId, MessageId};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::audit::{self, Actor, Entry};
 use bellwire::store::claims::{self, LEASE, Span};
 use bellwire::store::settle::{self, Due, Fate, RowSettlement, Settlement};

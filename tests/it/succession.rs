@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::delivery::Tier;
 use bellwire::dispatch::Settings;
-use bellwire::lane::Gateway;
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::delivery::Tier;
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::claims::LEASE;
 use serde_json::{Value, json};
 use tokio::time::timeout;

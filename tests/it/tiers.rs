@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::dispatch::Settings;
-use bellwire::lane::Gateway;
-use bellwire::simulator::{Action, Report, Rule};
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::{Action, Report, Rule};
 use serde_json::json;
 
 use crate::support::app::{PATIENCE, Setup, TestApp};

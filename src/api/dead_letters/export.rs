@@ -14,7 +14,7 @@ use super::{Filtered, LetterView};
 use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
-use crate::clock::Clock;
+use crate::model::clock::Clock;
 use crate::store::dead_letters::handling::{self, Action, Operation};
 use crate::store::dead_letters::{Filter, list};
 

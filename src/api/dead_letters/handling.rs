@@ -16,7 +16,7 @@ use crate::api::extract::{At, Json, Query};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem};
 use crate::api::{ApiState, Work};
-use crate::id::{ActionId, DeadLetterId, MessageId};
+use crate::model::id::{ActionId, DeadLetterId, MessageId};
 use crate::store::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
 use crate::store::dead_letters::{By, Filter, Group, groups};
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use serde_json::{Value, json};
 
 use super::Given;
-use crate::delivery::Tier;
+use crate::model::delivery::Tier;
 use crate::policy::{Layer, Place, Places, Policy, PolicyError, Terms};
 
 /// The longest policy or scenario that is read, in octets.

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::given::{WrongPolicy, describe, read};
 use super::{CHART_WIDTH, Given, write_svg};
-use crate::chart::{Panel, load_svg, load_text};
 use crate::cli::output::Output;
 use crate::policy::Policy;
-use crate::simulation::{self, Load, Report, Scenario};
+use crate::policy::chart::{Panel, load_svg, load_text};
+use crate::simulate::policies::{self, Load, Report, Scenario};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;
@@ -84,7 +84,7 @@ impl Simulate {
         let variants = self.variants(&scenario)?;
         let mut reports: Vec<(String, Report)> = Vec::with_capacity(variants.len());
         for variant in variants {
-            let report = simulation::run(&variant.scenario, &variant.policy, self.seed)?;
+            let report = policies::run(&variant.scenario, &variant.policy, self.seed)?;
             reports.push((variant.name, report));
         }
         let shaded: Vec<_> = scenario.outages().map(|outage| (outage.from_s, outage.until_s())).collect();
@@ -103,7 +103,7 @@ impl Simulate {
         let results: Vec<_> = reports.iter().map(|(name, report)| json!({"name": name, "report": report})).collect();
         let machine = json!({"scenario": scenario, "seed": self.seed, "results": results});
         let chart = load_text(&panels, CHART_WIDTH);
-        let people = format!("{}\n\n{}\nLoad on the gateway\n{chart}", scenario.about, simulation::compare(&reports));
+        let people = format!("{}\n\n{}\nLoad on the gateway\n{chart}", scenario.about, policies::compare(&reports));
         out.say(&machine, people.trim())?;
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Simulate {
                 return Err(WrongPolicy(format!("--scenario {given}: neither JSON, nor @FILE, nor one of {known}")));
             }
         };
-        let wrong = |error: simulation::ScenarioError| {
+        let wrong = |error: policies::ScenarioError| {
             WrongPolicy(format!("--scenario {}", describe(&error.pointer, &error.detail)))
         };
         let mut scenario = Scenario::parse(&text).map_err(wrong)?;

@@ -1,5 +1,7 @@
 //! Who gets what is scarce: tiers, retries, apps and lanes.
 
+use chrono::TimeDelta;
+
 use super::*;
 
 #[tokio::test]
@@ -79,6 +81,33 @@ async fn a_tier_that_had_nothing_to_send_is_not_owed_for_it() {
     queue.push(jobs(60, &message(Tier::Transactional), &lane), NOW);
     let promotional = (0..24).filter(|_| step(&queue) == Tier::Promotional).count();
     assert!((5..=8).contains(&promotional), "3 of 11, however much it had before: {promotional} of 24");
+}
+
+#[tokio::test]
+async fn a_tier_that_ran_out_of_claimed_work_for_a_moment_is_owed_its_share_and_one_that_was_away_is_not() {
+    for (away_ms, owed) in [(900, true), (1_100, false)] {
+        let queue = FairQueue::new(6, NOW, |_, _| {});
+        let lane = lane(1, Gateway::Fcm);
+        let [_, promotional, engagement] = Tier::ALL.map(message);
+        queue.push(jobs(900, &promotional, &lane), NOW);
+        queue.push(jobs(2, &engagement, &lane), NOW);
+        let mut out: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
+        let mut step = || {
+            let done = out.remove(0);
+            queue.release(done.slot, &done.job, false, NOW);
+            out.extend(turn(&queue));
+            out.last().unwrap().job.message.tier == Tier::Engagement
+        };
+        for _ in 0..20 {
+            step(); // by then the two are gone
+        }
+        (0..300).for_each(|_| assert!(!step(), "there are none"));
+        queue.push(jobs(300, &engagement, &lane), NOW + TimeDelta::milliseconds(away_ms));
+        let taken = (0..100).filter(|_| step()).count();
+        assert_eq!(taken > 90, owed, "{taken} of 100, after {away_ms} ms");
+        let taken = (0..100).filter(|_| step()).count();
+        assert!((20..=40).contains(&taken), "a quarter in the end: {taken}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::{burst, post, post_to, settings, statuses};
 use crate::classify::Failure;
 use crate::gateway::resolve::{NoAddress, Resolver};
 use crate::gateway::{Gateways, HostRefused, Settings};
-use crate::subscription::Endpoint;
+use crate::model::subscription::Endpoint;
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
 fn with_dns(settings: Settings, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static) -> Gateways {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::server::{Server, answer, read};
 use super::{HOST, burst, post, post_to, statuses};
 use crate::classify::Failure;
-use crate::delivery::Urgency;
 use crate::gateway::{BODY_MAX, Gateways, Post, Settings};
-use crate::lane::Gateway;
+use crate::model::delivery::Urgency;
+use crate::model::lane::Gateway;
 
 /// Long enough to reach a server on this machine, also when it is busy.
 const BRIEF: Duration = Duration::from_millis(300);

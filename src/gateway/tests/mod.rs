@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::{Gateways, Post, Reply, Settings};
 use crate::classify::Failure;
-use crate::delivery::Urgency;
-use crate::lane::Gateway;
-use crate::subscription::Endpoint;
+use crate::model::delivery::Urgency;
+use crate::model::lane::Gateway;
+use crate::model::subscription::Endpoint;
 
 const HOST: &str = "push.example.net";
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::delivery::{Tier, Urgency};
+use crate::model::delivery::{Tier, Urgency};
 use crate::policy::{Policy, TierDefaults};
 
 fn parse_at(place: Place, value: &Value) -> Result<Parsed, Vec<PolicyError>> {

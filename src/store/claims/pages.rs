@@ -5,9 +5,9 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Circumstances, Recipient, Span, Standing, standing};
-use crate::clock::Timestamp;
-use crate::delivery::Tier;
-use crate::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 

@@ -11,9 +11,9 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Filter, push_filter};
-use crate::clock::{Clock, Timestamp, first_uuid_of};
-use crate::delivery::{Tier, Urgency};
-use crate::id::{ActionId, MessageId, SubscriptionId};
+use crate::model::clock::{Clock, Timestamp, first_uuid_of};
+use crate::model::delivery::{Tier, Urgency};
+use crate::model::id::{ActionId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audit::{self, Actor, Entry};
 use crate::store::retrying::retrying;

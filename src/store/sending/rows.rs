@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
-use crate::id::{LaneId, SubscriptionId};
+use crate::model::id::{LaneId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::claims::{ClaimedRow, Recipient, Standing};
 use crate::vault::Vault;

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 use crate::store::tally::{Tally, minute};
 use crate::store::{endings, refusals};
 use crate::vault::Vault;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::api::Settings;
-use bellwire::maintenance::{self, Retention};
+use bellwire::server::maintenance::{self, Retention};
 use bellwire::store::alerts::{self, Alert, Kind};
 use bellwire::store::audit::Action;
 use bellwire::webpush::keys::SigningKey;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::clock::Timestamp;
+use bellwire::model::clock::Timestamp;
 use bellwire::store::api_keys::{self, Scope};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::api::{Settings, Work};
-use bellwire::id::MessageId;
-use bellwire::message::Content;
+use bellwire::model::id::MessageId;
+use bellwire::model::message::Content;
 use bellwire::store::idempotency::{self, Claim, Place};
 use bellwire::vault::CONTENT;
 use serde_json::{Value, json};

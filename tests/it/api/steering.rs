@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use bellwire::api::Work;
-use bellwire::id::{MessageId, SubscriptionId};
+use bellwire::model::id::{MessageId, SubscriptionId};
 use bellwire::store::stops::StopKind;
 use bellwire::store::{audit, steering};
 use serde_json::{Value, json};

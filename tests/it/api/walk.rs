@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::clock::uuid_of;
-use bellwire::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire::model::clock::uuid_of;
+use bellwire::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire::store::alerts::{self, Alert, Kind};
 use bellwire::store::api_keys::{self, Scope};
 use serde_json::{Value, json};
@@ -279,7 +279,7 @@ impl Walk {
         let alert = Alert { app, kind: Kind::Figure, subject: &subject, detail: "walk" };
         alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
         let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
-        bellwire::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
+        bellwire::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
     }
 
     fn credential(&self, shown: Shown, place: &Place) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::api_keys::Scope;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::delivery::Tier;
-use bellwire::id::MessageId;
-use bellwire::simulator::{Action, Rule};
+use bellwire::model::delivery::Tier;
+use bellwire::model::id::MessageId;
+use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::events::{self, Event};
 use serde_json::{Value, json};
 

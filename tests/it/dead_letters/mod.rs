@@ -7,7 +7,7 @@ mod replay;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::simulator::{Action, Rule};
+use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -46,7 +46,7 @@ async fn bury(app: &TestApp, n: i32) {
          SELECT a.id, t.id, 0, gen_random_uuid(), gen_random_uuid(), l.id, 2, 'bad_request', '@words', 0, t.at
          FROM apps a JOIN lanes l ON l.app = a.id, unnest($1::uuid[], $2::timestamptz[]) AS t (id, at)",
     )
-    .bind(ats.iter().map(|at| bellwire::clock::uuid_of(*at)).collect::<Vec<_>>())
+    .bind(ats.iter().map(|at| bellwire::model::clock::uuid_of(*at)).collect::<Vec<_>>())
     .bind(ats)
     .execute(&app.pool)
     .await

@@ -4,8 +4,8 @@ mod browsers;
 mod faults;
 mod sender;
 
-use bellwire::lane::Gateway;
-use bellwire::simulator::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
+use bellwire::model::lane::Gateway;
+use bellwire::simulate::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use sender::{Http2, Vapid, post_http1, push, soon};

@@ -8,16 +8,16 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::api::{self, ApiState};
-use bellwire::clock::Clock;
 use bellwire::dispatch::{Dispatcher, Settings};
 use bellwire::gateway::{self, Gateways};
 use bellwire::metrics::Metrics;
-use bellwire::simulator::{self, Fault, Simulator};
+use bellwire::model::clock::Clock;
+use bellwire::server::{self, maintenance};
+use bellwire::simulate::gateways::{self, Fault, Simulator};
 use bellwire::store::api_keys::{self, Scope};
 use bellwire::store::data_keys::{self, MasterKey};
 use bellwire::store::{self, partitions};
 use bellwire::vault::Vault;
-use bellwire::{maintenance, server};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ use super::{FaultProxy, START, TestDatabase};
 /// What a test may want otherwise than usual.
 #[derive(Default)]
 pub struct Setup {
-    pub simulator: simulator::Options,
+    pub simulator: gateways::Options,
     pub dispatch: Settings,
     /// Push services beside the simulator, and whom to trust for them.
     pub others: (Vec<gateway::HostMapping>, String),
@@ -131,7 +131,7 @@ impl TestApp {
         partitions::ensure(&pool, clock.now()).await.expect("partitions");
         let master_key = data_keys::Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
-        let simulator = Simulator::start(simulator::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
+        let simulator = Simulator::start(gateways::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
         let gateways = gateways_and(&simulator, setup.others);
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
@@ -179,7 +179,7 @@ impl TestApp {
             json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
-        self.application_server_key = bellwire::subscription::decode_base64(public).unwrap();
+        self.application_server_key = bellwire::model::subscription::decode_base64(public).unwrap();
         let key = json!({"name": "server", "scopes": Scope::OF_APPS});
         let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
         self.key = key["secret"].as_str().expect("a secret").to_owned();
@@ -330,7 +330,7 @@ impl TestApp {
 
     /// Waits until a rule holds so many requests.
     pub async fn until_held(&self, id: u64, n: u64) {
-        let held = |report: &simulator::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
+        let held = |report: &gateways::Report| report.rules.iter().any(|rule| rule.id == id && rule.held == n);
         let waited = tokio::time::timeout(PATIENCE, self.simulator.wait_until(held)).await;
         waited.unwrap_or_else(|_| panic!("rule {id} has acted and holds {:?}, not {n}", self.rule(id)));
     }
@@ -439,7 +439,7 @@ fn gateways_and(simulator: &Simulator, others: (Vec<gateway::HostMapping>, Strin
 
 /// The rest after a failed connect is short, since it goes by the real clock.
 fn gateway_settings(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> gateway::Settings {
-    let mapping = |host: simulator::HostMapping| gateway::HostMapping {
+    let mapping = |host: gateways::HostMapping| gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::gateway::HostMapping;
-use bellwire::lane::Gateway;
+use bellwire::model::lane::Gateway;
 use bytes::Bytes;
 use ece::EcKeyComponents;
 use h2::RecvStream;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use bellwire::id::SubscriptionId;
+use bellwire::model::id::SubscriptionId;
+use bellwire::model::subscription::decode_base64;
 use bellwire::store::copy::Rows;
 use bellwire::store::registration::endpoint_mac;
-use bellwire::subscription::decode_base64;
 use bellwire::vault;
 use uuid::Uuid;
 

@@ -1,0 +1,343 @@
+//! Who a browser's user is, as signed by the site's backend: a JWT (RFC 7519) under HS256 or ES256, or simply the
+//! HMAC-SHA-256 of the user id. A browser's own word counts for nothing.
+//!
+//! ```text
+//! JWT   {"alg": "HS256" | "ES256", "kid"?: "ik_…"} . {"sub": user id, "exp": within 7 days, "nbf"?, "iat"?, "aud"?: app}
+//! HMAC  hex or base64url of HMAC-SHA-256(key: the secret as text, user id)
+//! ```
+//!
+//! A key is only ever tried with its own algorithm, so that a public key never serves as an HMAC secret, and only in its
+//! own form: the HMAC of a user id that reads `header.payload` is the signature of that JWT, so a backend that computes the
+//! one would sign the other for whoever picks such a user id.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use p256::PublicKey;
+use p256::elliptic_curve::sec1::ToSec1Point as _;
+use p256::pkcs8::DecodePublicKey as _;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::IdentityKeyId;
+use crate::model::subscription::decode_base64;
+
+/// What every secret begins with.
+pub const SECRET_PREFIX: &str = "bwi_";
+/// How far ahead a token may expire. Longer ones would make a leaked token worth stealing.
+pub const LIFETIME_MAX_S: i64 = 7 * 86_400;
+/// How far the clocks of a site's backend and ours may differ.
+const LEEWAY_S: i64 = 60;
+/// Longer texts are no token of anybody's.
+const TOKEN_MAX: usize = 4_096;
+
+/// What a backend makes of a key: never both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Signed JWTs, which expire.
+    #[default]
+    Jwt,
+    /// The HMAC-SHA-256 of the user id, which holds until the key is deleted.
+    Hmac,
+}
+
+impl Form {
+    /// As the API and the database name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jwt => "jwt",
+            Self::Hmac => "hmac",
+        }
+    }
+}
+
+/// A key of an app. `Debug` shows no secret.
+#[derive(Clone)]
+pub enum Key {
+    /// A secret shared with the site's backend, which signs JWTs: the octets of its text.
+    Hs256(Zeroizing<Vec<u8>>),
+    /// A secret shared with the site's backend, which computes plain HMACs: the octets of its text.
+    Hmac(Zeroizing<Vec<u8>>),
+    /// The public half of a pair whose private half never leaves the backend: an uncompressed point on P-256.
+    Es256([u8; 65]),
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm())
+    }
+}
+
+impl Key {
+    /// Makes a secret: 32 random octets in base64url behind [`SECRET_PREFIX`]. Its text is the key.
+    pub fn generate() -> Zeroizing<String> {
+        let mut octets = Zeroizing::new([0; 32]);
+        rand::fill(&mut *octets).expect("the system's randomness");
+        Zeroizing::new(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(*octets)))
+    }
+
+    /// Reads a public key on P-256: PEM (SubjectPublicKeyInfo) or a JWK. None: it is neither.
+    pub fn from_public(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let public = match text.starts_with('{') {
+            true => PublicKey::from_sec1_bytes(&point_of_jwk(text)?).ok()?,
+            false => PublicKey::from_public_key_pem(text).ok()?,
+        };
+        Some(Self::Es256(public.to_sec1_point(false).as_bytes().try_into().ok()?))
+    }
+
+    /// As JWTs name it.
+    pub fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Hs256(_) | Self::Hmac(_) => "HS256",
+            Self::Es256(_) => "ES256",
+        }
+    }
+
+    /// What the backend makes of it.
+    pub fn form(&self) -> Form {
+        match self {
+            Self::Hs256(_) | Self::Es256(_) => Form::Jwt,
+            Self::Hmac(_) => Form::Hmac,
+        }
+    }
+}
+
+fn point_of_jwk(text: &str) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Jwk {
+        kty: String,
+        crv: String,
+        x: String,
+        y: String,
+    }
+    let jwk: Jwk = serde_json::from_str(text).ok()?;
+    let (x, y) = (decode_base64(&jwk.x)?, decode_base64(&jwk.y)?);
+    (jwk.kty == "EC" && jwk.crv == "P-256" && x.len() == 32 && y.len() == 32).then(|| [&[4], &x[..], &y].concat())
+}
+
+/// Why a token does not prove who the user is. The texts are for the developer of the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unproven {
+    /// Neither form.
+    #[error("is neither a JWT nor the HMAC-SHA-256 of the user id in hex or base64url")]
+    Malformed,
+    /// The app has no key that could have signed it.
+    #[error("is signed with a key that this app does not have, or has no more")]
+    UnknownKey,
+    /// A plain HMAC, and all keys of the app are for JWTs.
+    #[error(
+        "is a plain HMAC, and this app's identity keys are for JWTs: have your backend sign a JWT, or make a key for HMACs \
+         with `bellwire app identity-key create APP --name NAME --form hmac`"
+    )]
+    HmacOfJwtKey,
+    /// A JWT under HS256, and all secrets of the app, or the one that it names, are for plain HMACs.
+    #[error(
+        "is a JWT, and this app's secrets are for plain HMACs: have your backend compute the HMAC of the user id, or make \
+         a key for JWTs with `bellwire app identity-key create APP --name NAME --form jwt`"
+    )]
+    JwtOfHmacKey,
+    /// The HMAC of something that could be the beginning of a JWT.
+    #[error(
+        "is the HMAC of a user id that reads like the beginning of a JWT: for such a user, have your backend sign a JWT"
+    )]
+    Mistakable,
+    /// `none`, or anything else that we do not take.
+    #[error("is signed by an algorithm that is not taken: use HS256 or ES256")]
+    Algorithm,
+    /// It was changed, made with another key, or the HMAC is of another user id.
+    #[error("has a wrong signature: it was changed, or made with another key or for another user")]
+    Signature,
+    /// No usable `exp`.
+    #[error("has no `exp`, the time when it expires in seconds since 1970")]
+    NoExpiry,
+    /// `exp` has passed.
+    #[error("has expired: have your backend sign a new one")]
+    Expired,
+    /// `exp` lies further ahead than [`LIFETIME_MAX_S`].
+    #[error("may be valid for at most 7 days")]
+    TooLong,
+    /// `nbf` or `iat` lies ahead.
+    #[error("is not valid yet: compare the clocks")]
+    NotYet,
+    /// `sub` is another one.
+    #[error("is for another user: `sub` must be the `user_id`")]
+    User,
+    /// `aud` names others only.
+    #[error("is for somebody else: `aud`, if there is one, must name this app by id or slug")]
+    Audience,
+}
+
+impl Unproven {
+    /// The problem's code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Malformed => "user_token_malformed",
+            Self::UnknownKey => "user_token_key_unknown",
+            Self::HmacOfJwtKey | Self::JwtOfHmacKey => "user_token_form",
+            Self::Mistakable => "user_token_user_mistakable",
+            Self::Algorithm => "user_token_algorithm",
+            Self::Signature => "user_token_signature",
+            Self::NoExpiry => "user_token_without_expiry",
+            Self::Expired => "user_token_expired",
+            Self::TooLong => "user_token_valid_too_long",
+            Self::NotYet => "user_token_not_yet_valid",
+            Self::User => "user_token_of_another_user",
+            Self::Audience => "user_token_audience",
+        }
+    }
+}
+
+/// Whether a token proves that somebody is `user` of the app that has these names (id and slug) and keys.
+pub fn prove(
+    token: &str,
+    user: &str,
+    app: [&str; 2],
+    keys: &[(IdentityKeyId, Key)],
+    now: Timestamp,
+) -> Result<(), Unproven> {
+    if token.len() > TOKEN_MAX {
+        return Err(Unproven::Malformed);
+    }
+    if token.contains('.') { check_jwt(token, user, app, keys, now) } else { check_hmac(token, user, keys) }
+}
+
+fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
+    let tag = read_hex(token).or_else(|| decode_base64(token)).filter(|tag| tag.len() == 32);
+    let tag = tag.ok_or(Unproven::Malformed)?;
+    if begins_like_a_jwt(user) {
+        return Err(Unproven::Mistakable);
+    }
+    let mut refused = if keys.is_empty() { Unproven::UnknownKey } else { Unproven::HmacOfJwtKey };
+    for (_, key) in keys {
+        let Key::Hmac(secret) = key else { continue };
+        if hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), user.as_bytes(), &tag).is_ok() {
+            return Ok(());
+        }
+        refused = Unproven::Signature;
+    }
+    Err(refused)
+}
+
+/// Whether a text could be what a JWT's signature is made over: the base64 of a JSON object, a dot, anything. The key's
+/// form alone keeps the two apart here; whatever else may be checking tokens under the same secret need not.
+fn begins_like_a_jwt(text: &str) -> bool {
+    let header = text.split_once('.').and_then(|(header, _)| decode_base64(header));
+    header.is_some_and(|header| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&header).is_ok())
+}
+
+fn read_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = text.as_bytes().chunks_exact(2);
+    (text.len() == 64).then(|| pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect())?
+}
+
+/// What we look at.
+#[derive(Deserialize)]
+struct Claims {
+    sub: Option<String>,
+    exp: Option<f64>,
+    nbf: Option<f64>,
+    iat: Option<f64>,
+    aud: Option<Names>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    fn hold(&self, wanted: [&str; 2]) -> bool {
+        let names = match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        };
+        names.iter().any(|name| wanted.contains(&name.as_str()))
+    }
+}
+
+fn check_jwt(
+    token: &str,
+    user: &str,
+    app: [&str; 2],
+    keys: &[(IdentityKeyId, Key)],
+    now: Timestamp,
+) -> Result<(), Unproven> {
+    let header = jsonwebtoken::decode_header(token).map_err(|error| match error.kind() {
+        // An algorithm that the crate does not know, such as `none`, does not even deserialize.
+        ErrorKind::Json(_) | ErrorKind::InvalidAlgorithmName => Unproven::Algorithm,
+        _ => Unproven::Malformed,
+    })?;
+    if !matches!(header.alg, Algorithm::HS256 | Algorithm::ES256) {
+        return Err(Unproven::Algorithm);
+    }
+    // A key id that is not of our form is the backend's own affair.
+    let named = header.kid.as_deref().and_then(|kid| kid.parse::<IdentityKeyId>().ok());
+    let meant: Vec<&Key> =
+        keys.iter().filter(|(id, _)| named.is_none_or(|named| named == *id)).map(|(_, key)| key).collect();
+    let mut refused = match header.alg {
+        Algorithm::HS256 if meant.iter().any(|key| key.form() == Form::Hmac) => Unproven::JwtOfHmacKey,
+        _ => Unproven::UnknownKey,
+    };
+    for key in meant {
+        let key = match (key, header.alg) {
+            (Key::Hs256(secret), Algorithm::HS256) => DecodingKey::from_secret(secret),
+            (Key::Es256(point), Algorithm::ES256) => DecodingKey::from_ec_der(point),
+            _ => continue,
+        };
+        match jsonwebtoken::decode::<Claims>(token, &key, &signature_only(header.alg)) {
+            Ok(decoded) => return check_claims(&decoded.claims, user, app, now),
+            Err(error) => {
+                refused = match error.kind() {
+                    ErrorKind::InvalidSignature => Unproven::Signature,
+                    _ => Unproven::Malformed,
+                }
+            }
+        }
+    }
+    Err(refused)
+}
+
+/// Claims are checked by ourselves, by our own clock.
+fn signature_only(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation
+}
+
+fn check_claims(claims: &Claims, user: &str, app: [&str; 2], now: Timestamp) -> Result<(), Unproven> {
+    let (now_s, leeway_s) = (now.timestamp() as f64, LEEWAY_S as f64);
+    let expires_s = claims.exp.ok_or(Unproven::NoExpiry)?;
+    if expires_s + leeway_s <= now_s {
+        return Err(Unproven::Expired);
+    }
+    if expires_s > now_s + leeway_s + LIFETIME_MAX_S as f64 {
+        return Err(Unproven::TooLong);
+    }
+    if [claims.nbf, claims.iat].into_iter().flatten().any(|from_s| from_s > now_s + leeway_s) {
+        return Err(Unproven::NotYet);
+    }
+    if claims.sub.as_deref() != Some(user) {
+        return Err(Unproven::User);
+    }
+    if claims.aud.as_ref().is_some_and(|aud| !aud.hold(app)) {
+        return Err(Unproven::Audience);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+//! What a gateway's answer means: status, headers and body, or a transport failure, become one outcome.
+//!
+//! The status decides first (RFC 8030 section 5, RFC 9110 section 15); what a known gateway adds in headers or body
+//! refines it, and an empty or unreadable body changes nothing. [`crate::policy::decide`] then turns the outcome into
+//! a verdict.
+
+mod detail;
+pub mod retry_after;
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+
+use crate::model::clock::Timestamp;
+use crate::model::lane::Gateway;
+
+/// Why a POST got no answer. Made by [`crate::gateway`], read by [`classify`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// The endpoint's host has no address at present, or nobody could be asked.
+    Resolve,
+    /// The endpoint's host has no address and never will have one: DNS has not known it for hours, or it ends in `.invalid`
+    /// (RFC 6761 section 6.4). Chrome hands out `permanently-removed.invalid` for subscriptions that it took back.
+    InvalidHost,
+    /// The endpoint's host is not one that may be talked to, or resolves to an address that is not public.
+    Forbidden,
+    /// No TCP connection.
+    Connect,
+    /// No TLS session: bad certificate or handshake.
+    Tls,
+    /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
+    /// Sending it again cannot double it.
+    Unprocessed,
+    /// By the time that the gateway had room for it, the sender did not want it sent any more. Nothing was sent.
+    Withdrawn,
+    /// The connection or stream broke after the request may have been read.
+    Reset,
+    /// The peer broke the protocol.
+    Protocol,
+    /// No complete answer before the deadline.
+    Deadline,
+}
+
+impl Failure {
+    /// The failure of a host that has no address: [`InvalidHost`](Self::InvalidHost) if its very name says so.
+    pub fn unresolved(host: &str) -> Self {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        match host.rsplit('.').next() {
+            Some(last) if last.eq_ignore_ascii_case("invalid") => Failure::InvalidHost,
+            _ => Failure::Resolve,
+        }
+    }
+
+    /// Whether no gateway was reached. The cause may be here: the network of this machine, or its clock, by which a
+    /// certificate is not valid.
+    pub fn is_unreached(self) -> bool {
+        matches!(self, Failure::Resolve | Failure::Connect | Failure::Tls)
+    }
+
+    /// The name used in the database, JSON, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Resolve => "resolve",
+            Failure::InvalidHost => "invalid_host",
+            Failure::Forbidden => "forbidden",
+            Failure::Connect => "connect",
+            Failure::Tls => "tls",
+            Failure::Unprocessed => "unprocessed",
+            Failure::Withdrawn => "withdrawn",
+            Failure::Reset => "reset",
+            Failure::Protocol => "protocol",
+            Failure::Deadline => "deadline",
+        }
+    }
+}
+
+/// What came of a POST, borrowed from the connection.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer<'a> {
+    /// The gateway answered.
+    Response {
+        /// The status as it stood on the wire; any number, valid or not.
+        status: u16,
+        /// All response headers.
+        headers: &'a HeaderMap,
+        /// The body, as much of it as was read.
+        body: &'a [u8],
+    },
+    /// It did not.
+    Failure(Failure),
+}
+
+/// Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadReason {
+    /// 400.
+    BadRequest,
+    /// 401 or 403, or Apple's 400 for a VAPID key that is not the subscription's.
+    Unauthorized,
+    /// 413, and nothing is left to shrink.
+    PayloadTooLarge,
+    /// 489 with the header that forbids another try.
+    NonRetryable,
+    /// 3xx: redirects are never followed.
+    Redirected,
+    /// Any other 4xx; the status stored beside it keeps them apart.
+    #[serde(rename = "http_4xx")]
+    Http4xx,
+    /// The endpoint's host may not be talked to.
+    EndpointForbidden,
+    /// Every retry of the policy failed, or the guide's window of 24 hours closed.
+    RetriesExhausted,
+    /// Claimed five times without an ending: whoever handled it, crashed.
+    LeaseExhausted,
+    /// Its retry token does not fit the row: somebody changed it by hand.
+    Tampered,
+    /// This attempt was made already.
+    Replayed,
+    /// Its keys or payload could not be opened or encrypted.
+    Unsealable,
+}
+
+impl DeadReason {
+    /// Every reason.
+    pub const ALL: [DeadReason; 12] = [
+        DeadReason::BadRequest,
+        DeadReason::Unauthorized,
+        DeadReason::PayloadTooLarge,
+        DeadReason::NonRetryable,
+        DeadReason::Redirected,
+        DeadReason::Http4xx,
+        DeadReason::EndpointForbidden,
+        DeadReason::RetriesExhausted,
+        DeadReason::LeaseExhausted,
+        DeadReason::Tampered,
+        DeadReason::Replayed,
+        DeadReason::Unsealable,
+    ];
+
+    /// The name used in the database, JSON, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeadReason::BadRequest => "bad_request",
+            DeadReason::Unauthorized => "unauthorized",
+            DeadReason::PayloadTooLarge => "payload_too_large",
+            DeadReason::NonRetryable => "non_retryable",
+            DeadReason::Redirected => "redirected",
+            DeadReason::Http4xx => "http_4xx",
+            DeadReason::EndpointForbidden => "endpoint_forbidden",
+            DeadReason::RetriesExhausted => "retries_exhausted",
+            DeadReason::LeaseExhausted => "lease_exhausted",
+            DeadReason::Tampered => "tampered",
+            DeadReason::Replayed => "replayed",
+            DeadReason::Unsealable => "unsealable",
+        }
+    }
+
+    /// The reason of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+/// The meaning of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The gateway took the message.
+    Accepted {
+        /// The `TTL` that it granted, in seconds, if it said so (RFC 8030 section 5.2).
+        ttl_granted_s: Option<u32>,
+    },
+    /// It takes nothing more from this sender for a while: the lane holds.
+    Throttled,
+    /// It takes nothing more for this one subscription: only this delivery waits. WNS says so in a header of a 2xx.
+    ChannelThrottled,
+    /// It could not be reached or could not cope.
+    Unavailable {
+        /// It said that an immediate retry is welcome (Mozilla's errno 202).
+        retry_now: bool,
+    },
+    /// It did not take the request; another try costs no attempt.
+    Unprocessed,
+    /// The payload is larger than this gateway takes.
+    TooLarge,
+    /// The subscription does not exist any more: prune it.
+    Gone,
+    /// It will never take this message; never a reason to prune.
+    Refused {
+        /// What the dead letter says.
+        reason: DeadReason,
+    },
+}
+
+/// What an answer says about the gateway's health, for the circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answered sensibly, even if the answer was a refusal.
+    Alive,
+    /// It failed.
+    Failing,
+    /// Nothing: the request never was the gateway's.
+    Unknown,
+}
+
+/// One answer, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its meaning.
+    pub kind: Kind,
+    /// The HTTP status; none if there was no answer.
+    pub status: Option<u16>,
+    /// When the gateway wants to be asked again, at most a day ahead; read for kinds that lead to a retry only.
+    pub retry_after: Option<Duration>,
+    /// The gateway's words or the failure's name: at most 500 octets, no NUL, no URL. None for accepted.
+    pub detail: Option<Box<str>>,
+}
+
+impl Outcome {
+    /// What this outcome says about the gateway's health.
+    pub fn health(&self) -> Health {
+        match (self.kind, self.status) {
+            (Kind::Unavailable { .. }, _) => Health::Failing,
+            (Kind::Unprocessed, _) | (_, None) => Health::Unknown,
+            _ => Health::Alive,
+        }
+    }
+
+    /// Whether the gateway refused the VAPID key or token.
+    pub fn refuses_key(&self) -> bool {
+        self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
+    }
+
+    /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
+    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
+    pub fn judges_key(&self) -> bool {
+        self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
+    }
+}
+
+/// Understands an answer of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has
+/// a meaning. Allocates nothing for an accepted answer.
+pub fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcome {
+    match *answer {
+        Answer::Failure(failure) => {
+            let detail = Some(failure.name().into());
+            Outcome { kind: of_failure(failure), status: None, retry_after: None, detail }
+        }
+        Answer::Response { status, headers, body } => {
+            let kind = of_response(gateway, status, headers, body);
+            if let Kind::Accepted { .. } = kind {
+                return Outcome { kind, status: Some(status), retry_after: None, detail: None };
+            }
+            let waits = matches!(kind, Kind::Throttled | Kind::ChannelThrottled | Kind::Unavailable { .. });
+            let retry_after = if waits { retry_after::from_headers(headers, now) } else { None };
+            Outcome { kind, status: Some(status), retry_after, detail: detail::of_response(gateway, headers, body) }
+        }
+    }
+}
+
+fn of_failure(failure: Failure) -> Kind {
+    match failure {
+        Failure::Forbidden => Kind::Refused { reason: DeadReason::EndpointForbidden },
+        Failure::InvalidHost => Kind::Gone,
+        Failure::Unprocessed | Failure::Withdrawn => Kind::Unprocessed,
+        Failure::Resolve | Failure::Connect | Failure::Tls | Failure::Reset | Failure::Protocol | Failure::Deadline => {
+            Kind::Unavailable { retry_now: false }
+        }
+    }
+}
+
+fn of_response(gateway: Gateway, status: u16, headers: &HeaderMap, body: &[u8]) -> Kind {
+    let kind = of_status(status, headers);
+    match gateway {
+        Gateway::Wns => refined_by_wns(kind, status, headers),
+        Gateway::Mozilla if status >= 400 => refined_by_errno(kind, status, body),
+        Gateway::Apple if status == 400 => refined_by_reason(kind, body),
+        _ => kind,
+    }
+}
+
+fn of_status(status: u16, headers: &HeaderMap) -> Kind {
+    let refused = |reason| Kind::Refused { reason };
+    match status {
+        200..=299 => Kind::Accepted { ttl_granted_s: number(headers, "ttl") },
+        300..=399 => refused(DeadReason::Redirected),
+        400 => refused(DeadReason::BadRequest),
+        401 | 403 => refused(DeadReason::Unauthorized),
+        404 | 410 => Kind::Gone,
+        408 => Kind::Unavailable { retry_now: false },
+        413 => Kind::TooLarge,
+        429 => Kind::Throttled,
+        489 if forbids_retry(headers) => refused(DeadReason::NonRetryable),
+        _ if (400..500).contains(&status) => refused(DeadReason::Http4xx),
+        _ => Kind::Unavailable { retry_now: false },
+    }
+}
+
+/// WNS throttles with 406, and tells in a header when a 2xx was not a delivery.
+///
+/// `dropped` and `channelthrottled` concern one device, so they make this delivery wait and leave the lane alone;
+/// `appthrottled` concerns the sender, like 406.
+fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
+    let said = |word: &str| {
+        ["x-wns-status", "x-wns-notificationstatus"]
+            .into_iter()
+            .filter_map(|name| headers.get(name))
+            .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match kind {
+        Kind::Accepted { .. } if said("dropped") || said("channelthrottled") => Kind::ChannelThrottled,
+        Kind::Accepted { .. } if said("appthrottled") => Kind::Throttled,
+        _ if status == 406 => Kind::Throttled,
+        _ => kind,
+    }
+}
+
+/// Mozilla's `errno`: 103, 105 and 106 name a subscription that is gone, 201 asks to back off, 202 to try again now.
+/// Statuses that must never prune (refused keys, throttling, server errors) do not, whatever the body says.
+fn refined_by_errno(kind: Kind, status: u16, body: &[u8]) -> Kind {
+    #[derive(Deserialize)]
+    struct Body {
+        errno: u32,
+    }
+    let may_prune = status < 500 && !matches!(status, 401 | 403 | 406 | 408 | 429);
+    match serde_json::from_slice(body) {
+        Ok(Body { errno: 103 | 105 | 106 }) if may_prune => Kind::Gone,
+        Ok(Body { errno: 201 }) if status != 429 => Kind::Unavailable { retry_now: false },
+        Ok(Body { errno: 202 }) if status != 429 => Kind::Unavailable { retry_now: true },
+        _ => kind,
+    }
+}
+
+/// Apple's 400 also covers VAPID keys that are not the subscription's, and requests that it did not read in time.
+fn refined_by_reason(kind: Kind, body: &[u8]) -> Kind {
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        reason: std::borrow::Cow<'a, str>,
+    }
+    match serde_json::from_slice::<Body<'_>>(body).as_ref().map(|body| body.reason.as_ref()) {
+        Ok("VapidPkHashMismatch" | "BadVapidPublicKey" | "BadAuthorizationHeader" | "BadJwtToken") => {
+            Kind::Refused { reason: DeadReason::Unauthorized }
+        }
+        Ok("IdleTimeout") => Kind::Unavailable { retry_now: false },
+        _ => kind,
+    }
+}
+
+fn forbids_retry(headers: &HeaderMap) -> bool {
+    ["bellwire-nonretryable", "upstash-nonretryable-error"]
+        .into_iter()
+        .filter_map(|name| headers.get(name))
+        .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u32> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

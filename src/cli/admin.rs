@@ -1,0 +1,219 @@
+//! What operators do, called by the command line and the API alike. Nothing here prints: verbs answer values.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::Serialize;
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+
+use crate::config::Config;
+use crate::model::clock::Clock;
+use crate::postgres::{Binaries, Embedded};
+use crate::server::context::{self, Foundation, Migrations};
+use crate::store::data_keys::{self, MasterKey, Source};
+use crate::store::schema::{self, Contents};
+use crate::store::{self};
+
+/// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
+const FILES_WANTED: u64 = 4_096;
+/// Beyond this difference tokens and log lines confuse; the server itself follows the database's clock.
+const CLOCK_TOLERANCE_US: i64 = 2_000_000;
+
+/// Brings the database up to date: schema, partitions, keys.
+pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+    context::wait_for_database(config).await?;
+    Foundation::open(config, Migrations::Apply).await?.close().await;
+    Ok(())
+}
+
+/// What `rotate_master_key` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rotation {
+    /// The data keys are wrapped by a new master key.
+    Rotated,
+    /// An interrupted rotation had only its last step left.
+    Finished,
+}
+
+/// Replaces the file of the master key and wraps the data keys anew. The new key is on disk before the database depends
+/// on it; if the process is killed in between, calling this again finishes the work.
+pub async fn rotate_master_key(config: &Config) -> anyhow::Result<Rotation> {
+    let Source::File(path) = config.master_key_source() else {
+        bail!("the master key is given by BELLWIRE_MASTER_KEY; only one in a file can be rotated");
+    };
+    let (postgres, options) = context::database(config).await?;
+    store::check_schema(&options).await?;
+    let pool = store::connect(options, 2).await?;
+    let rotation = rotate_file(&pool, &path).await;
+    pool.close().await;
+    if let Some(postgres) = postgres {
+        tokio::task::spawn_blocking(move || postgres.stop()).await?;
+    }
+    rotation
+}
+
+async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".next");
+    let next = PathBuf::from(next);
+    let replace = || fs::rename(&next, path).with_context(|| format!("cannot replace {}", path.display()));
+    if next.exists() && data_keys::check(pool, &Source::File(next.clone())).await.is_ok() {
+        replace()?;
+        return Ok(Rotation::Finished);
+    }
+    let old = MasterKey::read(path)?.with_context(|| format!("there is no master key at {}", path.display()))?;
+    if next.exists() {
+        // It opens nothing, so its rotation was not committed.
+        fs::remove_file(&next).with_context(|| format!("cannot remove {}", next.display()))?;
+    }
+    let new = MasterKey::generate();
+    new.write(&next)?;
+    data_keys::rotate_master(pool, &old, &new).await?;
+    replace()?;
+    Ok(Rotation::Rotated)
+}
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// As it should be.
+    Ok,
+    /// It works, but something should be done.
+    Warning,
+    /// The server would not start, or not work.
+    Failure,
+}
+
+/// One thing that `doctor` looked at.
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    /// How it is.
+    pub health: Health,
+    /// What was found, and what to do about it.
+    pub detail: String,
+}
+
+impl Finding {
+    fn ok(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, health: Health::Ok, detail: detail.into() }
+    }
+
+    fn warning(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, health: Health::Warning, detail: detail.into() }
+    }
+
+    fn failure(check: &'static str, error: impl std::fmt::Display) -> Self {
+        Self { check, health: Health::Failure, detail: format!("{error:#}") }
+    }
+}
+
+/// Looks at everything that a start depends on, and changes nothing.
+pub async fn doctor(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![open_files()];
+    if config.database_url.is_none() {
+        let options = config.postgres_options();
+        if !Embedded::exists(&options) {
+            findings.push(match Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), None) {
+                Ok(found) => Finding::ok(
+                    "postgres",
+                    format!("version {} in {}; the first start makes the database", found.major, found.dir.display()),
+                ),
+                Err(error) => Finding::failure("postgres", error),
+            });
+            return findings;
+        }
+    }
+    let (postgres, options) = match context::database(config).await {
+        Ok(found) => found,
+        Err(error) => {
+            findings.push(Finding::failure("postgres", error));
+            return findings;
+        }
+    };
+    match store::connect(options.clone(), 2).await {
+        Ok(pool) => {
+            findings.push(Finding::ok(
+                "postgres",
+                if postgres.is_some() { "embedded".to_owned() } else { config.origin("database_url") },
+            ));
+            findings.push(match store::check_schema(&options).await {
+                Ok(()) => Finding::ok("schema", "up to date"),
+                Err(error @ store::SchemaError::Old { .. }) => Finding::warning("schema", error.to_string()),
+                Err(error) => Finding::failure("schema", error),
+            });
+            findings.push(match schema::inspect(&options).await {
+                Ok(Contents::Ours { schema, applied }) if !applied.is_empty() => {
+                    master_key(&options, schema, &config.master_key_source()).await
+                }
+                _ => match config.master_key_source().check() {
+                    Ok(()) => Finding::ok("master key", "the first start makes the keys"),
+                    Err(error) => Finding::failure("master key", error),
+                },
+            });
+            findings.push(clock(&pool).await);
+            pool.close().await;
+        }
+        Err(error) => findings.push(Finding::failure("postgres", error)),
+    }
+    if let Some(postgres) = postgres
+        && let Err(panic) = tokio::task::spawn_blocking(move || postgres.stop()).await
+    {
+        findings.push(Finding::failure("postgres", panic));
+    }
+    findings
+}
+
+async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -> Finding {
+    let mut connection = match schema::connect_once(options, schema).await {
+        Ok(connection) => connection,
+        Err(error) => return Finding::failure("master key", error),
+    };
+    match data_keys::check(&mut connection, source).await {
+        Ok(0) => Finding::ok("master key", "the first start makes the keys"),
+        Ok(keys) => Finding::ok("master key", format!("opens {keys} data keys")),
+        Err(error) => Finding::failure("master key", error),
+    }
+}
+
+async fn clock(pool: &PgPool) -> Finding {
+    match store::database_now(pool).await {
+        Ok(now) => {
+            let ahead_us = Clock::system().follow(now);
+            let detail = format!("the database is {:+.3} s ahead of this host", ahead_us as f64 / 1e6);
+            if ahead_us.abs() > CLOCK_TOLERANCE_US {
+                Finding::warning("clock", detail)
+            } else {
+                Finding::ok("clock", detail)
+            }
+        }
+        Err(error) => Finding::failure("clock", error),
+    }
+}
+
+fn open_files() -> Finding {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((_, hard)) if hard < FILES_WANTED => {
+            Finding::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"))
+        }
+        Ok((_, hard)) => Finding::ok("open files", format!("at most {hard}")),
+        Err(errno) => Finding::warning("open files", format!("unknown: {errno}")),
+    }
+}
+
+/// Takes as many open files as the system allows; the usual soft limit of 1,024 exists for programs that use `select`.
+/// Leaves things as they are if that fails.
+pub fn raise_open_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(soft, hard, %errno, "the limit of open files stays as it is");
+    }
+}

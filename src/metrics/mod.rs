@@ -1,0 +1,504 @@
+//! Every series of `/metrics`, named once. Names and labels are an interface: dashboards and alerts depend on them.
+//!
+//! Counters of the delivery path are resolved to their series when the registry is made: counting is one atomic
+//! addition, without a look-up by labels.
+
+mod process;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::model::delivery::{Ending, Tier};
+use crate::model::lane::Gateway;
+use crate::policy::figures::{self, Figure, LaneSums, Reading};
+use process::Process;
+
+/// What a gateway answered, as far as a dashboard needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StatusClass {
+    /// 2xx.
+    Success,
+    /// 3xx.
+    Redirect,
+    /// 404 and 410: the subscription does not exist any more.
+    Gone,
+    /// 429.
+    Throttled,
+    /// Any other 4xx.
+    Refused,
+    /// 5xx and anything that is no class of HTTP.
+    Failed,
+    /// No answer: refused, reset or timed out.
+    None,
+}
+
+impl StatusClass {
+    const ALL: [Self; 7] =
+        [Self::Success, Self::Redirect, Self::Gone, Self::Throttled, Self::Refused, Self::Failed, Self::None];
+
+    /// The class of a status; none means that no answer came.
+    pub fn of(status: Option<u16>) -> Self {
+        match status {
+            None => Self::None,
+            Some(200..300) => Self::Success,
+            Some(300..400) => Self::Redirect,
+            Some(404 | 410) => Self::Gone,
+            Some(429) => Self::Throttled,
+            Some(400..500) => Self::Refused,
+            Some(_) => Self::Failed,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Success => "2xx",
+            Self::Redirect => "3xx",
+            Self::Gone => "gone",
+            Self::Throttled => "429",
+            Self::Refused => "4xx",
+            Self::Failed => "5xx",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A label's value, known at compile time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Name(&'static str);
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.encode(encoder)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    gateway: Name,
+    status: Name,
+    tier: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GatewayLabel {
+    gateway: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndingLabels {
+    ending: Name,
+    tier: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TierLabel {
+    tier: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: Name,
+    state: Name,
+}
+
+/// What can be wrong with a retry token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// It does not fit its row: somebody changed it by hand. The delivery is dead.
+    Tampered,
+    /// Its attempt was made already: somebody put the row back. It is dead.
+    Replayed,
+    /// It is right, but past its time. The row's state was read again.
+    Late,
+}
+
+impl TokenFault {
+    const ALL: [TokenFault; 3] = [TokenFault::Tampered, TokenFault::Replayed, TokenFault::Late];
+
+    fn name(self) -> &'static str {
+        match self {
+            TokenFault::Tampered => "tampered",
+            TokenFault::Replayed => "replayed",
+            TokenFault::Late => "late",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FaultLabel {
+    fault: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FigureLabels {
+    figure: Name,
+    lane: i32,
+    gateway: String,
+    tier: Name,
+}
+
+/// All series of a process. Share it as an `Arc`.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    attempts: [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::ALL.len()],
+    endings: [[Counter; Tier::ALL.len()]; Ending::ALL.len()],
+    attempt_seconds: [Histogram; Gateway::ALL.len()],
+    lag_seconds: [Histogram; Tier::ALL.len()],
+    requests: Family<RequestLabels, Counter>,
+    figures: Family<FigureLabels, Gauge<f64, AtomicU64>>,
+    figure_states: Family<FigureLabels, Gauge>,
+    token_faults: [Counter; TokenFault::ALL.len()],
+    /// Deliveries that wait for their turn at a subscription's `maxReceivesPerSecond`, counted when they begin to.
+    pub throttled: Counter,
+    /// Messages that the API took.
+    pub messages_accepted: Counter,
+    /// Pages that were cut off a cursor.
+    pub pages_cut: Counter,
+    /// Pages that this process holds open.
+    pub pages_open: Gauge,
+    /// Queue rows that this process claimed.
+    pub claims: Counter,
+    /// Rows of a page or claim that another process had taken over, or that an earlier, cut-off settle had written.
+    pub settle_fenced: Counter,
+    /// Settling transactions that failed and are tried again.
+    pub settle_retries: Counter,
+    /// How long a settling transaction took.
+    pub settle_seconds: Histogram,
+    /// Lanes that are held by a `Retry-After` or after a 429.
+    pub lanes_held: Gauge,
+    /// Lanes whose breaker is open or half open.
+    pub lanes_open: Gauge,
+    /// Times that a breaker opened.
+    pub breaker_trips: Counter,
+    alerts_open: Family<KindLabel, Gauge>,
+    /// POSTs without an answer yet.
+    pub in_flight: Gauge,
+    /// By how many seconds the database's clock is ahead of this host's.
+    pub clock_offset_s: Gauge<f64, AtomicU64>,
+    connections: Family<PoolLabels, Gauge>,
+    subscriptions_active: Family<GatewayLabel, Gauge>,
+    due: Gauge,
+    oldest_due_s: Gauge<f64, AtomicU64>,
+    process: Process,
+}
+
+impl Metrics {
+    /// Registers every series.
+    pub fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("bellwire");
+        let r = &mut registry;
+        let attempts = counters(r, "attempts", "POSTs to gateways by what was answered");
+        let endings =
+            counters(r, "deliveries_ended", "Deliveries by how they ended, and attempts that a retry follows");
+        let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
+        let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
+        let requests = Family::default();
+        let (figures, figure_states) = (Family::default(), Family::default());
+        r.register("figure", "Figures of retries over the last hour, by lane and tier", figures.clone());
+        r.register("figure_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", figure_states.clone());
+        let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
+        let alerts_open = Family::default();
+        r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
+        r.register("http_requests", "Requests to the API by route and status", requests.clone());
+        let connections = Family::default();
+        r.register("database_connections", "Connections of this process to Postgres", connections.clone());
+        let subscriptions_active = Family::default();
+        r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
+        r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        Arc::new(Self {
+            attempts: Gateway::ALL.map(|gateway| {
+                StatusClass::ALL.map(|status| {
+                    Tier::ALL.map(|tier| {
+                        attempts.get_or_create_owned(&AttemptLabels {
+                            gateway: Name(gateway.name()),
+                            status: Name(status.name()),
+                            tier: Name(tier.name()),
+                        })
+                    })
+                })
+            }),
+            endings: Ending::ALL.map(|ending| {
+                Tier::ALL.map(|tier| {
+                    endings.get_or_create_owned(&EndingLabels { ending: Name(ending.name()), tier: Name(tier.name()) })
+                })
+            }),
+            attempt_seconds: Gateway::ALL
+                .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
+            lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
+            requests,
+            figures,
+            figure_states,
+            token_faults: TokenFault::ALL
+                .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
+            throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
+            alerts_open,
+            messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
+            pages_cut: counter(r, "pages_cut", "Pages cut off cursors"),
+            pages_open: gauge(r, "pages_open", "Pages that this process holds open"),
+            claims: counter(r, "claims", "Queue rows claimed"),
+            settle_fenced: counter(r, "settle_fenced", "Rows that were already settled or taken over"),
+            settle_retries: counter(r, "settle_retries", "Settling transactions that failed and are tried again"),
+            settle_seconds: histogram(r, "settle", "Time that a settling transaction took"),
+            lanes_held: gauge(r, "lanes_held", "Lanes held by a gateway's throttling"),
+            lanes_open: gauge(r, "lanes_open", "Lanes whose breaker is open or half open"),
+            breaker_trips: counter(r, "breaker_trips", "Times that a breaker opened"),
+            in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
+            clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
+            connections,
+            subscriptions_active,
+            due: gauge(r, "deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most"),
+            oldest_due_s: seconds(r, "oldest_due", "For how long the oldest of them has been due"),
+            process: Process::new(),
+            registry,
+        })
+    }
+
+    /// Counts a POST and how long its answer took.
+    pub fn attempt(&self, gateway: Gateway, tier: Tier, status: Option<u16>, took: Duration) {
+        self.attempts[gateway as usize][StatusClass::of(status) as usize][place(tier.code())].inc();
+        self.attempt_seconds[gateway as usize].observe(took.as_secs_f64());
+    }
+
+    /// Counts deliveries that ended, or attempts that a retry follows.
+    pub fn ended(&self, ending: Ending, tier: Tier, n: u64) {
+        self.endings[place(ending.code())][place(tier.code())].inc_by(n);
+    }
+
+    /// Counts queue rows whose retry token had a fault.
+    pub fn token_fault(&self, fault: TokenFault, n: u64) {
+        self.token_faults[fault as usize].inc_by(n);
+    }
+
+    /// Records how much later than scheduled a POST began.
+    pub fn lag(&self, tier: Tier, lag: Duration) {
+        self.lag_seconds[place(tier.code())].observe(lag.as_secs_f64());
+    }
+
+    /// Counts a request to the API. `route` is the pattern, such as `/v1/apps/{app}/messages`, never the path: paths
+    /// hold ids, and each would be a series.
+    pub fn request(&self, method: &str, route: &str, status: u16) {
+        let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Shows these figures of the last hour instead of those before.
+    pub fn show_figures(&self, lanes: &[LaneSums]) {
+        self.figures.clear();
+        self.figure_states.clear();
+        for lane in lanes {
+            for (tier, sums) in &lane.tiers {
+                for reading in figures::read(sums, 1) {
+                    self.show_figure(lane, *tier, reading);
+                }
+            }
+        }
+    }
+
+    fn show_figure(&self, lane: &LaneSums, tier: Option<Tier>, reading: Reading) {
+        // What is of the lane has no tier, and what is of a tier is not the lane's.
+        let (Some(value), true) = (reading.value, tier.is_none() == (reading.figure == Figure::BreakerTrips)) else {
+            return;
+        };
+        let labels = FigureLabels {
+            figure: Name(reading.figure.name()),
+            lane: lane.lane.0,
+            gateway: lane.gateway.clone(),
+            tier: Name(tier.map_or("", Tier::name)),
+        };
+        self.figures.get_or_create(&labels).set(value);
+        self.figure_states.get_or_create(&labels).set(reading.state as i64);
+    }
+
+    /// Shows how many connections of a pool there are, and how many of them do nothing.
+    pub fn show_pool(&self, pool: &'static str, open: u32, idle: usize) {
+        let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+        for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
+            self.connections.get_or_create(&PoolLabels { pool: Name(pool), state: Name(state) }).set(n);
+        }
+    }
+
+    /// Shows how many active subscriptions there are at each gateway, by name. A gateway that is not named has none.
+    pub fn show_subscriptions(&self, by_gateway: &[(String, i64)]) {
+        for gateway in Gateway::ALL {
+            let n = by_gateway.iter().find(|(name, _)| name == gateway.name()).map_or(0, |(_, n)| *n);
+            self.subscriptions_active.get_or_create(&GatewayLabel { gateway: Name(gateway.name()) }).set(n);
+        }
+    }
+
+    /// Shows what waits in the queue, and for how long the oldest of it has been due.
+    pub fn show_due(&self, deliveries: i64, oldest: Duration) {
+        self.due.set(deliveries);
+        self.oldest_due_s.set(oldest.as_secs_f64());
+    }
+
+    /// Says how many alerts of a kind are open.
+    pub fn alerts_open(&self, kind: &'static str, n: i64) {
+        self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
+    }
+
+    /// Everything in the text format that Prometheus reads (OpenMetrics).
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let written = encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, self.process.look()))
+            .and_then(|()| encode_eof(&mut text));
+        written.expect("a string takes everything");
+        text
+    }
+}
+
+/// Where a tier or an ending stands among all of its kind: their numbers begin at 1.
+fn place(code: i16) -> usize {
+    usize::try_from(code - 1).expect("numbers begin at 1")
+}
+
+/// From a millisecond to some ten seconds, which is the deadline of an attempt.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.5, 11))
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+fn histograms<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Histograms<L> {
+    let family = Family::new_with_constructor(durations as fn() -> Histogram);
+    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
+    family
+}
+
+fn histogram(registry: &mut Registry, name: &str, help: &str) -> Histogram {
+    let histogram = durations();
+    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+    histogram
+}
+
+trait Labels: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static {}
+impl<L: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static> Labels for L {}
+
+fn counters<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter> {
+    let family = Family::default();
+    registry.register(name, help, family.clone());
+    family
+}
+
+fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
+    let counter = Counter::default();
+    registry.register(name, help, counter.clone());
+    counter
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
+    let gauge = Gauge::default();
+    registry.register_with_unit(name, help, Unit::Seconds, gauge.clone());
+    gauge
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_lands_in_its_own_series() {
+        let metrics = Metrics::new();
+        metrics.attempt(Gateway::Wns, Tier::Promotional, Some(201), Duration::from_millis(30));
+        metrics.attempt(Gateway::Wns, Tier::Promotional, None, Duration::from_secs(10));
+        metrics.ended(Ending::Gone, Tier::Engagement, 3);
+        metrics.request("POST", "/v1/apps/{app}/messages", 202);
+        metrics.settle_fenced.inc();
+        metrics.clock_offset_s.set(-0.25);
+        metrics.show_pool("api", 5, 2);
+        metrics.show_subscriptions(&[("fcm".into(), 12)]);
+        metrics.show_due(7, Duration::from_millis(1_500));
+        let text = metrics.render();
+        for line in [
+            r#"bellwire_attempts_total{gateway="wns",status="2xx",tier="promotional"} 1"#,
+            r#"bellwire_attempts_total{gateway="wns",status="none",tier="promotional"} 1"#,
+            r#"bellwire_attempts_total{gateway="fcm",status="2xx",tier="promotional"} 0"#,
+            r#"bellwire_deliveries_ended_total{ending="gone",tier="engagement"} 3"#,
+            r#"bellwire_attempt_seconds_count{gateway="wns"} 2"#,
+            r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
+            "bellwire_settle_fenced_total 1",
+            "bellwire_clock_offset_seconds -0.25",
+            r#"bellwire_database_connections{pool="api",state="used"} 3"#,
+            r#"bellwire_subscriptions_active{gateway="fcm"} 12"#,
+            r#"bellwire_subscriptions_active{gateway="apple"} 0"#,
+            "bellwire_deliveries_due 7",
+            "bellwire_oldest_due_seconds 1.5",
+            concat!(r#"bellwire_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one end, at the end");
+        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"] {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            assert!(!cfg!(target_os = "linux") || value.is_some(), "{name} in\n{text}");
+        }
+        let in_other_units = ["_ms", "_us", "milliseconds", "microseconds", "kilobytes"];
+        let named = |line: &&str| in_other_units.iter().any(|unit| line.contains(unit));
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).find(named), None, "seconds and bytes only");
+    }
+
+    #[test]
+    fn every_gateway_tier_and_ending_has_its_series() {
+        let metrics = Metrics::new();
+        for gateway in Gateway::ALL {
+            for tier in Tier::ALL {
+                metrics.attempt(gateway, tier, Some(201), Duration::ZERO);
+                metrics.lag(tier, Duration::ZERO);
+                Ending::ALL.iter().for_each(|&ending| metrics.ended(ending, tier, 1));
+            }
+        }
+        let text = metrics.render();
+        let counted = |series: &str, n: &str| text.lines().filter(|l| l.starts_with(series) && l.ends_with(n)).count();
+        assert_eq!(counted("bellwire_attempts_total", " 1"), Gateway::ALL.len() * Tier::ALL.len());
+        assert_eq!(counted("bellwire_deliveries_ended_total", " 5"), Ending::ALL.len() * Tier::ALL.len());
+        assert_eq!(counted("bellwire_queue_lag_seconds_count", " 5"), Tier::ALL.len());
+    }
+
+    #[test]
+    fn every_status_has_a_class() {
+        for (status, class) in [
+            (Some(201), "2xx"),
+            (Some(307), "3xx"),
+            (Some(404), "gone"),
+            (Some(410), "gone"),
+            (Some(413), "4xx"),
+            (Some(429), "429"),
+            (Some(503), "5xx"),
+            (Some(999), "5xx"),
+            (Some(100), "5xx"),
+            (None, "none"),
+        ] {
+            assert_eq!(StatusClass::of(status).name(), class, "{status:?}");
+        }
+    }
+}

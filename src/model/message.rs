@@ -1,0 +1,448 @@
+//! What a message says: a structured notification, or a payload for the page's own handler. Values of these types may
+//! come straight from a request, so [`Content::validate`] is asked before anything is stored.
+
+mod links;
+mod payload;
+
+use std::collections::HashSet;
+use std::fmt;
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use self::payload::Payload;
+use crate::model::id::AppId;
+
+/// Most octets of plaintext in one push: a body of 4,096 less header (86), delimiter (1) and tag (16), RFC 8291
+/// section 4.
+pub const PLAINTEXT_MAX: usize = 3993;
+/// Octets of every plaintext kept for our envelope: delivery id, receipt token, retries, and the JSON around them.
+pub const ENVELOPE_RESERVE: usize = 160;
+/// Most octets of content in a push that carries the envelope.
+pub const CONTENT_MAX: usize = PLAINTEXT_MAX - ENVELOPE_RESERVE;
+
+/// Longest title, in characters.
+pub const TITLE_MAX: usize = 200;
+/// Longest body, in characters.
+pub const BODY_MAX: usize = 2000;
+/// Longest URL, in octets.
+pub const URL_MAX: usize = 2048;
+/// Longest tag, in characters.
+pub const TAG_MAX: usize = 200;
+/// Most buttons. What a browser does not show it ignores.
+pub const ACTIONS_MAX: usize = 4;
+/// Buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
+pub const ACTIONS_SHOWN: usize = 2;
+/// Longest name, and longest title, of a button, in characters.
+pub const ACTION_TEXT_MAX: usize = 100;
+/// Deepest nesting of `data`, counted in objects and arrays.
+pub const DATA_DEPTH_MAX: usize = 16;
+/// Longest language tag, in characters (RFC 5646 section 4.4.1 asks for room for 35).
+pub const LANG_MAX: usize = 35;
+/// Longest collapse key, in characters.
+pub const COLLAPSE_KEY_MAX: usize = 200;
+
+/// The member of `data` that is ours.
+pub const ENVELOPE_MEMBER: &str = "bellwire";
+
+/// One thing wrong with a request's content, for the API's caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// RFC 6901 pointer into the message, such as `/content/actions/0/title`.
+    pub pointer: String,
+    /// What is wrong and what is allowed, never the value itself.
+    pub detail: String,
+}
+
+/// What a message says, in the form that is sealed into `messages.content`. `Debug` shows its kind only.
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Content {
+    /// A notification that browsers and our service worker show by themselves.
+    Notification {
+        /// What is sent normally.
+        content: Box<Notification>,
+        /// What is sent where a gateway finds `content` too large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compact: Option<Box<Notification>>,
+    },
+    /// Octets for the page's own push handler.
+    Raw {
+        /// The octets.
+        payload: Payload,
+        /// Whether our envelope is put around them. Without it they arrive untouched, and receipts stay unknown.
+        envelope: bool,
+    },
+}
+
+/// A notification in our own spelling; [`crate::webpush::payload`] turns it into declarative web push JSON.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notification {
+    /// First line, 1 to 200 characters.
+    pub title: String,
+    /// Text below it, up to 2,000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Where a click leads: `https:`, or a path on the site, which is the first of the app's origins. Without it, the site's
+    /// root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// URL of a small picture beside the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// URL of a large picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// URL of a monochrome picture for a status bar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub badge: Option<String>,
+    /// A notification replaces one shown earlier under the same tag. Up to 200 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Buttons, up to four.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+    /// Anything the page wants back on a click. The member `bellwire` is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Whether `data` may be left out where a gateway finds the notification too large.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub data_optional: bool,
+    /// Stays until the person reacts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub require_interaction: bool,
+    /// Neither sound nor vibration.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub silent: bool,
+    /// Direction of the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<Direction>,
+    /// Language of the text, a BCP 47 tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lang: Option<String>,
+    /// Number to show on the installed app's icon; 0 removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_badge: Option<u32>,
+}
+
+/// A button of a notification.
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Action {
+    /// Its name, which a click reports. Unique within the notification.
+    pub action: String,
+    /// Its text.
+    pub title: String,
+    /// Where it leads. Without it, where the notification leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// Direction of a notification's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// As the browser finds.
+    Auto,
+    /// Left to right.
+    Ltr,
+    /// Right to left.
+    Rtl,
+}
+
+impl Content {
+    /// Puts together what a request gave: exactly one of `content` and `payload`, `compact` only beside `content`,
+    /// `envelope: false` only beside `payload`. Answers everything that is wrong, [`validate`](Self::validate) included.
+    pub fn from_request(
+        content: Option<Notification>,
+        compact: Option<Notification>,
+        payload: Option<Payload>,
+        envelope: Option<bool>,
+    ) -> Result<Self, Vec<Problem>> {
+        let refuse = |pointer: &str, detail: &str| Err(vec![problem(pointer, detail)]);
+        let made = match (content, payload) {
+            (Some(_), Some(_)) => return refuse("/payload", "cannot stand beside `content`"),
+            (None, None) => return refuse("/content", "is missing: give `content` or `payload`"),
+            (Some(_), None) if envelope == Some(false) => {
+                return refuse("/envelope", "may be false only beside `payload`");
+            }
+            (None, Some(_)) if compact.is_some() => return refuse("/compact", "may stand only beside `content`"),
+            (Some(content), None) => Self::Notification { content: Box::new(content), compact: compact.map(Box::new) },
+            (None, Some(payload)) => Self::Raw { payload, envelope: envelope.unwrap_or(true) },
+        };
+        let problems = made.validate();
+        if problems.is_empty() { Ok(made) } else { Err(problems) }
+    }
+
+    /// Everything that breaks a limit, with pointers into the message. Empty: fine. The size of the whole is not
+    /// looked at here: [`Template::new`](crate::webpush::payload::Template::new) measures what is really sent.
+    pub fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        match self {
+            Self::Notification { content, compact } => {
+                content.check("/content", &mut problems);
+                if let Some(compact) = compact {
+                    compact.check("/compact", &mut problems);
+                }
+            }
+            Self::Raw { .. } => {}
+        }
+        problems
+    }
+}
+
+impl Notification {
+    fn check(&self, at: &str, problems: &mut Vec<Problem>) {
+        let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
+        if self.title.trim().is_empty() || longer(&self.title, TITLE_MAX) {
+            refuse("title", format!("must have 1 to {TITLE_MAX} characters, not all blank"));
+        }
+        if self.body.as_ref().is_some_and(|body| longer(body, BODY_MAX)) {
+            refuse("body", format!("may have at most {BODY_MAX} characters"));
+        }
+        if self.tag.as_ref().is_some_and(|tag| longer(tag, TAG_MAX)) {
+            refuse("tag", format!("may have at most {TAG_MAX} characters"));
+        }
+        for (member, url) in [("url", &self.url), ("icon", &self.icon), ("image", &self.image), ("badge", &self.badge)]
+        {
+            if let Some(detail) = url.as_deref().and_then(unfit_url) {
+                refuse(member, detail);
+            }
+        }
+        if self.lang.as_deref().is_some_and(|lang| !is_language_tag(lang)) {
+            refuse("lang", "must be a BCP 47 language tag such as `en` or `pt-BR`".into());
+        }
+        if let Some(data) = &self.data {
+            if data.contains_key(ENVELOPE_MEMBER) {
+                refuse("data/bellwire", "is used by Bellwire itself".into());
+            }
+            if data.values().any(|value| deeper(value, DATA_DEPTH_MAX - 1)) {
+                refuse("data", format!("may be nested at most {DATA_DEPTH_MAX} deep"));
+            }
+        }
+        if self.actions.len() > ACTIONS_MAX {
+            refuse("actions", format!("may hold at most {ACTIONS_MAX} actions"));
+            return; // one complaint, not one for each of a million
+        }
+        let mut names = HashSet::new();
+        for (i, action) in self.actions.iter().enumerate() {
+            for (member, text) in [("action", &action.action), ("title", &action.title)] {
+                if text.trim().is_empty() || longer(text, ACTION_TEXT_MAX) {
+                    refuse(
+                        &format!("actions/{i}/{member}"),
+                        format!("must have 1 to {ACTION_TEXT_MAX} characters, not all blank"),
+                    );
+                }
+            }
+            if !names.insert(&action.action) {
+                refuse(&format!("actions/{i}/action"), "is the name of an earlier action too".into());
+            }
+            if let Some(detail) = action.url.as_deref().and_then(unfit_url) {
+                refuse(&format!("actions/{i}/url"), detail);
+            }
+        }
+    }
+}
+
+/// The `Topic` header of a collapse key (RFC 8030 section 5.4): 192 bits of SHA-256 over (app, key), which are exactly
+/// 32 characters of base64url. Hashed because Apple decodes the header and refuses legal lengths, and because what
+/// customers call things is not the gateway's business.
+pub fn topic_header(app: AppId, collapse_key: &str) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(app.0.as_bytes());
+    context.update(collapse_key.as_bytes());
+    URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..24])
+}
+
+fn problem(pointer: &str, detail: impl Into<String>) -> Problem {
+    Problem { pointer: pointer.into(), detail: detail.into() }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn longer(text: &str, max_chars: usize) -> bool {
+    text.len() > max_chars && text.chars().nth(max_chars).is_some()
+}
+
+fn deeper(value: &serde_json::Value, levels: usize) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| deeper(item, levels - 1)),
+        Value::Object(members) => levels == 0 || members.values().any(|member| deeper(member, levels - 1)),
+        _ => false,
+    }
+}
+
+/// Whether a text has the form of a BCP 47 language tag. Whether such a language exists is not looked at.
+pub fn is_language_tag(lang: &str) -> bool {
+    (2..=LANG_MAX).contains(&lang.len())
+        && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
+/// What is wrong with a link or picture: it must work from a page on https, so it is https itself (plain http only on
+/// the developer's own machine) or a path on the site.
+fn unfit_url(url: &str) -> Option<String> {
+    if url.len() > URL_MAX {
+        return Some(format!("may have at most {URL_MAX} octets"));
+    }
+    let fits = if url.starts_with('/') {
+        // `//host` and `/\host` are not paths to a browser, and it drops tabs and line ends before it looks.
+        !url.starts_with("//") && !url.contains('\\') && !url.chars().any(char::is_control)
+    } else {
+        url::Url::parse(url).is_ok_and(|parsed| match parsed.scheme() {
+            "https" => true,
+            "http" => matches!(parsed.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")),
+            _ => false,
+        })
+    };
+    (!fits).then(|| "must be an https: URL (http: only on localhost) or a path that begins with one `/`".into())
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Notification { .. } => "Content::Notification(…)",
+            Self::Raw { .. } => "Content::Raw(…)",
+        })
+    }
+}
+
+impl fmt::Debug for Notification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notification(…)")
+    }
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Action(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn notification(value: serde_json::Value) -> Notification {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn pointers(content: Notification) -> Vec<String> {
+        let refused = Content::from_request(Some(content), None, None, None).unwrap_err();
+        refused.into_iter().map(|problem| problem.pointer).collect()
+    }
+
+    #[test]
+    fn content_survives_storage() {
+        let full = notification(json!({
+            "title": "T", "body": "B", "url": "/x", "icon": "https://example.com/i.png", "image": "/i", "badge": "/b",
+            "tag": "t", "actions": [{"action": "open", "title": "Open", "url": "http://localhost:3000/"}],
+            "data": {"a": [1]}, "data_optional": true, "require_interaction": true, "silent": true, "dir": "rtl",
+            "lang": "ar", "app_badge": 3
+        }));
+        let compact = notification(json!({"title": "T"}));
+        for content in [
+            Content::from_request(Some(full), Some(compact), None, Some(true)).unwrap(),
+            Content::from_request(None, None, Some(Payload::Text("hé\0".into())), None).unwrap(),
+            Content::from_request(None, None, Some(Payload::Octets(vec![0, 255, 7])), Some(false)).unwrap(),
+        ] {
+            let stored = serde_json::to_vec(&content).unwrap();
+            assert!(serde_json::from_slice::<Content>(&stored).unwrap() == content);
+        }
+    }
+
+    #[test]
+    fn exactly_one_of_content_and_payload_is_taken() {
+        let content = || Some(notification(json!({"title": "T"})));
+        let payload = || Some(Payload::Text("x".into()));
+        let pointer = |made: Result<Content, Vec<Problem>>| made.unwrap_err().remove(0).pointer;
+        assert_eq!(pointer(Content::from_request(None, None, None, None)), "/content");
+        assert_eq!(pointer(Content::from_request(content(), None, payload(), None)), "/payload");
+        assert_eq!(pointer(Content::from_request(content(), None, None, Some(false))), "/envelope");
+        assert_eq!(pointer(Content::from_request(None, content(), payload(), None)), "/compact");
+    }
+
+    #[test]
+    fn every_limit_is_answered_with_its_pointer() {
+        let long = |n: usize| "é".repeat(n);
+        let bad = notification(json!({
+            "title": " ", "body": long(2001), "url": "ftp://example.com/", "icon": "//evil.example/i", "image": "x",
+            "badge": format!("https://example.com/{}", "a".repeat(2048)), "tag": long(201), "lang": "e n",
+            "data": {"bellwire": 1}, "actions": [
+                {"action": "a", "title": "", "url": "javascript:alert(1)"}, {"action": "a", "title": long(101)}
+            ]
+        }));
+        assert_eq!(
+            pointers(bad),
+            [
+                "/content/title",
+                "/content/body",
+                "/content/tag",
+                "/content/url",
+                "/content/icon",
+                "/content/image",
+                "/content/badge",
+                "/content/lang",
+                "/content/data/bellwire",
+                "/content/actions/0/title",
+                "/content/actions/0/url",
+                "/content/actions/1/title",
+                "/content/actions/1/action"
+            ]
+        );
+        let crowd = json!({"title": long(200), "actions": vec![json!({"action": "", "title": ""}); 5]});
+        assert_eq!(pointers(notification(crowd)), ["/content/actions"]);
+        let nested = (0..16).fold(json!(1), |inner, _| json!([inner]));
+        assert_eq!(pointers(notification(json!({"title": "T", "data": {"a": nested}}))), ["/content/data"]);
+        let compact = Some(notification(json!({"title": ""})));
+        let refused = Content::from_request(Some(notification(json!({"title": "T"}))), compact, None, None);
+        assert_eq!(refused.unwrap_err()[0].pointer, "/compact/title");
+    }
+
+    #[test]
+    fn links_lead_to_https_to_localhost_or_into_the_site() {
+        for good in ["https://example.com/x?y#z", "http://localhost:8080/", "http://127.0.0.1/", "/", "/a?b=c d"] {
+            assert_eq!(unfit_url(good), None, "{good}");
+        }
+        for bad in
+            ["", "x", "http://example.com/", "//a.example", "/\\a.example", "/\t/a.example", "data:,x", "https://"]
+        {
+            assert!(unfit_url(bad).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_members_are_refused() {
+        for unknown in [
+            json!({"title": "T", "colour": 1}),
+            json!({"title": "T", "actions": [{"action": "a", "title": "A", "icon": ""}]}),
+        ] {
+            assert!(serde_json::from_value::<Notification>(unknown).unwrap_err().to_string().contains("unknown field"));
+        }
+    }
+
+    #[test]
+    fn a_topic_header_is_32_url_safe_characters_of_its_own_for_each_app_and_key() {
+        let [one, other] = [1, 2].map(|n| AppId(uuid::Uuid::from_u128(n)));
+        let header = topic_header(one, "news-1");
+        assert_eq!(header.len(), 32);
+        assert!(header.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+        assert_eq!(header, topic_header(one, "news-1"));
+        assert_ne!(header, topic_header(one, "news-2"));
+        assert_ne!(header, topic_header(other, "news-1"));
+    }
+
+    #[test]
+    fn debug_shows_no_content() {
+        let content = Content::Raw { payload: Payload::Text("secret".into()), envelope: true };
+        assert!(!format!("{content:?}").contains("secret"));
+    }
+}

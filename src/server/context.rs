@@ -1,0 +1,180 @@
+//! What every command stands on: a Postgres with the right schema, the vault, and the clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::{Config, Secret};
+use crate::model::clock::Clock;
+use crate::postgres::{DATABASE, Embedded};
+use crate::store::schema::{self, Contents, SCHEMA};
+use crate::store::sending::WRITERS;
+use crate::store::{self, data_keys, partitions};
+use crate::vault::Vault;
+
+/// How often the embedded Postgres is looked after. Its sessions recover by themselves; only the end of all of Postgres
+/// needs us.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// How long a start waits for a database that does not answer, and how often it asks.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What to do about an old schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migrations {
+    /// Apply what is missing.
+    Apply,
+    /// Refuse to go on.
+    Check,
+    /// Refuse to go on, unless the database is empty.
+    Begin,
+}
+
+/// An open database and what belongs to it.
+#[derive(Debug)]
+pub struct Foundation {
+    postgres: Option<Arc<Embedded>>,
+    /// Connections to the database.
+    pub pool: PgPool,
+    /// Connections for sends to named recipients, which share their commits: they plan by index only.
+    pub sending_pool: PgPool,
+    /// Connections for the dispatch engine, which plan by index only.
+    pub worker_pool: PgPool,
+    /// The unlocked data keys.
+    pub vault: Vault,
+    /// Follows the database's clock.
+    pub clock: Clock,
+}
+
+impl Foundation {
+    /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys. What
+    /// could stand in the way of any of that is looked at before anything is written to a database.
+    pub async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
+        let master_key = config.master_key_source();
+        master_key.check()?;
+        let (postgres, options) = database(config).await?;
+        match schema::inspect(&options).await? {
+            Contents::Others(table) if config.database_may_be_anothers() => bail!(
+                "the database of DATABASE_URL belongs to another application: it has tables, such as {table}, and none of \
+                 Bellwire's. Unset DATABASE_URL, and Bellwire runs a Postgres of its own; or set BELLWIRE_DATABASE_URL \
+                 instead: to that database, if Bellwire is to keep to a schema of its own in it (`{SCHEMA}`), or to another"
+            ),
+            Contents::Ours { schema, applied } if !applied.is_empty() => {
+                // Another server may be moving them just now.
+                let schemas = if schema == SCHEMA { schema.into() } else { format!("{SCHEMA},{schema}") };
+                data_keys::check(&mut schema::connect_once(&options, &schemas).await?, &master_key).await?;
+            }
+            _ => {}
+        }
+        match migrations {
+            Migrations::Apply => store::migrate(&options).await?,
+            Migrations::Check => store::check_schema(&options).await?,
+            Migrations::Begin => store::migrate_new(&options).await?,
+        }
+        // A few for sends, and of the others half for requests, half for dispatch, so that none starves the others.
+        let half = (config.database_connections - WRITERS) / 2;
+        let pool = store::connect(options.clone(), half).await.context("cannot connect to the database")?;
+        let options = store::by_index_only(options);
+        let sending_pool = store::connect_lazily(options.clone(), WRITERS);
+        let worker_pool = store::connect(options, half).await?;
+        let clock = Clock::system();
+        clock.follow(store::database_now(&pool).await?);
+        match partitions::ensure(&pool, clock.now()).await {
+            // Somebody holds locks: maintenance comes back to it, and the default partition takes what comes meanwhile.
+            Err(error) if store::is_transient(&error) => tracing::warn!(%error, "no new partitions yet"),
+            ensured => drop(ensured.context("cannot make partitions")?),
+        }
+        let vault = data_keys::open(&pool, &master_key, clock.now()).await?;
+        Ok(Self { postgres, pool, sending_pool, worker_pool, vault, clock })
+    }
+
+    /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
+    pub async fn keep_postgres(&self) -> anyhow::Error {
+        let Some(postgres) = &self.postgres else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(WATCH).await;
+            let postgres = postgres.clone();
+            match spawn_blocking(move || postgres.revive()).await {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => tracing::warn!("Postgres had ended and was started again"),
+                Ok(Err(error)) => return error.into(),
+                Err(panic) => return panic.into(),
+            }
+        }
+    }
+
+    /// Whether this process had to start the embedded Postgres: no server runs on its data.
+    pub fn holds_postgres(&self) -> bool {
+        self.postgres.as_ref().is_some_and(|postgres| postgres.is_ours())
+    }
+
+    /// Where the data is, in words.
+    pub fn data(&self, config: &Config) -> String {
+        match &self.postgres {
+            Some(_) => config.data_dir.display().to_string(),
+            None => config.origin("database_url"),
+        }
+    }
+
+    /// Closes all connections, then stops the embedded Postgres if this process started it.
+    pub async fn close(self) {
+        self.worker_pool.close().await;
+        self.sending_pool.close().await;
+        self.pool.close().await;
+        if let Some(postgres) = self.postgres
+            && let Err(panic) = spawn_blocking(move || postgres.stop()).await
+        {
+            tracing::error!(%panic, "Postgres was not stopped");
+        }
+    }
+}
+
+/// Waits until a database that is not embedded answers: a start after a power cut, or of containers side by side, may be
+/// faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us.
+pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
+    let Some(options) = external_database(config)? else { return Ok(()) };
+    let deadline = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        let error = match timeout_at(deadline, store::probe(&options)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
+        };
+        if !store::is_transient(&error) {
+            return Err(error)
+                .with_context(|| format!("the database of {} cannot be used", config.origin("database_url")));
+        }
+        if Instant::now() + ASK_AGAIN > deadline {
+            let (origin, patience_s) = (config.origin("database_url"), PATIENCE.as_secs());
+            return Err(error).with_context(|| format!("the database of {origin} did not answer for {patience_s} s"));
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(%error, patience_s = PATIENCE.as_secs(), "the database does not answer yet, waiting for it");
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+fn external_database(config: &Config) -> anyhow::Result<Option<PgConnectOptions>> {
+    // The parser's error could quote the URL, which holds a password.
+    let origin = || config.origin("database_url");
+    let parse = |url: &Secret| url.expose().parse().map_err(|_| anyhow!("{} is not a valid Postgres URL", origin()));
+    config.database_url.as_ref().map(parse).transpose()
+}
+
+/// The configured database, or the embedded one, started.
+pub async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
+    if let Some(options) = external_database(config)? {
+        return Ok((None, options));
+    }
+    let options = config.postgres_options();
+    let postgres = Arc::new(spawn_blocking(move || Embedded::start(&options)).await??);
+    let options = postgres.connect_options(DATABASE);
+    Ok((Some(postgres), options))
+}

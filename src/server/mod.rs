@@ -1,0 +1,294 @@
+//! One server process: the roles that it was given, until it is told to stop or an engine dies.
+
+pub mod context;
+pub mod maintenance;
+pub mod telemetry;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tracing::{error, info, warn};
+
+use crate::api::auth::Scraper;
+use crate::api::example::Example;
+use crate::api::limits::Rate;
+use crate::api::remembered::Remembered;
+use crate::api::{self, ApiState, Engine, Work};
+use crate::config::Config;
+use crate::dispatch::{self, Dispatcher};
+use crate::gateway::{self, Gateways};
+use crate::http_server;
+use crate::metrics::Metrics;
+use crate::policy::figures;
+use crate::receipts;
+use crate::store::{self, figures::Wanted};
+use context::{Foundation, Migrations};
+use maintenance::Retention;
+
+/// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
+/// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
+/// means that something ended that should not have.
+pub async fn run(
+    config: Config,
+    migrations: Migrations,
+    listener: TcpListener,
+    started: impl FnOnce(SocketAddr),
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let mut shutdown = pin!(shutdown);
+    tokio::select! {
+        answers = context::wait_for_database(&config) => answers?,
+        () = &mut shutdown => return Ok(()),
+    }
+    let foundation = Foundation::open(&config, migrations).await?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    info!(%address, data = %foundation.data(&config), "started");
+    started(address);
+    let ended = serve(&foundation, &config, listener, shutdown).await;
+    foundation.close().await;
+    ended
+}
+
+/// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
+/// in flight ends or is given back, all within `config.shutdown_deadline`. Fails if anything that must run ends by itself.
+async fn serve(
+    foundation: &Foundation,
+    config: &Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    let mut engines = JoinSet::new();
+    let mut dispatcher = None;
+    if config.roles.worker {
+        let settings = dispatch::Settings {
+            lane_limit_max: config.lane_concurrency_max,
+            page_min: config.page_min as usize,
+            page_max: config.page_max as usize,
+            policy: config.policy(),
+            ..dispatch::Settings::default()
+        };
+        let (started, tasks) = Dispatcher::start(
+            foundation.worker_pool.clone(),
+            foundation.vault.clone(),
+            foundation.clock.clone(),
+            gateways.clone(),
+            metrics.clone(),
+            settings,
+        );
+        dispatcher = Some(started);
+        engines = tasks;
+    }
+    if config.roles.maintenance {
+        let Foundation { pool, vault, clock, .. } = foundation;
+        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
+        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
+        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
+    }
+    let Foundation { pool, sending_pool, worker_pool, .. } = foundation;
+    tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
+    let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
+    let (stop_serving, stop) = watch::channel(false);
+    let mut serving = JoinSet::new();
+    serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
+    if let Some(address) = config.metrics_listen {
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for metrics"))?;
+        info!(address = %listener.local_addr()?, "metrics without authentication");
+        serving.spawn(http_server::serve(listener, served.metrics, http_limits(config), stop));
+    }
+    let failure = tokio::select! {
+        () = shutdown => None,
+        ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
+        // A process that only serves the API has none.
+        Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
+        postgres = foundation.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
+    };
+    info!("stopping");
+    let deadline = Instant::now() + config.shutdown_deadline;
+    let _ = stop_serving.send(true);
+    // Dispatch takes what the last requests create, but keeps time for what it has in flight: a client that never ends its
+    // request must not cut that off. What is created later is sent by whoever comes next.
+    let _ = timeout_at(deadline - config.shutdown_deadline / 2, all_ended(&mut serving)).await;
+    let dispatch_stops = async {
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.stop(deadline.saturating_duration_since(Instant::now())).await;
+        }
+    };
+    let (_, answered) = tokio::join!(dispatch_stops, timeout_at(deadline, all_ended(&mut serving)));
+    if answered.is_err() {
+        warn!("some requests had not come to their end by the deadline, and were cut");
+    }
+    serving.shutdown().await;
+    engines.shutdown().await;
+    match failure {
+        None => Ok(()),
+        Some(failure) => {
+            error!(error = %failure, "the server cannot go on");
+            Err(failure)
+        }
+    }
+}
+
+async fn all_ended(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}
+
+/// What clients may cost, of each listener.
+pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
+    http_server::Limits {
+        idle: config.idle_timeout,
+        head: config.header_timeout,
+        head_max_bytes: config.header_limit_octets as usize,
+        connections: config.connections_max as usize,
+        connections_per_client: (config.trusted_proxies == 0).then_some(config.connections_per_client as usize),
+        ..http_server::Limits::default()
+    }
+}
+
+/// What is served.
+struct Served {
+    /// The API if this process has that role; health, and figures for those with a key, in any case.
+    main: Router,
+    /// Figures for everybody.
+    metrics: Router,
+}
+
+fn routes(
+    foundation: &Foundation,
+    config: &Config,
+    gateways: Gateways,
+    metrics: Arc<Metrics>,
+    dispatcher: Option<Arc<Dispatcher>>,
+) -> Served {
+    let mut state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    state.metrics = metrics.clone();
+    let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
+    let Foundation { pool, worker_pool, clock, .. } = foundation;
+    let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
+    let shown = Arc::new(Remembered::new(FIGURES_EVERY));
+    let figures = move || async move {
+        let read = async {
+            let now = clock.now();
+            match store::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
+                Ok(lanes) => metrics.show_figures(&lanes),
+                Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
+            }
+            match store::figures::due(&pool, now).await {
+                Ok(due) => {
+                    metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
+                }
+                Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
+            }
+            match store::audience_counts::by_gateway(&pool).await {
+                Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
+                Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),
+            }
+        };
+        shown.get(&clock, read).await;
+        for (name, pool) in [("api", &pool), ("worker", &worker_pool)] {
+            metrics.show_pool(name, pool.size(), pool.num_idle());
+        }
+        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
+    };
+    let for_scrapers = {
+        let figures = figures.clone();
+        move |_: Scraper| figures()
+    };
+    Served {
+        main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
+        metrics: Router::new().route("/metrics", get(figures)),
+    }
+}
+
+/// How often figures are read from the database at most, however often somebody scrapes.
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+/// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
+pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
+    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    Ok(api::local_router(api_state(foundation, config, gateways, Engine::none())))
+}
+
+fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
+    let settings = api::Settings {
+        body_max_bytes: config.body_limit_octets as usize,
+        public_body_max_bytes: config.public_body_limit_octets as usize,
+        body_timeout: config.body_timeout,
+        per_key: Rate { burst: config.key_burst, per_minute: config.key_rate_per_second * 60 },
+        guesses_per_client: Rate { burst: config.key_guesses_burst, per_minute: config.key_guesses_per_minute },
+        per_client: Rate { burst: config.public_burst, per_minute: config.public_rate_per_minute },
+        per_app: Rate { burst: config.public_app_burst, per_minute: config.public_app_rate_per_minute },
+        receipts_per_client: Rate { burst: config.receipt_burst, per_minute: config.receipt_rate_per_minute },
+        receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
+        sends_waiting_max: api::Settings::default().sends_waiting_max,
+        receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
+        example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
+        trusted_proxies: config.trusted_proxies as usize,
+        policy: config.policy(),
+    };
+    let Foundation { pool, sending_pool, vault, clock, .. } = foundation;
+    let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
+    ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings)
+}
+
+fn retention(config: &Config) -> Retention {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    Retention {
+        history: days(config.retention_days),
+        archive: days(config.dead_letter_retention_days),
+        subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
+        rollups: days(config.rollup_retention_days),
+        audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+    }
+}
+
+/// How the API talks to the dispatch of its own process.
+pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
+    let leasing = dispatcher.clone();
+    Engine {
+        tell: Arc::new(move |work| match work {
+            Work::Due => dispatcher.kick(),
+            Work::Stop(stop) => dispatcher.obey(stop),
+            Work::Orders(states) => dispatcher.obey_orders(states),
+            Work::Flow(flow) => dispatcher.obey_flow(flow),
+            Work::Born { lease, since, rows } => {
+                dispatcher.hand_over(rows.into_iter().map(|born| (born.lane, born.row)).collect(), lease, since);
+            }
+        }),
+        lease: Arc::new(move || leasing.lease()),
+    }
+}
+
+fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
+    let mut hosts = Vec::new();
+    for text in &config.gateways {
+        match text.parse() {
+            Ok(mapping) => hosts.push(mapping),
+            Err(error) => bail!("BELLWIRE_GATEWAYS: {text:?}: {error}"),
+        }
+    }
+    let extra_ca_pem = match &config.gateway_ca_file {
+        Some(file) => Some(std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?),
+        None => None,
+    };
+    Ok(gateway::Settings {
+        hosts,
+        extra_ca_pem,
+        allow_loopback: config.allow_loopback,
+        connections_per_origin: config.connections_per_gateway as usize,
+        ..gateway::Settings::default()
+    })
+}

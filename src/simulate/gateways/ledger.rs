@@ -1,0 +1,428 @@
+//! What a simulator received: counters for every request, records for those it looked into.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::browsers::BrowsersReport;
+use super::check::Fault;
+use super::script::RuleReport;
+use crate::model::lane::Gateway;
+
+/// How much is kept. Beyond it requests are still counted, and [`Report::records_dropped`] says how many were not
+/// recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Deliveries that are recorded.
+    pub deliveries: usize,
+    /// Deliveries whose plaintext is kept.
+    pub plaintexts: usize,
+}
+
+/// Attempts kept for one delivery.
+const ATTEMPTS_MAX: usize = 200;
+/// Examples kept for one kind of fault.
+const SAMPLES_MAX: usize = 5;
+const FIRST_STATUS: usize = 200;
+
+/// One request for a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    /// When it was decided: milliseconds since 1970.
+    pub at_ms: i64,
+    /// What was answered; none if nothing was (reset, hang, closed, answer lost).
+    pub status: Option<u16>,
+    /// The `TTL` it came with, in seconds.
+    pub ttl: Option<u64>,
+    /// The `Urgency` it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub urgency: Option<Box<str>>,
+    /// The `Topic` it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Box<str>>,
+}
+
+/// One delivery, as told apart by the id in its plaintext; without an id every request is one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Delivery {
+    /// `notification.data.bellwire.id` or `bellwire.id` of the plaintext.
+    pub id: Option<Box<str>>,
+    /// Host and index of the subscription it first came for.
+    pub host: Box<str>,
+    /// See `host`.
+    pub index: u32,
+    /// Every request for it, the first 200.
+    pub attempts: Vec<Attempt>,
+    /// How many of them were taken. More than one: the browser got it twice.
+    pub accepted: u32,
+    /// What the service worker was handed or, as long as no request was taken, would have been; while there is room.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub plaintext: Option<Bytes>,
+}
+
+fn as_text<S: serde::Serializer>(bytes: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_some(&bytes.as_deref().map(String::from_utf8_lossy))
+}
+
+/// How often a fault was found, and the first few places.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FaultReport {
+    /// How often.
+    pub count: u64,
+    /// `host #index`, and what was wrong where that is not said by the kind.
+    pub samples: Vec<String>,
+}
+
+/// Figures of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostReport {
+    /// Whose manners it has.
+    pub gateway: Gateway,
+    /// Requests that were decided.
+    pub requests: u64,
+    /// Those that were taken, lost answers included.
+    pub accepted: u64,
+    /// Requests by the status they were answered with.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests that were deliberately not answered.
+    pub unanswered: u64,
+    /// Connections accepted, TLS handshakes that failed included.
+    pub connections: u64,
+    /// Connections standing now.
+    pub open_connections: u64,
+    /// The most streams that one connection had open at once.
+    pub peak_streams: u64,
+    /// Real browsers, at Mozilla's hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browsers: Option<BrowsersReport>,
+}
+
+/// Everything a simulator knows, at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Sum over the hosts.
+    pub requests: u64,
+    /// Sum over the hosts.
+    pub accepted: u64,
+    /// Sum over the hosts.
+    pub unanswered: u64,
+    /// Sum over the hosts.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests whose body was opened.
+    pub verified: u64,
+    /// Different deliveries recorded.
+    pub deliveries: u64,
+    /// Requests for a delivery that had been asked for before: retries.
+    pub repeats: u64,
+    /// Times a delivery was taken that had been taken before.
+    pub duplicates: u64,
+    /// Opened bodies without a delivery id.
+    pub without_id: u64,
+    /// Opened bodies that were not recorded for want of room.
+    pub records_dropped: u64,
+    /// What was wrong with requests, refused or not.
+    pub faults: BTreeMap<Fault, FaultReport>,
+    /// By host name.
+    pub hosts: BTreeMap<String, HostReport>,
+    /// The rules in force.
+    pub rules: Vec<RuleReport>,
+    /// When the first and the last request were decided: milliseconds since 1970.
+    pub first_ms: Option<i64>,
+    /// See `first_ms`.
+    pub last_ms: Option<i64>,
+}
+
+/// Counters of one host: every request costs an addition to two of them and no lock.
+pub(super) struct Counters {
+    statuses: Box<[AtomicU64]>,
+    unanswered: AtomicU64,
+    accepted: AtomicU64,
+    pub connections: AtomicU64,
+    pub open_connections: AtomicU64,
+    pub peak_streams: AtomicU64,
+}
+
+impl Counters {
+    pub fn new() -> Self {
+        Self {
+            statuses: (FIRST_STATUS..600).map(|_| AtomicU64::new(0)).collect(),
+            unanswered: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            open_connections: AtomicU64::new(0),
+            peak_streams: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a decided request. Statuses outside 200 to 599 do not occur: rules are checked for it.
+    pub fn decided(&self, status: Option<u16>, accepted: bool) {
+        let by_status = status.and_then(|status| self.statuses.get(usize::from(status).wrapping_sub(FIRST_STATUS)));
+        by_status.unwrap_or(&self.unanswered).fetch_add(1, Ordering::Relaxed);
+        if accepted {
+            self.accepted.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    pub fn report(&self, gateway: Gateway, browsers: Option<BrowsersReport>) -> HostReport {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // First, as `decided` writes it last: a report never shows more accepted than requests.
+        let accepted = self.accepted.load(Ordering::Acquire);
+        let statuses: BTreeMap<u16, u64> =
+            (200..600).zip(&self.statuses).map(|(status, n)| (status, get(n))).filter(|(_, n)| *n > 0).collect();
+        let unanswered = get(&self.unanswered);
+        HostReport {
+            gateway,
+            requests: statuses.values().sum::<u64>() + unanswered,
+            accepted,
+            statuses,
+            unanswered,
+            connections: get(&self.connections),
+            open_connections: get(&self.open_connections),
+            peak_streams: get(&self.peak_streams),
+            browsers,
+        }
+    }
+
+    /// Back to nothing, but for the connections that stand.
+    pub fn reset(&self) {
+        let rest = [&self.unanswered, &self.accepted, &self.connections, &self.peak_streams];
+        self.statuses.iter().chain(rest).for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+}
+
+/// A request that was opened, on its way into the records.
+pub(super) struct Sample {
+    pub id: Option<Box<str>>,
+    pub plaintext: Bytes,
+    pub ttl: Option<u64>,
+    pub urgency: Option<Box<str>>,
+    pub topic: Option<Box<str>>,
+}
+
+#[derive(Default)]
+struct Records {
+    deliveries: Vec<Delivery>,
+    by_id: HashMap<Box<str>, usize>,
+    by_endpoint: HashMap<(u16, u32), Vec<usize>>,
+    /// Whom an ephemeral key and salt were used for first.
+    senders: HashMap<[u8; 8], (u16, u32)>,
+    plaintexts: usize,
+    verified: u64,
+    repeats: u64,
+    duplicates: u64,
+    without_id: u64,
+    dropped: u64,
+}
+
+/// The book that all hosts of a simulator write in.
+pub(super) struct Ledger {
+    limits: Limits,
+    records: Mutex<Records>,
+    faults: Mutex<BTreeMap<Fault, FaultReport>>,
+    first_ms: AtomicI64,
+    last_ms: AtomicI64,
+    /// Wakes whoever waits for a report to change.
+    pub touched: Notify,
+}
+
+impl Ledger {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            records: Mutex::default(),
+            faults: Mutex::default(),
+            first_ms: AtomicI64::new(0),
+            last_ms: AtomicI64::new(0),
+            touched: Notify::new(),
+        }
+    }
+
+    /// Notes that requests were decided at that time, and wakes whoever waits for it.
+    pub fn touch(&self, now_ms: i64) {
+        let _already_set = self.first_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        self.last_ms.store(now_ms, Ordering::Relaxed);
+        self.touched.notify_waiters();
+    }
+
+    pub fn fault(&self, fault: Fault, place: impl FnOnce() -> String) {
+        let mut faults = self.faults.lock();
+        let report = faults.entry(fault).or_default();
+        report.count += 1;
+        if report.samples.len() < SAMPLES_MAX {
+            report.samples.push(place());
+        }
+    }
+
+    /// Whether this ephemeral key and salt (hashed) were seen with another subscription before.
+    pub fn sender_reused(&self, sender: [u8; 8], endpoint: (u16, u32)) -> bool {
+        let mut records = self.records.lock();
+        records.verified += 1;
+        if records.senders.len() >= self.limits.deliveries {
+            return records.senders.get(&sender).is_some_and(|first| *first != endpoint);
+        }
+        *records.senders.entry(sender).or_insert(endpoint) != endpoint
+    }
+
+    /// Records a decided request.
+    pub fn record(
+        &self,
+        host: (u16, &str),
+        index: u32,
+        sample: Sample,
+        status: Option<u16>,
+        accepted: bool,
+        at_ms: i64,
+    ) {
+        let Sample { id, plaintext, ttl, urgency, topic } = sample;
+        let mut records = self.records.lock();
+        let records = &mut *records;
+        let known = id.as_ref().and_then(|id| records.by_id.get(id)).copied();
+        records.repeats += u64::from(known.is_some());
+        records.without_id += u64::from(id.is_none());
+        let at = match known {
+            Some(at) => at,
+            None if records.deliveries.len() >= self.limits.deliveries => {
+                records.dropped += 1;
+                return;
+            }
+            None => {
+                let at = records.deliveries.len();
+                let kept = records.plaintexts < self.limits.plaintexts;
+                records.plaintexts += usize::from(kept);
+                records.by_endpoint.entry((host.0, index)).or_default().push(at);
+                if let Some(id) = &id {
+                    records.by_id.insert(id.clone(), at);
+                }
+                records.deliveries.push(Delivery {
+                    id,
+                    host: host.1.into(),
+                    index,
+                    attempts: Vec::with_capacity(1),
+                    accepted: 0,
+                    plaintext: kept.then(|| plaintext.clone()),
+                });
+                at
+            }
+        };
+        let delivery = &mut records.deliveries[at];
+        records.duplicates += u64::from(accepted && delivery.accepted > 0);
+        // A payload that was refused for its size comes again smaller.
+        if let Some(kept) = delivery.plaintext.as_mut().filter(|_| accepted && delivery.accepted == 0) {
+            *kept = plaintext;
+        }
+        delivery.accepted += u32::from(accepted);
+        if delivery.attempts.len() < ATTEMPTS_MAX {
+            delivery.attempts.push(Attempt { at_ms, status, ttl, urgency, topic });
+        }
+    }
+
+    /// The deliveries of one subscription, in the order of their first request.
+    pub fn received(&self, endpoint: (u16, u32)) -> Vec<Delivery> {
+        let records = self.records.lock();
+        let places = records.by_endpoint.get(&endpoint).map(Vec::as_slice).unwrap_or_default();
+        places.iter().map(|at| records.deliveries[*at].clone()).collect()
+    }
+
+    /// The delivery of that id.
+    pub fn delivery(&self, id: &str) -> Option<Delivery> {
+        let records = self.records.lock();
+        records.by_id.get(id).map(|at| records.deliveries[*at].clone())
+    }
+
+    pub fn report(&self, hosts: BTreeMap<String, HostReport>, rules: Vec<RuleReport>) -> Report {
+        let records = self.records.lock();
+        let sum = |figure: fn(&HostReport) -> u64| hosts.values().map(figure).sum();
+        let mut statuses = BTreeMap::new();
+        for (status, n) in hosts.values().flat_map(|host| &host.statuses) {
+            *statuses.entry(*status).or_default() += n;
+        }
+        let time = |at: &AtomicI64| Some(at.load(Ordering::Relaxed)).filter(|ms| *ms != 0);
+        Report {
+            requests: sum(|host| host.requests),
+            accepted: sum(|host| host.accepted),
+            unanswered: sum(|host| host.unanswered),
+            statuses,
+            verified: records.verified,
+            deliveries: records.deliveries.len() as u64,
+            repeats: records.repeats,
+            duplicates: records.duplicates,
+            without_id: records.without_id,
+            records_dropped: records.dropped,
+            faults: self.faults.lock().clone(),
+            hosts,
+            rules,
+            first_ms: time(&self.first_ms),
+            last_ms: time(&self.last_ms),
+        }
+    }
+
+    /// Forgets everything.
+    pub fn reset(&self) {
+        *self.records.lock() = Records::default();
+        self.faults.lock().clear();
+        self.first_ms.store(0, Ordering::Relaxed);
+        self.last_ms.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(ledger: &Ledger, id: Option<&str>, status: u16) {
+        let plaintext = Bytes::from_static(b"{}");
+        let sample = Sample { id: id.map(Into::into), plaintext, ttl: Some(60), urgency: None, topic: None };
+        ledger.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
+    }
+
+    #[test]
+    fn a_delivery_taken_twice_is_a_duplicate_and_a_retry_is_not() {
+        let ledger = Ledger::new(Limits { deliveries: 2, plaintexts: 1 });
+        for (id, status) in [("a", 503), ("a", 201), ("b", 201), ("b", 201), ("c", 201)] {
+            record(&ledger, Some(id), status);
+        }
+        let report = ledger.report(BTreeMap::new(), vec![]);
+        assert_eq!((report.deliveries, report.repeats, report.duplicates, report.records_dropped), (2, 2, 1, 1));
+        let received = ledger.received((0, 1));
+        let statuses = |at: usize| received[at].attempts.iter().filter_map(|a| a.status).collect::<Vec<_>>();
+        assert_eq!((statuses(0), statuses(1)), (vec![503, 201], vec![201, 201]));
+        assert!(received[0].plaintext.is_some() && received[1].plaintext.is_none());
+        assert_eq!(ledger.delivery("b").map(|delivery| delivery.accepted), Some(2));
+    }
+
+    #[test]
+    fn the_plaintext_on_record_is_the_one_that_was_taken() {
+        let ledger = Ledger::new(Limits { deliveries: 1, plaintexts: 1 });
+        for (text, status) in [("whole", 413), ("small", 201), ("again", 201)] {
+            let plaintext = Bytes::from_static(text.as_bytes());
+            let sample = Sample { id: Some("a".into()), plaintext, ttl: None, urgency: None, topic: None };
+            ledger.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
+        }
+        assert_eq!(ledger.delivery("a").and_then(|delivery| delivery.plaintext).as_deref(), Some(&b"small"[..]));
+    }
+
+    #[test]
+    fn an_ephemeral_key_may_serve_one_subscription_only() {
+        let ledger = Ledger::new(Limits { deliveries: 2, plaintexts: 0 });
+        assert!(!ledger.sender_reused([1; 8], (0, 1)));
+        assert!(!ledger.sender_reused([1; 8], (0, 1)), "the same body, sent again");
+        assert!(ledger.sender_reused([1; 8], (0, 2)));
+    }
+
+    #[test]
+    fn requests_are_the_sum_of_what_became_of_them() {
+        let counters = Counters::new();
+        counters.decided(Some(201), true);
+        counters.decided(Some(599), false);
+        counters.decided(None, true);
+        let report = counters.report(Gateway::Fcm, None);
+        assert_eq!((report.requests, report.accepted, report.unanswered), (3, 2, 1));
+        assert_eq!(report.statuses, BTreeMap::from([(201, 1), (599, 1)]));
+        counters.reset();
+        assert_eq!(counters.report(Gateway::Fcm, None).requests, 0);
+    }
+}

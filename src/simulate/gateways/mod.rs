@@ -1,0 +1,441 @@
+//! A push-service simulator: FCM, autopush, WNS, Apple and others in one process, for tests, the demo and
+//! benchmarks.
+//!
+//! It mints subscriptions whose private keys it can derive again ([`Minted`]), serves their endpoints over TLS with
+//! HTTP/2 or HTTP/1.1, checks what arrives as a browser's push service would and, in a sample or everywhere, as the
+//! browser would; it answers in each gateway's own words, misbehaves as [`Rule`]s say, and keeps books
+//! ([`Report`], [`Delivery`]).
+//!
+//! ```text
+//! listener (TCP, TLS, outages) ─ http2 / http1 ─ host (examine → rule → answer → books)
+//! socket (Mozilla's WebSocket) ────────────────────┤
+//!                                                  ├ browsers real ones, and what waits for them
+//!                                                  ├ mint   which subscription is it?
+//!                                                  ├ check  headers, VAPID        ├ script  rules
+//!                                                  ├ open   decrypt               ├ manners answers
+//!                                                  └ ledger what was received
+//! control (HTTP interface) ─ the same methods as [`Simulator`]
+//! ```
+//!
+//! An endpoint's host is a made-up name such as `fcm.bellwire.test`; [`Simulator::hosts`] says at which address of
+//! 127.0.0.1 it answers, and [`Simulator::ca_pem`] whom to trust.
+
+mod browsers;
+mod check;
+mod command;
+mod control;
+mod host;
+mod http1;
+mod http2;
+mod ledger;
+mod listener;
+mod manners;
+mod mint;
+mod open;
+mod rule;
+mod script;
+mod socket;
+mod tls;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+pub use browsers::BrowsersReport;
+pub use check::Fault;
+pub use command::{Args, run};
+pub use ledger::{Attempt, Delivery, FaultReport, HostReport, Limits, Report};
+pub use mint::Minted;
+pub use rule::{Action, InvalidRule, Rule};
+pub use script::RuleReport;
+
+use crate::model::clock::Clock;
+use crate::model::lane::Gateway;
+use browsers::Browsers;
+use host::Host;
+use ledger::{Counters, Ledger};
+use listener::Door;
+use mint::Minter;
+use script::Script;
+
+/// One simulated gateway. On the command line: `GATEWAY=HOST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Whose manners it has.
+    pub gateway: Gateway,
+    /// Its name, unique within the simulator.
+    pub host: String,
+    /// The port of 127.0.0.1 to listen on; 0 for any.
+    pub port: u16,
+    /// Writes the port into endpoints, for clients that cannot be told where a host lives; `localhost` is then a
+    /// good name.
+    pub explicit_port: bool,
+    /// Offers no HTTP/2.
+    pub http1_only: bool,
+    /// Another limit for bodies than the gateway's own, in octets.
+    pub body_limit: Option<usize>,
+}
+
+impl HostSpec {
+    /// A host that is as its gateway usually is.
+    pub fn new(gateway: Gateway, host: impl Into<String>) -> Self {
+        let host = host.into();
+        Self { gateway, host, port: 0, explicit_port: false, http1_only: false, body_limit: None }
+    }
+}
+
+/// Which requests are opened with the browser's keys and recorded one by one. Headers are checked on all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// Every request.
+    All,
+    /// All requests of one endpoint in this many.
+    Sample(u32),
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The gateways.
+    pub hosts: Vec<HostSpec>,
+    /// Fixes all keys and tokens: with the same seed and hosts, a restarted simulator knows its endpoints again.
+    pub seed: u64,
+    /// See [`Verify`].
+    pub verify: Verify,
+    /// How much to keep.
+    pub limits: Limits,
+    /// SETTINGS_MAX_CONCURRENT_STREAMS of every connection. 100 is what FCM announces.
+    pub streams: u32,
+    /// Where the HTTP interface listens.
+    pub control: SocketAddr,
+    /// What `exp` is compared with.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    /// One host of each gateway, `fcm.bellwire.test` and so on, verifying everything.
+    fn default() -> Self {
+        let host = |gateway: Gateway| HostSpec::new(gateway, format!("{}.bellwire.test", gateway.name()));
+        Self {
+            hosts: Gateway::ALL.map(host).to_vec(),
+            seed: 1,
+            verify: Verify::All,
+            limits: Limits { deliveries: 200_000, plaintexts: 2_000 },
+            streams: 100,
+            control: (Ipv4Addr::LOCALHOST, 0).into(),
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// Where a simulated gateway is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostMapping {
+    /// The host in endpoints.
+    pub host: String,
+    /// The gateway that it plays.
+    pub gateway: Gateway,
+    /// The address that it answers at.
+    pub addr: SocketAddr,
+    /// Where real browsers connect to it by WebSocket, without TLS: `dom.push.serverURL` of Firefox. Mozilla's hosts only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browsers: Option<SocketAddr>,
+}
+
+/// Why a simulator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A port could not be opened or the authority's file not be written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A certificate could not be made: mostly a host name that is none.
+    #[error(transparent)]
+    Certificate(#[from] rcgen::Error),
+    /// TLS refused its configuration.
+    #[error(transparent)]
+    Tls(#[from] tokio_rustls::rustls::Error),
+    /// The same host name twice.
+    #[error("host {0} is named twice")]
+    HostTwice(String),
+}
+
+/// No host of that name, or no endpoint of any host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no such host or endpoint here")]
+pub struct UnknownHost;
+
+/// A host, and where it is.
+struct Site {
+    host: Arc<Host>,
+    addr: SocketAddr,
+    browsers: Option<SocketAddr>,
+}
+
+/// What the hosts, the HTTP interface and the handle have in common.
+struct Shared {
+    hosts: Vec<Site>,
+    ledger: Arc<Ledger>,
+    script: Arc<Script>,
+    ca_pem: String,
+}
+
+/// A running simulator; dropping it ends everything that it runs.
+pub struct Simulator {
+    shared: Arc<Shared>,
+    control: SocketAddr,
+    tasks: JoinSet<()>,
+}
+
+impl Simulator {
+    /// Opens the ports and serves them on the current runtime.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let authority = tls::Authority::new()?;
+        let ledger = Arc::new(Ledger::new(options.limits));
+        let script = Arc::new(Script::new());
+        let mut tasks = JoinSet::new();
+        let mut hosts: Vec<Site> = Vec::new();
+        for (id, spec) in (0..).zip(&options.hosts) {
+            if hosts.iter().any(|site| site.host.name == spec.host) {
+                return Err(StartError::HostTwice(spec.host.clone()));
+            }
+            let tls = authority.server_config(&spec.host, spec.http1_only)?;
+            let door = Door::open(spec.port)?;
+            let addr = door.addr();
+            let host = Arc::new(host(id, spec, addr, &options, &ledger, &script));
+            tasks.spawn(listener::serve(Arc::clone(&host), tls, door, options.streams));
+            let browsers = match host.browsers {
+                None => None,
+                Some(_) => {
+                    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+                    let addr = listener.local_addr()?;
+                    tasks.spawn(socket::serve(Arc::clone(&host), listener));
+                    Some(addr)
+                }
+            };
+            hosts.push(Site { host, addr, browsers });
+        }
+        let shared = Arc::new(Shared { hosts, ledger, script, ca_pem: authority.pem().to_owned() });
+        let listener = tokio::net::TcpListener::bind(options.control).await?;
+        let control = listener.local_addr()?;
+        let router = control::router(Arc::clone(&shared));
+        tasks.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the simulator's HTTP interface ended");
+            }
+        });
+        Ok(Self { shared, control, tasks })
+    }
+
+    /// The certificate authority to trust, as PEM. Every start makes a new one.
+    pub fn ca_pem(&self) -> &str {
+        &self.shared.ca_pem
+    }
+
+    /// Where each gateway is.
+    pub fn hosts(&self) -> Vec<HostMapping> {
+        self.shared.mappings()
+    }
+
+    /// Where the HTTP interface is.
+    pub fn control(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// Makes a subscription: `host` is a host's name or, for the first of its kind, a gateway's; `vapid` the public
+    /// key (65 octets) that it shall be bound to. The same arguments give the same subscription. At Mozilla's hosts the
+    /// upper half of the indices belongs to real browsers.
+    pub fn mint(&self, host: &str, index: u32, vapid: Option<&[u8]>) -> Result<Minted, UnknownHost> {
+        self.shared.mint(host, index, vapid)
+    }
+
+    /// Where an endpoint lies in [0, 1), as [`Rule::share`] counts.
+    pub fn fraction(&self, host: &str, index: u32) -> Result<f64, UnknownHost> {
+        Ok(self.shared.host(host)?.minter.fraction(index))
+    }
+
+    /// Whether an endpoint's requests are opened and recorded.
+    pub fn sampled(&self, host: &str, index: u32) -> Result<bool, UnknownHost> {
+        let host = self.shared.host(host)?;
+        Ok(host.minter.sampled(index, host.sample))
+    }
+
+    /// Adds a rule behind the others and answers its id.
+    pub fn add_rule(&self, rule: Rule) -> Result<u64, InvalidRule> {
+        self.shared.add_rule(rule)
+    }
+
+    /// Removes a rule and lets go what it holds; false if there is none of that id.
+    pub fn remove_rule(&self, id: u64) -> bool {
+        self.shared.script.remove(id)
+    }
+
+    /// Lets `n` requests that a [`Action::Hold`] rule holds, or will hold, go on; false if there is no such rule.
+    pub fn release(&self, id: u64, n: usize) -> bool {
+        self.shared.script.release(id, n)
+    }
+
+    /// What was received so far.
+    pub fn report(&self) -> Report {
+        self.shared.report()
+    }
+
+    /// The deliveries recorded for one endpoint, in the order of their first request.
+    pub fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {
+        self.shared.received(endpoint)
+    }
+
+    /// The delivery of that id, if it was recorded.
+    pub fn delivery(&self, id: &str) -> Option<Delivery> {
+        self.shared.ledger.delivery(id)
+    }
+
+    /// Sends a real browser the last message of this endpoint once more, as a gateway does that is not sure whether it was
+    /// delivered; false: there was none.
+    pub fn push_again(&self, endpoint: &str) -> Result<bool, UnknownHost> {
+        self.shared.push_again(endpoint)
+    }
+
+    /// Forgets all real browsers of a host, as a push service does that lost its database: they are cut off, their
+    /// endpoints are gone, and when they come back they are told so.
+    pub fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
+        self.shared.forget_browsers(host)
+    }
+
+    /// Forgets what was received. Rules, and what they counted, stay.
+    pub fn reset(&self) {
+        self.shared.reset();
+    }
+
+    /// Waits until the report is as wanted. It is looked at whenever something happens, never by the clock; put a
+    /// time limit around it.
+    pub async fn wait_until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+        loop {
+            let mut touched = std::pin::pin!(self.shared.ledger.touched.notified());
+            touched.as_mut().enable(); // before looking, so that nothing is missed in between
+            let report = self.report();
+            if wanted(&report) {
+                return report;
+            }
+            touched.await;
+        }
+    }
+
+    /// Ends all listeners and connections.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+fn host(
+    id: u16,
+    spec: &HostSpec,
+    addr: SocketAddr,
+    options: &Options,
+    ledger: &Arc<Ledger>,
+    script: &Arc<Script>,
+) -> Host {
+    let origin = match spec.explicit_port {
+        true => format!("https://{}:{}", spec.host, addr.port()),
+        false => format!("https://{}", spec.host),
+    };
+    Host {
+        id,
+        name: spec.host.clone(),
+        gateway: spec.gateway,
+        minter: Minter::new(options.seed, spec.gateway, &spec.host, origin),
+        body_limit: spec.body_limit.unwrap_or_else(|| manners::body_limit(spec.gateway)),
+        sample: match options.verify {
+            Verify::All => 1,
+            Verify::Sample(n) => n,
+        },
+        counters: Counters::new(),
+        browsers: (spec.gateway == Gateway::Mozilla).then(Browsers::default),
+        ledger: Arc::clone(ledger),
+        script: Arc::clone(script),
+        clock: options.clock.clone(),
+        tokens: Mutex::new(HashMap::new()),
+        serial: AtomicU64::new(1),
+    }
+}
+
+impl Shared {
+    fn host(&self, name: &str) -> Result<&Arc<Host>, UnknownHost> {
+        let hosts = || self.hosts.iter().map(|site| &site.host);
+        let by_gateway = || hosts().find(|host| host.gateway.name() == name);
+        hosts().find(|host| host.name == name).or_else(by_gateway).ok_or(UnknownHost)
+    }
+
+    fn mappings(&self) -> Vec<HostMapping> {
+        let mapping = |site: &Site| HostMapping {
+            host: site.host.name.clone(),
+            gateway: site.host.gateway,
+            addr: site.addr,
+            browsers: site.browsers,
+        };
+        self.hosts.iter().map(mapping).collect()
+    }
+
+    fn mint(&self, host: &str, index: u32, vapid: Option<&[u8]>) -> Result<Minted, UnknownHost> {
+        Ok(self.host(host)?.minter.mint(index, vapid))
+    }
+
+    fn add_rule(&self, rule: Rule) -> Result<u64, InvalidRule> {
+        rule.validate()?;
+        if rule.host.as_deref().is_some_and(|name| !self.hosts.iter().any(|site| site.host.name == name)) {
+            return Err(InvalidRule::Host);
+        }
+        Ok(self.script.add(rule, Instant::now()))
+    }
+
+    /// Whose endpoint it is, and which.
+    fn resolve(&self, endpoint: &str) -> Result<(&Host, u32), UnknownHost> {
+        let resolve = |host: &Arc<Host>| {
+            let path = endpoint.strip_prefix(host.minter.origin())?;
+            match host.minter.resolve(path) {
+                mint::Resolved::Known(target) => Some(target.index),
+                _ => None,
+            }
+        };
+        let mut found = self.hosts.iter().filter_map(|site| Some((site.host.as_ref(), resolve(&site.host)?)));
+        found.next().ok_or(UnknownHost)
+    }
+
+    fn push_again(&self, endpoint: &str) -> Result<bool, UnknownHost> {
+        let (host, index) = self.resolve(endpoint)?;
+        let browsers = host.browsers.as_ref().ok_or(UnknownHost)?;
+        Ok(browsers.push_again(index, host.now_ms()))
+    }
+
+    fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
+        self.host(host)?.browsers.as_ref().ok_or(UnknownHost)?.forget();
+        self.ledger.touched.notify_waiters();
+        Ok(())
+    }
+
+    fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {
+        let (host, index) = self.resolve(endpoint)?;
+        Ok(self.ledger.received((host.id, index)))
+    }
+
+    fn report(&self) -> Report {
+        let report = |Site { host, .. }: &Site| {
+            let browsers = host.browsers.as_ref().map(Browsers::report);
+            (host.name.clone(), host.counters.report(host.gateway, browsers))
+        };
+        self.ledger.report(self.hosts.iter().map(report).collect::<BTreeMap<_, _>>(), self.script.report())
+    }
+
+    fn reset(&self) {
+        for Site { host, .. } in &self.hosts {
+            host.counters.reset();
+            host.browsers.iter().for_each(Browsers::reset);
+        }
+        self.ledger.reset();
+    }
+}

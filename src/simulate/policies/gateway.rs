@@ -1,0 +1,117 @@
+//! The described gateway: what a POST at a given time is answered, and when.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use super::scenario::{Described, Mishap, Reply};
+use crate::classify::{Answer, Failure, Outcome, classify};
+use crate::dispatch::ATTEMPT_DEADLINE;
+use crate::model::clock::Timestamp;
+
+/// An answer that the gateway gives, made once.
+#[derive(Debug, Clone)]
+enum Ready {
+    Response { status: u16, headers: HeaderMap },
+    Failure(Failure),
+}
+
+impl Ready {
+    fn of(reply: &Reply) -> Self {
+        match (reply.status, reply.failure) {
+            (Some(status), _) => {
+                let headers = reply.retry_after_s.map(|s| (header::RETRY_AFTER, HeaderValue::from(s)));
+                Ready::Response { status, headers: headers.into_iter().collect() }
+            }
+            (None, Some(Mishap::Refused)) => Ready::Failure(Failure::Connect),
+            (None, Some(Mishap::Timeout) | None) => Ready::Failure(Failure::Deadline),
+        }
+    }
+}
+
+/// Which answer: its place in the list.
+pub type Told = usize;
+const ACCEPTED: Told = 0;
+const OVERLOADED: Told = 1;
+const TOO_LATE: Told = 2;
+/// Faults follow, in order.
+const FAULTS: usize = 3;
+
+/// Where a delivery lies in [0, 1), for good: multiples of the golden ratio are spread evenly however many there are.
+fn place(delivery: u32) -> f64 {
+    (f64::from(delivery) * 0.618_033_988_749_894_9).fract()
+}
+
+/// A gateway at work.
+pub struct Stub<'a> {
+    described: &'a Described,
+    answers: Vec<Ready>,
+    /// How long each of them takes, if that differs from the rest.
+    after: Vec<Option<Duration>>,
+    /// POSTs that it would take at once, at `filled_at_us`.
+    level: f64,
+    filled_at_us: u64,
+}
+
+impl<'a> Stub<'a> {
+    pub fn new(described: &'a Described) -> Self {
+        let created = Reply { status: Some(201), retry_after_s: None, failure: None, after_ms: None };
+        let late = Reply { status: None, retry_after_s: None, failure: Some(Mishap::Timeout), after_ms: None };
+        let replies = [&created, &described.overload, &late].into_iter();
+        let replies = replies.chain(described.faults.iter().map(|fault| &fault.answer));
+        let after = |reply: &Reply| reply.after_ms.map(|ms| Duration::from_millis(ms.into()));
+        let (answers, after) = replies.map(|reply| (Ready::of(reply), after(reply))).unzip();
+        Self { described, answers, after, level: described.capacity_per_s.map_or(0.0, f64::from), filled_at_us: 0 }
+    }
+
+    /// Takes a POST; answers what it will say and how long that takes.
+    pub fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (Told, Duration) {
+        let told = match self.fault(now_us, delivery, rng.random()) {
+            Some(told) => told,
+            None if self.has_room(now_us) => ACCEPTED,
+            None => OVERLOADED,
+        };
+        let drawn = self.described.latency.draw(rng.random(), rng.random());
+        let took = self.after[told].unwrap_or(drawn);
+        match self.answers[told] {
+            Ready::Failure(Failure::Deadline) => (told, ATTEMPT_DEADLINE),
+            _ if took >= ATTEMPT_DEADLINE => (TOO_LATE, ATTEMPT_DEADLINE),
+            _ => (told, took),
+        }
+    }
+
+    /// What an answer means, by the server's own classification.
+    pub fn outcome(&self, told: Told, now: Timestamp) -> Outcome {
+        let answer = match &self.answers[told] {
+            Ready::Response { status, headers } => Answer::Response { status: *status, headers, body: b"" },
+            Ready::Failure(failure) => Answer::Failure(*failure),
+        };
+        classify(self.described.kind, &answer, now)
+    }
+
+    /// The first fault in force that concerns the POST. Faults of one kind divide the POSTs, or the deliveries, among
+    /// them.
+    fn fault(&self, now_us: u64, delivery: u32, drawn: f64) -> Option<Told> {
+        let now_s = now_us as f64 / 1e6;
+        let [mut of_posts, mut of_deliveries] = [0.0, 0.0];
+        let on = self.described.faults.iter().enumerate().filter(|(_, fault)| fault.is_on(now_s));
+        on.map(|(n, fault)| (FAULTS + n, fault)).find_map(|(told, fault)| {
+            let (drawn, below) =
+                if fault.sticky { (place(delivery), &mut of_deliveries) } else { (drawn, &mut of_posts) };
+            *below += fault.rate;
+            (drawn < *below).then_some(told)
+        })
+    }
+
+    fn has_room(&mut self, now_us: u64) -> bool {
+        let Some(capacity) = self.described.capacity_per_s.map(f64::from) else { return true };
+        let passed_s = now_us.saturating_sub(self.filled_at_us) as f64 / 1e6;
+        self.level = (self.level + passed_s * capacity).min(capacity);
+        self.filled_at_us = now_us;
+        let room = self.level >= 1.0;
+        self.level -= f64::from(u8::from(room));
+        room
+    }
+}

@@ -1,0 +1,296 @@
+//! Delivery policies tried out: the server's own rules — [`crate::policy`], [`classify`](crate::classify) and the lanes'
+//! adaptive limit — on a simulated clock, against a described gateway.
+//!
+//! ```text
+//! arrivals ─► backlog (by due time) ─► worker: permit → hold → breaker ─► gateway ─► classify → decide
+//!                ▲                          │ shut: put off                               │
+//!                └───────── due again ◄─────┴──────────────── retry ◄─────────────────────┘
+//! ```
+//!
+//! One lane is simulated. Sealing, connections and the database cost no time: what is due is claimed at once, in the
+//! order in which it fell due. What a shut lane has in memory is put off; the rest stays due and is claimed when the
+//! lane opens, as fast as permits allow.
+//!
+//! The simulation is one thread with its own queue of events. It is deterministic: the same scenario, policy and seed
+//! give the same report.
+
+mod gateway;
+mod report;
+mod scenario;
+mod worker;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::classify::{Kind, Outcome};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::policy::breaker::State;
+use crate::policy::hold;
+use crate::policy::{Attempt, Policy, Step, Verdict, decide, remaining_ttl_s};
+use gateway::{Stub, Told};
+use report::Tally;
+use worker::{Passage, Post, Worker};
+
+pub use report::{Load, Quantiles, Recovery, Report, compare};
+pub use scenario::{Arrival, Described, Fault, Latency, Mishap, Reply, Scenario, ScenarioError, Workers};
+
+/// More events than this are not simulated: a policy of very many retries against a gateway that never answers would
+/// take for ever.
+const EVENTS_MAX: u64 = 200_000_000;
+
+/// Why a simulation was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "takes more than {EVENTS_MAX} steps: fewer deliveries, fewer retries or a shorter time to live make it shorter"
+)]
+pub struct TooLong;
+
+/// Simulates `scenario` under `policy` until every delivery has ended.
+pub fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
+    Simulation::new(scenario, policy, seed).run()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    /// The next delivery falls due for the first time.
+    Arrival,
+    /// A delivery falls due again.
+    Due(u32),
+    /// A worker's rest is over.
+    Wake,
+    Answer {
+        worker: u8,
+        delivery: u32,
+        told: Told,
+        post: Post,
+    },
+}
+
+/// What happens when; of what happens at one time, what was planned first.
+#[derive(Debug, PartialEq, Eq)]
+struct Planned {
+    at_us: u64,
+    order: u64,
+    event: Event,
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.order).cmp(&(other.at_us, other.order))
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct Simulation<'a> {
+    scenario: &'a Scenario,
+    policy: &'a Policy,
+    ttl_s: u32,
+    rng: StdRng,
+    gateway: Stub<'a>,
+    workers: Vec<Worker>,
+    now_us: u64,
+    events: BinaryHeap<Reverse<Planned>>,
+    planned: u64,
+    arrived: u32,
+    /// Due deliveries that no worker has taken yet.
+    backlog: VecDeque<u32>,
+    /// Retries made so far, by delivery.
+    retries: Vec<u32>,
+    tally: Tally,
+}
+
+/// A time on the simulated clock, which begins with 1970.
+fn at(us: u64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + Duration::from_micros(us)
+}
+
+fn micros(time: Timestamp) -> u64 {
+    u64::try_from(time.timestamp_micros()).unwrap_or(0)
+}
+
+impl<'a> Simulation<'a> {
+    fn new(scenario: &'a Scenario, policy: &'a Policy, seed: u64) -> Self {
+        Self {
+            scenario,
+            policy,
+            ttl_s: scenario.ttl_s(),
+            rng: StdRng::seed_from_u64(seed),
+            gateway: Stub::new(&scenario.gateway),
+            workers: (0..scenario.workers.replicas).map(|number| Worker::new(scenario, number, at(0))).collect(),
+            now_us: 0,
+            events: BinaryHeap::new(),
+            planned: 0,
+            arrived: 0,
+            backlog: VecDeque::new(),
+            retries: vec![0; scenario.arrival.deliveries as usize],
+            tally: Tally::new(scenario),
+        }
+    }
+
+    fn run(mut self) -> Result<Report, TooLong> {
+        self.plan(0, Event::Arrival);
+        while let Some(Reverse(Planned { at_us, event, .. })) = self.events.pop() {
+            if self.planned > EVENTS_MAX {
+                return Err(TooLong);
+            }
+            self.now_us = at_us;
+            match event {
+                Event::Arrival => self.arrive(),
+                Event::Due(delivery) => self.backlog.push_back(delivery),
+                Event::Wake => {}
+                Event::Answer { worker, delivery, told, post } => {
+                    self.answer(usize::from(worker), delivery, told, post);
+                }
+            }
+            for worker in 0..self.workers.len() {
+                self.fill(worker);
+            }
+        }
+        self.tally.trips = self.workers.iter().map(|worker| worker.trips).sum();
+        self.tally.holds = self.workers.iter().map(|worker| worker.holds).sum();
+        Ok(self.tally.report())
+    }
+
+    fn plan(&mut self, at_us: u64, event: Event) {
+        self.planned += 1;
+        self.events.push(Reverse(Planned { at_us: at_us.max(self.now_us), order: self.planned, event }));
+    }
+
+    fn arrive(&mut self) {
+        self.backlog.push_back(self.arrived);
+        self.arrived += 1;
+        if self.arrived < self.scenario.arrival.deliveries {
+            self.plan(self.arrival_us(self.arrived), Event::Arrival);
+        }
+    }
+
+    fn arrival_us(&self, delivery: u32) -> u64 {
+        let share = f64::from(delivery) / f64::from(self.scenario.arrival.deliveries);
+        (share * self.scenario.arrival.over_s * 1e6) as u64
+    }
+
+    fn expires_at(&self, delivery: u32) -> Timestamp {
+        at(self.arrival_us(delivery)) + Duration::from_secs(self.ttl_s.into())
+    }
+
+    /// Lets a worker take what is due, as long as it has permits and its lane is open.
+    fn fill(&mut self, worker: usize) {
+        let now = at(self.now_us);
+        while self.workers[worker].rests_until_us <= self.now_us && self.workers[worker].has_permit() {
+            let Some(delivery) = self.backlog.pop_front() else { return };
+            if remaining_ttl_s(now, self.expires_at(delivery), self.ttl_s).is_none() {
+                self.tally.expired();
+                continue;
+            }
+            match self.workers[worker].enter(now) {
+                Passage::Free(number) => self.post(worker, delivery, Some(number)),
+                Passage::Probe => self.post(worker, delivery, None),
+                Passage::Shut(until) => {
+                    self.backlog.push_front(delivery);
+                    self.put_off(worker, until);
+                }
+            }
+        }
+    }
+
+    fn post(&mut self, worker: usize, delivery: u32, number: Option<u64>) {
+        let (told, took) = self.gateway.take(self.now_us, delivery, &mut self.rng);
+        self.tally.posted(self.now_us);
+        self.workers[worker].in_flight += 1;
+        let at_us = self.now_us + took.as_micros() as u64;
+        let worker = worker as u8; // at most 16 of them
+        self.plan(at_us, Event::Answer { worker, delivery, told, post: Post { began_at: at(self.now_us), number } });
+    }
+
+    /// Puts off what a worker would have in memory, as much as its limit, and lets it rest until the lane opens.
+    fn put_off(&mut self, worker: usize, until: Timestamp) {
+        for _ in 0..self.workers[worker].limit() {
+            let Some(delivery) = self.backlog.pop_front() else { break };
+            let randomness = if self.scenario.jitter { self.rng.random() } else { 0.0 };
+            let due = hold::come_back(until, self.scenario.tier == Tier::Transactional, randomness);
+            self.tally.deferred += 1;
+            self.plan(micros(due), Event::Due(delivery));
+        }
+        // A breaker's time may be now; whoever asked and was refused asks again a little later.
+        let until_us = micros(until).max(self.now_us + 1);
+        self.workers[worker].rests_until_us = until_us;
+        self.plan(until_us, Event::Wake);
+    }
+
+    fn answer(&mut self, worker: usize, delivery: u32, told: Told, post: Post) {
+        let now = at(self.now_us);
+        let outcome = self.gateway.outcome(told, now);
+        self.workers[worker].in_flight -= 1;
+        let settings = &self.policy.settings;
+        if let Some(change) = self.workers[worker].answered(&outcome, post, now, settings) {
+            for (number, other) in self.workers.iter_mut().enumerate() {
+                if number != worker {
+                    other.adopt(change, now);
+                }
+                // What it waited for is over. After any other change it finds out by itself.
+                if change.breaker.is_some_and(|snapshot| snapshot.state == State::Closed) {
+                    other.rests_until_us = 0;
+                }
+            }
+        }
+        let wave = if self.scenario.tier == Tier::Transactional { 0 } else { self.workers[worker].in_flight };
+        self.conclude(delivery, &outcome, now, micros(post.began_at), wave);
+    }
+
+    fn conclude(&mut self, delivery: u32, outcome: &Outcome, now: Timestamp, posted_at_us: u64, wave: u32) {
+        let retries = self.retries[delivery as usize];
+        let attempt = Attempt {
+            retries,
+            now,
+            accepted_at: at(self.arrival_us(delivery)),
+            expires_at: self.expires_at(delivery),
+            can_shrink: false,
+            wave: if self.scenario.jitter { wave } else { 0 },
+        };
+        let randomness = match self.scenario.jitter {
+            true => self.rng.random(),
+            false => nominal(self.policy, outcome.kind, retries),
+        };
+        match decide(outcome, self.policy, &attempt, randomness) {
+            Verdict::Accepted => {
+                let took_us = self.now_us - self.arrival_us(delivery);
+                self.tally.accepted(posted_at_us, took_us, retries);
+            }
+            Verdict::Gone => self.tally.gone(),
+            Verdict::Expired => self.tally.expired(),
+            Verdict::Dead { reason } => self.tally.dead(reason),
+            // Payloads have no size here, so there is nothing to make smaller.
+            Verdict::Shrink => self.tally.dead(crate::classify::DeadReason::PayloadTooLarge),
+            Verdict::Retry { after, counts } => {
+                self.retries[delivery as usize] += u32::from(counts);
+                self.plan(self.now_us + after.as_micros() as u64, Event::Due(delivery));
+            }
+        }
+    }
+}
+
+/// The draw that makes a delay what it is before jitter.
+fn nominal(policy: &Policy, kind: Kind, retries: u32) -> f64 {
+    let step = match kind {
+        Kind::Throttled | Kind::ChannelThrottled => policy.retry.throttled_step(retries),
+        _ => policy.retry.step(retries),
+    };
+    let share = |step: Step| {
+        let (above, range) = (step.nominal.saturating_sub(step.shortest), step.longest.saturating_sub(step.shortest));
+        above.as_secs_f64() / range.as_secs_f64()
+    };
+    step.map(share).filter(|share| share.is_finite()).unwrap_or(0.5)
+}
+
+#[cfg(test)]
+mod tests;

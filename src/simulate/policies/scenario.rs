@@ -1,0 +1,401 @@
+//! What is simulated: who sends how much from where, and how the gateway behaves. Written as JSON, checked and bounded.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_path_to_error::Segment;
+
+use crate::model::delivery::Tier;
+use crate::model::lane::Gateway;
+use crate::policy::TierDefaults;
+
+/// The longest stretch of time that a member may name, in seconds: 28 days, the longest time to live.
+const TIME_MAX_S: f64 = 2_419_200.0;
+/// The longest text of a scenario, in octets.
+const TEXT_MAX: usize = 65_536;
+
+/// A mistake in a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer}: {detail}")]
+pub struct ScenarioError {
+    /// Where it is, within the scenario (RFC 6901).
+    pub pointer: String,
+    /// What is wrong, for people.
+    pub detail: String,
+}
+
+/// A described situation. Every member has a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// What it shows, for people.
+    pub about: String,
+    /// The tier of all deliveries: decides the default policy and TTL, and whether deferred work is spread out.
+    pub tier: Tier,
+    /// Time to live in seconds, 0 to 2,419,200; the tier's by default.
+    pub ttl_s: Option<u32>,
+    /// When deliveries fall due.
+    pub arrival: Arrival,
+    /// Who sends.
+    pub workers: Workers,
+    /// Who receives.
+    pub gateway: Described,
+    /// Whether breakers are asked.
+    pub breaker: bool,
+    /// Whether delays are drawn from their range and deferred work is spread out; if not, delays are nominal.
+    pub jitter: bool,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            about: String::new(),
+            tier: Tier::Promotional,
+            ttl_s: None,
+            arrival: Arrival::default(),
+            workers: Workers::default(),
+            gateway: Described::default(),
+            breaker: true,
+            jitter: true,
+        }
+    }
+}
+
+/// When deliveries fall due: evenly from the beginning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Arrival {
+    /// How many, 1 to 5,000,000.
+    pub deliveries: u32,
+    /// Over how many seconds, 0 (all at once) to 2,419,200.
+    pub over_s: f64,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        Self { deliveries: 100_000, over_s: 60.0 }
+    }
+}
+
+/// The sending side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workers {
+    /// Processes, 1 to 16; they share holds and breakers at once.
+    pub replicas: u32,
+    /// POSTs in flight at most, all replicas together, 1 to 4,096.
+    pub concurrency: u32,
+    /// Whether the number in flight adapts to how the gateway answers, as the server's does; if not, it is fixed.
+    pub adaptive: bool,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { replicas: 1, concurrency: 256, adaptive: true }
+    }
+}
+
+/// The receiving side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Described {
+    /// Whose manners its answers have.
+    pub kind: Gateway,
+    /// POSTs a second that it takes, 1 to 1,000,000, in bursts of a second's worth at most; unbounded by default.
+    pub capacity_per_s: Option<u32>,
+    /// What it answers to more than that.
+    pub overload: Reply,
+    /// How long answers take.
+    pub latency: Latency,
+    /// When it answers something else; at most 16. Of those in force at a time the rates add up to 1 at most.
+    pub faults: Vec<Fault>,
+}
+
+impl Default for Described {
+    fn default() -> Self {
+        let overload = Reply { status: Some(429), retry_after_s: None, failure: None, after_ms: None };
+        Self { kind: Gateway::Fcm, capacity_per_s: None, overload, latency: Latency::default(), faults: Vec::new() }
+    }
+}
+
+/// How long answers take: log-normal, by two of its quantiles.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Latency {
+    /// The median in milliseconds, 1 to 60,000.
+    pub p50_ms: u32,
+    /// 99 of 100 are faster, in milliseconds; from `p50_ms` (equal: constant) to 60,000.
+    pub p99_ms: u32,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { p50_ms: 50, p99_ms: 250 }
+    }
+}
+
+/// A stretch of time in which a share of POSTs gets a certain answer. One that all get is an outage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// When it begins, in seconds; 0 by default.
+    #[serde(default)]
+    pub from_s: f64,
+    /// How long it lasts, in seconds; for ever by default.
+    pub for_s: Option<f64>,
+    /// The share of POSTs it concerns, above 0 to 1; all by default.
+    #[serde(default = "all")]
+    pub rate: f64,
+    /// Whether it concerns all POSTs of that share of the deliveries, as when a part of the gateway is down, rather than
+    /// that share of the POSTs.
+    #[serde(default)]
+    pub sticky: bool,
+    /// What these get.
+    pub answer: Reply,
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+impl Fault {
+    /// When it ends, in seconds; may be infinite.
+    pub fn until_s(&self) -> f64 {
+        self.for_s.map_or(f64::INFINITY, |long_s| self.from_s + long_s)
+    }
+
+    /// Whether it is in force.
+    pub fn is_on(&self, now_s: f64) -> bool {
+        self.from_s <= now_s && now_s < self.until_s()
+    }
+}
+
+/// An answer: a status, or none at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reply {
+    /// The HTTP status, 100 to 599.
+    pub status: Option<u16>,
+    /// The `Retry-After` it carries, 0 to 86,400 seconds.
+    pub retry_after_s: Option<u32>,
+    /// Or how it fails.
+    pub failure: Option<Mishap>,
+    /// After how many milliseconds, 0 to 60,000; by default as the gateway's latency has it.
+    pub after_ms: Option<u32>,
+}
+
+/// How a POST gets no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mishap {
+    /// None before the attempt's deadline.
+    Timeout,
+    /// No connection.
+    Refused,
+}
+
+const BUILT_IN: [(&str, &str); 7] = [
+    ("calm", include_str!("scenarios/calm.json")),
+    ("outage", include_str!("scenarios/outage.json")),
+    ("part", include_str!("scenarios/part.json")),
+    ("herd", include_str!("scenarios/herd.json")),
+    ("throttled", include_str!("scenarios/throttled.json")),
+    ("flaky", include_str!("scenarios/flaky.json")),
+    ("slow", include_str!("scenarios/slow.json")),
+];
+
+impl Scenario {
+    /// The names of the built-in scenarios.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The JSON of a built-in scenario.
+    pub fn built_in(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// Reads and checks a scenario.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        if text.len() > TEXT_MAX {
+            return Err(wrong("", format!("is longer than {TEXT_MAX} octets")));
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let scenario: Self = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let segment = |segment: &Segment| match segment {
+                Segment::Seq { index } => Some(format!("/{index}")),
+                Segment::Map { key } => Some(format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            };
+            let pointer: String = error.path().iter().filter_map(segment).collect();
+            wrong(pointer, error.inner().to_string())
+        })?;
+        deserializer.end().map_err(|error| wrong("", error.to_string()))?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// Time to live in seconds, its own or the tier's.
+    pub fn ttl_s(&self) -> u32 {
+        self.ttl_s.unwrap_or(TierDefaults::of(self.tier).ttl_s)
+    }
+
+    /// When everybody gets an answer again after the last outage that ends, in seconds from the beginning.
+    pub fn recovery_s(&self) -> Option<f64> {
+        let outages = self.outages().filter(|fault| fault.until_s().is_finite());
+        outages.map(Fault::until_s).max_by(f64::total_cmp)
+    }
+
+    /// Faults that concern every POST.
+    pub fn outages(&self) -> impl Iterator<Item = &Fault> {
+        self.gateway.faults.iter().filter(|fault| fault.rate >= 1.0)
+    }
+
+    /// Checks every bound, for a scenario whose members were changed after it was read.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        within("/ttl_s", self.ttl_s().into(), 0.0, TIME_MAX_S)?;
+        within("/arrival/deliveries", self.arrival.deliveries.into(), 1.0, 5e6)?;
+        within("/arrival/over_s", self.arrival.over_s, 0.0, TIME_MAX_S)?;
+        within("/workers/replicas", self.workers.replicas.into(), 1.0, 16.0)?;
+        within("/workers/concurrency", self.workers.concurrency.into(), 1.0, 4_096.0)?;
+        let gateway = &self.gateway;
+        within("/gateway/capacity_per_s", gateway.capacity_per_s.unwrap_or(1).into(), 1.0, 1e6)?;
+        within("/gateway/latency/p50_ms", gateway.latency.p50_ms.into(), 1.0, 60_000.0)?;
+        let p50_ms = gateway.latency.p50_ms.into();
+        within("/gateway/latency/p99_ms", gateway.latency.p99_ms.into(), p50_ms, 60_000.0)?;
+        gateway.overload.check("/gateway/overload")?;
+        within("/gateway/faults", gateway.faults.len() as f64, 0.0, 16.0)?;
+        for (n, fault) in gateway.faults.iter().enumerate() {
+            let at = format!("/gateway/faults/{n}");
+            within(&format!("{at}/from_s"), fault.from_s, 0.0, TIME_MAX_S)?;
+            within(&format!("{at}/for_s"), fault.for_s.unwrap_or(1.0), f64::MIN_POSITIVE, TIME_MAX_S)?;
+            within(&format!("{at}/rate"), fault.rate, f64::MIN_POSITIVE, 1.0)?;
+            fault.answer.check(&format!("{at}/answer"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Reply {
+    fn check(&self, at: &str) -> Result<(), ScenarioError> {
+        if self.status.is_some() == self.failure.is_some() {
+            return Err(wrong(at, "needs either status or failure"));
+        }
+        if self.retry_after_s.is_some() && self.status.is_none() {
+            return Err(wrong(format!("{at}/retry_after_s"), "needs a status to come with"));
+        }
+        within(&format!("{at}/status"), self.status.unwrap_or(100).into(), 100.0, 599.0)?;
+        within(&format!("{at}/after_ms"), self.after_ms.unwrap_or(0).into(), 0.0, 60_000.0)?;
+        within(&format!("{at}/retry_after_s"), self.retry_after_s.unwrap_or(0).into(), 0.0, 86_400.0)
+    }
+}
+
+impl Latency {
+    /// The latency that two draws from [0, 1) give (Box and Muller's way to a normal distribution).
+    pub fn draw(&self, first: f64, second: f64) -> Duration {
+        /// How many standard deviations above the median 99 of 100 lie.
+        const P99: f64 = 2.326_347_9;
+        let median_s = f64::from(self.p50_ms) / 1_000.0;
+        let sigma = (f64::from(self.p99_ms) / f64::from(self.p50_ms)).ln() / P99;
+        let normal = (-2.0 * (1.0 - first).ln()).sqrt() * (std::f64::consts::TAU * second).cos();
+        // No sensible tail is longer, and a deadline cuts it off much earlier.
+        Duration::from_secs_f64((median_s * (sigma * normal).exp()).min(3_600.0))
+    }
+}
+
+fn wrong(pointer: impl Into<String>, detail: impl Into<String>) -> ScenarioError {
+    ScenarioError { pointer: pointer.into(), detail: detail.into() }
+}
+
+fn within(pointer: &str, value: f64, lowest: f64, highest: f64) -> Result<(), ScenarioError> {
+    if (lowest..=highest).contains(&value) {
+        return Ok(());
+    }
+    let bounds = if lowest == f64::MIN_POSITIVE {
+        format!("above 0, to {highest}")
+    } else {
+        format!("from {lowest} to {highest}")
+    };
+    Err(wrong(pointer, format!("must be {bounds}; it is {value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_scenario_is_sound_and_says_what_it_shows() {
+        for name in Scenario::names() {
+            let scenario = Scenario::parse(Scenario::built_in(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(!scenario.about.is_empty(), "{name}");
+            let again = serde_json::to_string(&scenario).unwrap();
+            assert_eq!(Scenario::parse(&again).unwrap(), scenario, "{name}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_with_a_pointer() {
+        for (text, pointer, word) in [
+            ("{", "", "EOF"),
+            ("{} x", "", "trailing"),
+            (r#"{"arival": {}}"#, "/arival", "unknown field"),
+            (r#"{"arrival": {"deliveries": 0}}"#, "/arrival/deliveries", "from 1 to 5000000; it is 0"),
+            (r#"{"arrival": {"deliveries": -1}}"#, "/arrival/deliveries", "invalid value"),
+            (r#"{"arrival": {"over_s": 1e300}}"#, "/arrival/over_s", "to 2419200"),
+            (r#"{"tier": "vip"}"#, "/tier", "must be transactional"),
+            (r#"{"ttl_s": 2419201}"#, "/ttl_s", "to 2419200"),
+            (r#"{"workers": {"replicas": 17}}"#, "/workers/replicas", "from 1 to 16"),
+            (r#"{"workers": {"concurrency": 5000}}"#, "/workers/concurrency", "to 4096"),
+            (r#"{"gateway": {"latency": {"p50_ms": 300}}}"#, "/gateway/latency/p99_ms", "from 300"),
+            (r#"{"gateway": {"overload": {}}}"#, "/gateway/overload", "either status or failure"),
+            (r#"{"gateway": {"capacity_per_s": 0}}"#, "/gateway/capacity_per_s", "from 1"),
+            (r#"{"gateway": {"faults": [{"answer": {"status": 99}}]}}"#, "/gateway/faults/0/answer/status", "from 100"),
+            (
+                r#"{"gateway": {"faults": [{"answer": {"failure": "timeout", "retry_after_s": 1}}]}}"#,
+                "/gateway/faults/0/answer/retry_after_s",
+                "needs a status",
+            ),
+            (
+                r#"{"gateway": {"faults": [{"answer": {"status": 503}, "rate": 0}]}}"#,
+                "/gateway/faults/0/rate",
+                "above 0",
+            ),
+            (
+                r#"{"gateway": {"faults": [{"answer": {"status": 503}, "for_s": 0}]}}"#,
+                "/gateway/faults/0/for_s",
+                "above 0",
+            ),
+            (r#"{"gateway": {"faults": [{"rate": 1}]}}"#, "/gateway/faults/0", "missing field `answer`"),
+        ] {
+            let error = Scenario::parse(text).unwrap_err();
+            assert!(error.pointer == pointer && error.detail.contains(word), "{text}: {error}");
+        }
+        assert!(Scenario::parse(&" ".repeat(TEXT_MAX + 1)).unwrap_err().detail.contains("longer"));
+    }
+
+    #[test]
+    fn latencies_keep_their_quantiles() {
+        let latency = Latency { p50_ms: 100, p99_ms: 900 };
+        let mut drawn: Vec<_> =
+            (0..10_000).map(|n| latency.draw(f64::from(n % 100) / 100.0, f64::from(n / 100) / 100.0)).collect();
+        drawn.sort();
+        let ms = |share: usize| drawn[share * 100].as_millis();
+        assert!((90..=110).contains(&ms(50)) && (750..=1_050).contains(&ms(99)), "{} {}", ms(50), ms(99));
+        let constant = Latency { p50_ms: 70, p99_ms: 70 };
+        assert_eq!(constant.draw(0.9, 0.3), Duration::from_millis(70));
+    }
+
+    #[test]
+    fn the_last_outage_that_ends_is_the_one_recovered_from() {
+        let scenario = Scenario::parse(
+            r#"{"gateway": {"faults": [
+                {"from_s": 5, "for_s": 10, "answer": {"status": 503}},
+                {"from_s": 20, "for_s": 30, "rate": 0.5, "answer": {"status": 503}},
+                {"from_s": 900, "answer": {"failure": "refused"}}]}}"#,
+        );
+        let scenario = scenario.unwrap();
+        assert_eq!(scenario.recovery_s(), Some(15.0));
+        assert_eq!(scenario.outages().count(), 2);
+        assert!(scenario.gateway.faults[2].is_on(1e9) && !scenario.gateway.faults[0].is_on(15.0));
+    }
+}
