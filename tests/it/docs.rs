@@ -244,6 +244,26 @@ fn every_command_is_one_that_the_program_takes() {
     }
 }
 
+#[test]
+fn every_policy_is_one_that_the_program_takes() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        for (_, block) in page.blocks.iter().filter(|(language, _)| language == "jsonc") {
+            let lines = block.lines().filter(|line| !line.starts_with("//")).collect::<String>();
+            for policy in serde_json::Deserializer::from_str(&lines).into_iter::<Value>() {
+                seen += 1;
+                let policy = policy.unwrap_or_else(|error| panic!("{}: {error}", page.path)).to_string();
+                let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+                let output = command.args(["policy", "preview", "--policy", &policy]).output().expect("it runs");
+                let told = String::from_utf8_lossy(&output.stderr).into_owned();
+                faults.extend(Some(told).filter(|_| !output.status.success()));
+            }
+        }
+    }
+    assert!(seen >= 3, "policies are not found: {seen}");
+    none(&faults);
+}
+
 /// Every setting's variable with its default.
 fn settings() -> BTreeMap<String, String> {
     let dir = TempDir::new();
