@@ -122,6 +122,12 @@ pub struct AppChange {
     name: Option<String>,
     /// All origins that browsers may call from.
     origins: Option<Vec<String>>,
+    /// Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`.
+    #[serde(default)]
+    add_origins: Vec<String>,
+    /// Origins of the app that browsers may not call from any more; at most 50. Not beside `origins`.
+    #[serde(default)]
+    remove_origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
     /// will then connect to hosts that anybody names.
     allow_other_gateways: Option<bool>,
@@ -134,6 +140,83 @@ pub struct AppChange {
     /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100. Changing it
     /// takes an operator's key. Workers hear of it within a minute.
     weight: Option<i64>,
+}
+
+impl AppChange {
+    /// Makes the change. 422: something of it is wrong, for any app or for this one.
+    fn apply(self, app: &mut App) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        if let Some(name) = self.name {
+            check_name(&name, &mut faults);
+            app.name = name;
+        }
+        if self.origins.is_some() && !(self.add_origins.is_empty() && self.remove_origins.is_empty()) {
+            faults.refuse("/origins", "may not stand beside `add_origins` and `remove_origins`");
+        }
+        if let Some(origins) = self.origins {
+            check_origins("/origins", &origins, &mut faults);
+            app.origins = origins;
+        }
+        remove_origins(app, &self.remove_origins, &mut faults);
+        add_origins(app, self.add_origins, &mut faults);
+        if let Some(n) = self.max_retries {
+            match i16::try_from(n).ok().filter(|_| (0..=i64::from(RETRIES_MAX)).contains(&n)) {
+                Some(n) => app.max_retries = n,
+                None => faults.refuse("/max_retries", format!("must be 0 to {RETRIES_MAX}")),
+            }
+        }
+        if let Some(weight) = self.weight {
+            match i16::try_from(weight).ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)) {
+                Some(weight) => app.weight = weight,
+                None => faults.refuse("/weight", format!("must be 1 to {WEIGHT_MAX}")),
+            }
+        }
+        if let Some(allow) = self.allow_other_gateways {
+            app.allow_other_gateways = allow;
+        }
+        if let Some(rights) = self.browsers_may {
+            app.browsers_may = rights;
+        }
+        faults.finish()
+    }
+}
+
+/// Takes origins away. One that is not the app's is mistyped.
+fn remove_origins(app: &mut App, removed: &[String], faults: &mut Faults) {
+    if removed.len() > ORIGINS_MAX {
+        return faults.refuse("/remove_origins", format!("may hold at most {ORIGINS_MAX} origins"));
+    }
+    for (i, _) in removed.iter().enumerate().filter(|(_, origin)| !app.origins.contains(origin)) {
+        let detail = format!("is no origin of this app; those are: {}", app.origins.join(", "));
+        faults.refuse(format!("/remove_origins/{i}"), detail);
+    }
+    app.origins.retain(|origin| !removed.contains(origin));
+}
+
+/// Adds the origins that the app does not have.
+fn add_origins(app: &mut App, added: Vec<String>, faults: &mut Faults) {
+    check_origins("/add_origins", &added, faults);
+    if !(1..=ORIGINS_MAX).contains(&added.len()) {
+        return;
+    }
+    for origin in added {
+        if !app.origins.contains(&origin) {
+            app.origins.push(origin);
+        }
+    }
+    let detail = format!("would make more than {ORIGINS_MAX} origins");
+    faults.require(app.origins.len() <= ORIGINS_MAX, "/add_origins", &detail);
+}
+
+/// 403: it was changed in a way that is for operators.
+fn refuse_what_operators_change(before: &App, after: &App) -> Result<(), Problem> {
+    if after.weight != before.weight {
+        return Err(Problem::forbidden_member("/weight", "is changed by operators only"));
+    }
+    if after.allow_other_gateways && !before.allow_other_gateways {
+        return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
+    }
+    Ok(())
 }
 
 fn is_slug(text: &str) -> bool {
@@ -156,14 +239,14 @@ fn check_name(name: &str, faults: &mut Faults) {
     faults.require(is_plain_text(name, 200), "/name", "must be 1 to 200 characters without control characters");
 }
 
-fn check_origins(origins: &[String], faults: &mut Faults) {
+fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
     if origins.len() > ORIGINS_MAX {
-        return faults.refuse("/origins", format!("may hold at most {ORIGINS_MAX} origins"));
+        return faults.refuse(pointer, format!("may hold at most {ORIGINS_MAX} origins"));
     }
     for (i, origin) in origins.iter().enumerate() {
         if !is_origin(origin) {
             let detail = "must be an origin such as `https://example.com`, without a path (http: only on localhost)";
-            faults.refuse(format!("/origins/{i}"), detail);
+            faults.refuse(format!("{pointer}/{i}"), detail);
         }
     }
 }
@@ -180,7 +263,7 @@ pub async fn create(
     let slug_rule = "must be 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen";
     faults.require(is_slug(&body.slug), "/slug", slug_rule);
     check_name(&body.name, &mut faults);
-    check_origins(&body.origins, &mut faults);
+    check_origins("/origins", &body.origins, &mut faults);
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
@@ -239,7 +322,7 @@ pub async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
     axum::Json(server.app.into())
 }
 
-/// Changes an app.
+/// Changes what is named of an app; everything else stays, whoever else changes it at the same time.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
     request_body = AppChange, security(("api_key" = ["settings"])), responses((status = 200, body = AppView)))]
 pub async fn change(
@@ -247,43 +330,17 @@ pub async fn change(
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {
-    let mut app = server.app.clone();
-    let mut faults = Faults::default();
-    if let Some(name) = body.name {
-        check_name(&name, &mut faults);
-        app.name = name;
-    }
-    if let Some(origins) = body.origins {
-        check_origins(&origins, &mut faults);
-        app.origins = origins;
-    }
-    if let Some(n) = body.max_retries {
-        match i16::try_from(n).ok().filter(|_| (0..=i64::from(RETRIES_MAX)).contains(&n)) {
-            Some(n) => app.max_retries = n,
-            None => faults.refuse("/max_retries", format!("must be 0 to {RETRIES_MAX}")),
-        }
-    }
-    if let Some(weight) = body.weight {
-        match i16::try_from(weight).ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)) {
-            Some(weight) => app.weight = weight,
-            None => faults.refuse("/weight", format!("must be 1 to {WEIGHT_MAX}")),
-        }
-    }
-    faults.finish()?;
-    if app.weight != server.app.weight && !server.caller.may(Scope::Operator) {
-        return Err(Problem::forbidden_member("/weight", "is changed by operators only"));
-    }
-    if let Some(allow) = body.allow_other_gateways {
-        if allow && !app.allow_other_gateways && !server.caller.may(Scope::Operator) {
-            return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
-        }
-        app.allow_other_gateways = allow;
-    }
-    app.browsers_may = body.browsers_may.unwrap_or(app.browsers_may);
     let _changing = state.known_keys.changing();
     let mut tx = state.pool.begin().await?;
+    // Not as the key was read with it: somebody may have changed it since.
+    let before = apps::lock(&mut tx, server.app.id).await?.ok_or_else(|| Problem::not_found("app"))?;
+    let mut app = before.clone();
+    body.apply(&mut app)?;
+    if !server.caller.may(Scope::Operator) {
+        refuse_what_operators_change(&before, &app)?;
+    }
     apps::update(&mut *tx, &app).await?;
-    if let Some(detail) = changed(&server.app, &app) {
+    if let Some(detail) = changed(&before, &app) {
         server.did(Action::AppChanged, AppId(app.id)).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     }
     tx.commit().await?;

@@ -129,15 +129,18 @@ pub async fn app(state: &ApiState, visitor: Visitor, headers: &HeaderMap) -> Res
     if found.is_none() && make(state, &origin).await? {
         found = apps::find_example(&state.pool).await?;
     }
-    let Some(mut app) = found else { return Ok(None) };
+    let Some(App { id, .. }) = found else { return Ok(None) };
+    let _changing = state.known_keys.changing();
+    let mut tx = state.pool.begin().await?;
+    let Some(mut app) = apps::lock(&mut tx, id).await? else { return Ok(None) };
     if !app.origins.contains(&origin) {
         if app.origins.len() >= ORIGINS_MAX {
             return Ok(None);
         }
         app.origins.push(origin.clone());
-        let _changing = state.known_keys.changing();
-        apps::update(&state.pool, &app).await?;
+        apps::update(&mut *tx, &app).await?;
     }
+    tx.commit().await?;
     Ok(Some((app, origin)))
 }
 

@@ -1,6 +1,5 @@
 //! `bellwire app`.
 
-use anyhow::bail;
 use axum::http::Method;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
@@ -27,7 +26,8 @@ pub(super) const NAMES: &Names = &[
 /// The same where origins are added.
 const CHANGE_NAMES: &Names = &[
     ("/name", "--name"),
-    ("/origins", "--add-origin"),
+    ("/add_origins", "--add-origin"),
+    ("/remove_origins", "--remove-origin"),
     ("/browsers_may", "--browsers-may"),
     ("/weight", "--weight"),
     ("app", "APP"),
@@ -155,10 +155,8 @@ impl App {
             Self::Change { app, name, added, removed, allow_other_gateways, browsers_may, weight } => {
                 let mut body = Map::new();
                 body.extend(name.map(|name| ("name".to_owned(), name.into())));
-                if !(added.is_empty() && removed.is_empty()) {
-                    let origins = origins(&local.get(path(["apps", &app])).await?, added, &removed)?;
-                    body.insert("origins".to_owned(), origins.into());
-                }
+                body.insert("add_origins".to_owned(), added.into());
+                body.insert("remove_origins".to_owned(), removed.into());
                 body.extend(allow_other_gateways.map(|let_in| ("allow_other_gateways".to_owned(), let_in.into())));
                 let all = (!browsers_may.is_empty()).then(|| rights(browsers_may));
                 body.extend(all.map(|rights| ("browsers_may".to_owned(), rights.into())));
@@ -178,22 +176,6 @@ impl App {
         }
         Ok(())
     }
-}
-
-/// An app's origins with these added and those removed. Refuses to remove what is not there: it is mistyped.
-fn origins(app: &Value, added: Vec<String>, removed: &[String]) -> anyhow::Result<Vec<String>> {
-    let mut origins: Vec<String> =
-        app["origins"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    if let Some(strange) = removed.iter().find(|origin| !origins.contains(origin)) {
-        bail!("--remove-origin {strange:?}: is no origin of this app; those are: {}", origins.join(", "));
-    }
-    origins.retain(|origin| !removed.contains(origin));
-    for origin in added {
-        if !origins.contains(&origin) {
-            origins.push(origin);
-        }
-    }
-    Ok(origins)
 }
 
 fn rights(named: Vec<String>) -> Vec<String> {

@@ -102,7 +102,19 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
     .await
 }
 
-/// Writes everything but what never changes.
+/// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.
+pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<App>, sqlx::Error> {
+    sqlx::query_as!(
+        App,
+        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
+        id
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Writes everything but what never changes of an app that is [locked](lock).
 pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7

@@ -7,16 +7,8 @@ use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::postgres::PgPool;
 
-use crate::support::app::{PATIENCE, scalar};
+use crate::support::app::{scalar, until_waiting};
 use crate::support::{TestApp, seed};
-
-/// Waits until some transaction waits for a lock.
-async fn until_somebody_waits(pool: &PgPool) {
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waited = tokio::time::timeout(PATIENCE, async { while scalar(pool, waiting).await == 0 {} });
-    waited.await.expect("nobody ever waited");
-}
 
 /// How many accounts nobody holds at this moment.
 async fn free_accounts(pool: &PgPool) -> i64 {
@@ -37,7 +29,7 @@ async fn the_account_of_a_message_is_locked_before_the_rollups_that_all_share() 
         let mut other = app.pool.begin().await.unwrap();
         sqlx::query("SELECT FROM rollups FOR UPDATE").execute(&mut *other).await.unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
-        until_somebody_waits(&app.pool).await;
+        until_waiting(&app.pool, 1).await;
         assert_eq!(free_accounts(&app.pool).await, 0, "{recipients} recipients: the account is not held yet");
         other.rollback().await.unwrap();
         app.run_until_idle().await;
@@ -55,7 +47,7 @@ async fn a_subscription_that_is_gone_is_locked_before_any_account() {
         let mut unsubscribing = app.pool.begin().await.unwrap();
         sqlx::query("SELECT FROM subscriptions FOR NO KEY UPDATE").execute(&mut *unsubscribing).await.unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
-        until_somebody_waits(&app.pool).await;
+        until_waiting(&app.pool, 1).await;
         assert_eq!(
             free_accounts(&app.pool).await,
             1,

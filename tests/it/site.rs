@@ -9,10 +9,12 @@ use bellwire::api::example::{Audience, Example};
 use bellwire::api::{ApiState, Engine, Settings, router};
 use bellwire::gateway::Gateways;
 use bellwire::model::id::SubscriptionId;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::api::{Reply, TestApi, fcm, registration, roomy};
+use crate::support::app::until_waiting;
 
 const HERE: &str = "http://localhost:8787";
 
@@ -110,6 +112,25 @@ async fn the_example_page_is_strict_and_makes_its_app_for_the_first_visitor() {
     assert_eq!((status, header(&headers, "access-control-allow-origin")), (200, HERE));
     assert!(header(&headers, "cache-control").contains("max-age=60"));
     assert!(shown.contains("application_server_key") && shown.contains("vapid_key_id"));
+}
+
+#[tokio::test]
+async fn example_pages_that_open_at_the_same_time_under_different_names_are_all_let_in() {
+    let api = TestApi::with(roomy(), None).await;
+    load(&api, "/example/", &[]).await;
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM apps FOR UPDATE").execute(&mut *held).await.unwrap();
+    let others = ["127.0.0.1:8787", "[::1]:8787"];
+    let pages = join_all(others.map(async |host| load(&api, "/example/", &[("host", host)]).await.0));
+    let release = async {
+        until_waiting(&api.pool, 2).await;
+        held.rollback().await.unwrap();
+    };
+    assert_eq!(tokio::join!(pages, release).0, [200, 200]);
+    for origin in [HERE, "http://127.0.0.1:8787", "http://[::1]:8787"] {
+        let made = apps(&api).await;
+        assert!(made[0]["origins"].as_array().unwrap().contains(&json!(origin)), "{origin} in {made:?}");
+    }
 }
 
 #[tokio::test]

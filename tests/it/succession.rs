@@ -9,11 +9,10 @@ use bellwire::model::lane::Gateway;
 use bellwire::simulate::gateways::{Action, Rule};
 use bellwire::store::claims::LEASE;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::delivery::counts;
 use crate::stops::{IN_FLIGHT, claim_and_die, hold, let_go, until_told};
-use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar};
+use crate::support::app::{Setup, Subscriber, TestApp, scalar, until_waiting};
 use crate::support::push_service::{Browser, PushService};
 
 fn one_page() -> Settings {
@@ -129,9 +128,7 @@ async fn what_is_sent_while_it_is_replaced_is_signed_for_whoever_gets_it() {
     sqlx::query("SELECT FROM queue FOR UPDATE").execute(&mut *blocker).await.unwrap();
     let replacing = replace(&app, &old, 1);
     let meanwhile = async {
-        let waits =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        timeout(PATIENCE, async { while scalar(&app.pool, waits).await == 0 {} }).await.expect("it waits");
+        until_waiting(&app.pool, 1).await;
         let message = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
         blocker.commit().await.unwrap();
         message

@@ -72,6 +72,8 @@ const TEXTS: &[(&str, Text)] = &[
     ("timezone", Long(1, 64)),
     ("subject", Long(1, 2_048)),
     ("origins", Long(8, 2_048)),
+    ("add_origins", Long(8, 2_048)),
+    ("remove_origins", Long(8, 2_048)),
     ("confirm", SLUG),
     ("collapse_key", Long(1, 200)),
     ("reason", Long(1, 200)),

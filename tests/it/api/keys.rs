@@ -2,9 +2,11 @@
 
 use axum::http::Method;
 use bellwire::webpush::keys::SigningKey;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{TestApi, fcm, push_subscription};
+use super::{ORIGIN, TestApi, fcm, push_subscription};
+use crate::support::app::until_waiting;
 
 fn states(keys: &Value) -> Vec<(&str, i64)> {
     let keys = keys["data"].as_array().unwrap();
@@ -99,6 +101,58 @@ async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
     let change = Some(json!({"name": "Shop"}));
     let changed = api.call(Method::PATCH, &by_id, Some(&api.key), change).await.ok(200);
     assert_eq!((&changed["name"], &changed["origins"]), (&json!("Shop"), &api.app["origins"]));
+}
+
+#[tokio::test]
+async fn those_who_change_an_app_at_the_same_time_all_have_their_way() {
+    let api = TestApi::start().await;
+    api.get("").await.ok(200); // the key and the app are known from here on, as they were before all of it
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM apps FOR UPDATE").execute(&mut *held).await.unwrap();
+    let changes = [
+        json!({"name": "The shop"}),
+        json!({"max_retries": 7}),
+        json!({"browsers_may": []}),
+        json!({"add_origins": ["https://a.example"]}),
+        json!({"add_origins": ["https://b.example"], "remove_origins": [ORIGIN]}),
+    ];
+    let change = |change| api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(change));
+    let all = join_all(changes.map(change));
+    let release = async {
+        until_waiting(&api.pool, 5).await;
+        held.rollback().await.unwrap();
+    };
+    for changed in tokio::join!(all, release).0 {
+        changed.ok(200);
+    }
+    let app = api.get("").await.ok(200);
+    assert_eq!((&app["name"], &app["max_retries"], &app["browsers_may"]), (&json!("The shop"), &json!(7), &json!([])));
+    let mut origins: Vec<_> =
+        app["origins"].as_array().unwrap().iter().map(|origin| origin.as_str().unwrap()).collect();
+    origins.sort_unstable();
+    assert_eq!(origins, ["https://a.example", "https://b.example"]);
+}
+
+#[tokio::test]
+async fn origins_are_added_once_and_removed_only_if_they_are_there() {
+    let api = TestApi::start().await;
+    let change = |body| api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(body));
+    let added = change(json!({"add_origins": ["https://a.example", ORIGIN, "https://a.example"]})).await.ok(200);
+    assert_eq!(added["origins"], json!([ORIGIN, "https://a.example"]));
+    let many: Vec<_> = (0..49).map(|i| format!("https://{i}.example")).collect();
+    for (wrong, place) in [
+        (json!({"remove_origins": [ORIGIN, "https://shop.exmaple"]}), "/remove_origins/1"),
+        (json!({"remove_origins": vec![ORIGIN; 51]}), "/remove_origins"),
+        (json!({"add_origins": ["https://a.example", "*"]}), "/add_origins/1"),
+        (json!({"add_origins": many}), "/add_origins"),
+        (json!({"origins": [], "add_origins": [ORIGIN]}), "/origins"),
+        (json!({"origins": vec![ORIGIN; 51]}), "/origins"),
+    ] {
+        assert_eq!(change(wrong).await.refusal(), (422, "invalid", vec![place]));
+    }
+    let removed = change(json!({"remove_origins": [ORIGIN], "add_origins": many[1..]})).await.ok(200);
+    assert_eq!(removed["origins"].as_array().map(Vec::len), Some(49));
+    assert_eq!(removed["origins"][0], "https://a.example");
 }
 
 #[tokio::test]

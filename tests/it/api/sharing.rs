@@ -11,7 +11,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::{Reply, TestApi, content, fcm};
-use crate::support::app::{PATIENCE, scalar};
+use crate::support::app::{PATIENCE, scalar, until_waiting};
 
 async fn subscribers(api: &TestApi, n: usize) -> Vec<String> {
     let mut ids = Vec::new();
@@ -31,14 +31,6 @@ async fn stall(pool: &PgPool) -> Transaction<'static, Postgres> {
     let mut stalled = pool.begin().await.unwrap();
     sqlx::query("LOCK TABLE messages IN SHARE MODE").execute(&mut *stalled).await.unwrap();
     stalled
-}
-
-/// Waits until so many writers wait for it.
-async fn until_waiting(pool: &PgPool, n: i64) {
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waited = tokio::time::timeout(PATIENCE, async { while scalar(pool, waiting).await < n {} });
-    waited.await.expect("the writers write");
 }
 
 /// Has these requests answered that arrive while nothing can be written.

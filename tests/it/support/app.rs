@@ -427,6 +427,14 @@ pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.expect("the statement is right")
 }
 
+/// Waits until so many transactions wait for locks.
+pub async fn until_waiting(pool: &PgPool, n: i64) {
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waited = tokio::time::timeout(PATIENCE, async { while scalar(pool, waiting).await < n {} });
+    waited.await.expect("so many wait");
+}
+
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
     gateways_and(simulator, Default::default())
