@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::model::clock::Clock;
-use crate::store::receipts::{self, Receipt};
+use crate::store::outcomes::receipts::{self, Receipt};
 
 /// How receipts are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

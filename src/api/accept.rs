@@ -13,10 +13,10 @@ use super::messages::Accepted;
 use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::store;
-use crate::store::apps::App;
-use crate::store::claims::LEASE;
-use crate::store::idempotency::{self, Claim, Place};
-use crate::store::sending::{self, Addressed, Holder, Sent};
+use crate::store::keys::apps::App;
+use crate::store::queue::claims::LEASE;
+use crate::store::queue::idempotency::{self, Claim, Place};
+use crate::store::queue::sending::{self, Addressed, Holder, Sent};
 
 /// How long a request waits for another one with the same idempotency key.
 const PATIENCE: Duration = Duration::from_secs(2);

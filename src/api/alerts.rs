@@ -14,8 +14,8 @@ use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::id::{AlertId, AppId};
-use crate::store::alerts::{self, AlertRow};
-use crate::store::audit::Action;
+use crate::store::keys::audit::Action;
+use crate::store::outcomes::alerts::{self, AlertRow};
 
 /// An alert.
 #[derive(Debug, Serialize, ToSchema)]

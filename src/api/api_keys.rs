@@ -17,8 +17,8 @@ use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::id::ApiKeyId;
-use crate::store::api_keys::{self, ApiKey, NewKey, Scope};
-use crate::store::audit;
+use crate::store::keys::api_keys::{self, ApiKey, NewKey, Scope};
+use crate::store::keys::audit;
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]

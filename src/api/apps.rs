@@ -18,10 +18,10 @@ use super::{ApiState, Work};
 use crate::model::id::AppId;
 use crate::model::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::policy::RETRIES_MAX;
-use crate::store::api_keys::Scope;
-use crate::store::apps::{self, App, WEIGHT_MAX};
-use crate::store::audit::Action;
-use crate::store::{removal, topics};
+use crate::store::keys::api_keys::Scope;
+use crate::store::keys::apps::{self, App, WEIGHT_MAX};
+use crate::store::keys::audit::Action;
+use crate::store::{audience::topics, operations::removal};
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// `max_retries` of a new app.

@@ -14,7 +14,7 @@ use super::extract::{AppRef, Query, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
 use crate::model::id::{ApiKeyId, AppId, EntryId};
-use crate::store::audit::{self, Action, Filter, Row};
+use crate::store::keys::audit::{self, Action, Filter, Row};
 
 /// Something that somebody did.
 #[derive(Debug, Serialize, ToSchema)]

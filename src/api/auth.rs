@@ -18,10 +18,10 @@ use super::limits::Account;
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::permission::Speaker;
-use crate::store::api_keys::{self, ApiKey, Scope};
-use crate::store::apps::App;
-use crate::store::audit::{Action, Actor, Entry, Who};
-use crate::store::subscriptions::Right;
+use crate::store::audience::subscriptions::Right;
+use crate::store::keys::api_keys::{self, ApiKey, Scope};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
 
 /// What every browser token begins with.
 pub const TOKEN_PREFIX: &str = "bt_";

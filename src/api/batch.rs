@@ -18,7 +18,7 @@ use super::extract::{BodyLimit, Json, parse};
 use super::messages::{Accepted, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key};
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
-use crate::store::apps::App;
+use crate::store::keys::apps::App;
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
 /// Most messages of a batch.

@@ -10,8 +10,8 @@ use super::extract::Json;
 use super::problem::Problem;
 use crate::model::id::AppId;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
-use crate::store::audit::Action;
-use crate::store::calendars;
+use crate::store::keys::audit::Action;
+use crate::store::queue::calendars;
 
 /// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
 /// time to live lasts that long.

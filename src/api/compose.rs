@@ -18,8 +18,8 @@ use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::model::permission::BrowserRight;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
-use crate::store::apps::App;
-use crate::store::sending::{Addressed, Audience, NewMessage, Sent};
+use crate::store::keys::apps::App;
+use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
 use crate::webpush::payload::Template;
 

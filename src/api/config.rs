@@ -12,7 +12,7 @@ use super::ApiState;
 use super::auth::{Client, MayRead};
 use super::problem::Problem;
 use crate::model::id::VapidKeyId;
-use crate::store::vapid_keys;
+use crate::store::keys::vapid_keys;
 
 /// What a page needs to subscribe.
 #[derive(Debug, Serialize, ToSchema)]

@@ -17,7 +17,7 @@ use super::auth::is_servers;
 use super::extract::{AppRef, BodyLimit, named_app, path_param};
 use super::limits::Budget;
 use super::problem::Problem;
-use crate::store::apps::App;
+use crate::store::keys::apps::App;
 
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
 /// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::messages::Account;
+use crate::store::queue::messages::Account;
 
 /// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
 /// + capped` at every moment. It grows until the message is expanded.

@@ -24,10 +24,10 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
-use crate::store::api_keys::Scope;
-use crate::store::audit::Action;
-use crate::store::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
-use crate::store::deliveries;
+use crate::store::keys::api_keys::Scope;
+use crate::store::keys::audit::Action;
+use crate::store::outcomes::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
+use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
 use crate::webpush::shrink;
 

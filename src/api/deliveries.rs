@@ -16,9 +16,9 @@ use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::id::{MessageId, SubscriptionId};
-use crate::store::deliveries::{self, AttemptRow, DeliveryRow};
-use crate::store::messages;
-use crate::store::receipts::{self, ReceiptRow};
+use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow};
+use crate::store::outcomes::receipts::{self, ReceiptRow};
+use crate::store::queue::messages;
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]

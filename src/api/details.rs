@@ -6,7 +6,7 @@ use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, pointer_segment};
 use crate::model::message::is_language_tag;
 use crate::model::permission::Speaker;
-use crate::store::subscriptions::{ATTRIBUTES_MAX, Merge, Wanted};
+use crate::store::audience::subscriptions::{ATTRIBUTES_MAX, Merge, Wanted};
 
 /// Most tags of a subscription.
 const TAGS_MAX: usize = 50;

@@ -14,7 +14,7 @@ use super::extract::Query;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::id::EventId;
-use crate::store::events::{self, Body, EventRow};
+use crate::store::outcomes::events::{self, Body, EventRow};
 
 /// Something that happened. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]

@@ -25,9 +25,9 @@ use super::subscriptions::{ended, unknown};
 use super::vapid_keys::{self, Role};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::permission::{BrowsersMay, Speaker};
-use crate::store::apps::{self, App};
-use crate::store::subscriptions::{self, Right};
-use crate::store::topics;
+use crate::store::audience::subscriptions::{self, Right};
+use crate::store::audience::topics;
+use crate::store::keys::apps::{self, App};
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// Short name of the example's app.

@@ -21,7 +21,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId,
 };
-use crate::store::apps::{self, App};
+use crate::store::keys::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use crate::classify::retry_after;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
-use crate::store::audit::Action;
-use crate::store::flows::{self, Change, Waiting};
-use crate::store::lanes;
+use crate::store::keys::audit::Action;
+use crate::store::queue::flows::{self, Change, Waiting};
+use crate::store::queue::lanes;
 
 /// The highest rate, and the highest parallelism.
 const MOST: u32 = 1_000_000;

@@ -20,10 +20,10 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, VapidKeyId};
 use crate::model::subscription::Endpoint;
 use crate::policy::payload_limit::BELIEVED_FOR;
-use crate::store::audit::Action;
-use crate::store::lanes::{self, LaneRow, Order, OriginRow};
-use crate::store::recall;
-use crate::store::workers::ALL_ORIGINS;
+use crate::store::keys::audit::Action;
+use crate::store::operations::workers::ALL_ORIGINS;
+use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
+use crate::store::queue::recall;
 
 /// A hold or an opening lasts for this long unless the request says otherwise.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);

@@ -10,7 +10,7 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::Problem;
 use crate::model::id::VapidKeyId;
-use crate::store::hygiene::{self, LossRow};
+use crate::store::audience::hygiene::{self, LossRow};
 
 /// Days that are reported unless the request says otherwise.
 const DAYS_DEFAULT: u16 = 30;

@@ -15,10 +15,10 @@ use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
 use crate::model::id::{AppId, IdentityKeyId};
-use crate::store::api_keys::Scope;
-use crate::store::apps::App;
-use crate::store::audit::Action;
-use crate::store::identity_keys::{self, IdentityKey, KEYS_MAX};
+use crate::store::keys::api_keys::Scope;
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
+use crate::store::keys::identity_keys::{self, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 
 /// How a key signs.

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::{Engine, Work};
 use crate::model::clock::Clock;
 use crate::store;
-use crate::store::claims::LEASE;
-use crate::store::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
+use crate::store::queue::claims::LEASE;
+use crate::store::queue::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
 use crate::vault::Vault;
 
 /// Messages in one commit.

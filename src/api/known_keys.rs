@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::extract::AppRef;
 use crate::model::clock::Timestamp;
-use crate::store::api_keys::{ApiKey, SecretMac};
-use crate::store::apps::App;
+use crate::store::keys::api_keys::{ApiKey, SecretMac};
+use crate::store::keys::apps::App;
 
 /// How long a key is believed to be as it was read. Another process may have revoked it, or changed its app: whoever does so
 /// in this one makes it [`forget`](KnownKeys::changing) at once.

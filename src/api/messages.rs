@@ -21,12 +21,12 @@ use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, MessageId};
-use crate::store::apps::App;
-use crate::store::audit::Action;
-use crate::store::messages::{self, MessageRow};
-use crate::store::receipts::kept_since;
-use crate::store::sending::{self, Addressed, Sent};
-use crate::store::steering::{self, Steered, Turn};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
+use crate::store::outcomes::receipts::kept_since;
+use crate::store::queue::messages::{self, MessageRow};
+use crate::store::queue::sending::{self, Addressed, Sent};
+use crate::store::queue::steering::{self, Steered, Turn};
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
 use crate::policy::figures::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
-use crate::store::figures::{Wanted, read};
+use crate::store::outcomes::figures::{Wanted, read};
 
 /// Lanes shown at most: those in the worst state come first.
 const LANES_MAX: usize = 100;

@@ -19,10 +19,10 @@ use crate::model::delivery::Tier;
 use crate::model::id::SubscriptionId;
 use crate::model::permission::Speaker;
 use crate::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, Preset, Terms};
-use crate::store::api_keys::Scope;
-use crate::store::apps::App;
-use crate::store::audit::{Action, Actor, Entry};
-use crate::store::{policies, throttles, topics};
+use crate::store::keys::api_keys::Scope;
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::{audience::topics, queue::policies, queue::throttles};
 
 /// What is set at one place.
 #[derive(Debug, Serialize, ToSchema)]

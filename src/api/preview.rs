@@ -18,8 +18,8 @@ use crate::model::id::SubscriptionId;
 use crate::policy::chart::{Curve, timetable_svg};
 use crate::policy::preview::{self, Timetable};
 use crate::policy::{Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
-use crate::store::apps::App;
-use crate::store::policies;
+use crate::store::keys::apps::App;
+use crate::store::queue::policies;
 
 /// Of which delivery to show the timetable.
 #[derive(Debug, Deserialize, ToSchema)]

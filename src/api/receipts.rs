@@ -15,7 +15,7 @@ use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::ReceiptKind;
 use crate::receipts::NotTaken;
-use crate::store::receipts::Receipt;
+use crate::store::outcomes::receipts::Receipt;
 use crate::webpush::payload::parse_receipt;
 
 /// Most reports in one request.

@@ -4,8 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::model::permission::{BrowserRight, Refused};
-use crate::store::apps::App;
-use crate::store::topics::BROWSER_TOPICS_MAX;
+use crate::store::audience::topics::BROWSER_TOPICS_MAX;
+use crate::store::keys::apps::App;
 
 /// Something that was left out of a browser's request, while the rest of it holds.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]

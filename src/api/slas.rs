@@ -12,8 +12,8 @@ use super::extract::Json;
 use super::problem::{Faults, Problem};
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
-use crate::store::audit::Action;
-use crate::store::slas;
+use crate::store::keys::audit::Action;
+use crate::store::outcomes::slas;
 
 /// The longest, in seconds: 30 days.
 const SECONDS_MAX: u32 = 30 * 86_400;

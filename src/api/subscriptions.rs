@@ -22,10 +22,10 @@ use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
-use crate::store::apps::App;
-use crate::store::registration::{self, Registered, Registration};
-use crate::store::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
-use crate::store::vapid_keys;
+use crate::store::audience::registration::{self, Registered, Registration};
+use crate::store::audience::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
+use crate::store::keys::apps::App;
+use crate::store::keys::vapid_keys;
 
 const STATES: [&str; 6] = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"];
 
@@ -375,7 +375,7 @@ fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> Su
 
 /// 409: the app would have too many topics.
 pub(super) fn too_many_topics() -> Problem {
-    let max = crate::store::topics::TOPICS_MAX;
+    let max = crate::store::audience::topics::TOPICS_MAX;
     Problem::conflict("too_many_topics", format!("An app may have at most {max} topics."))
 }
 

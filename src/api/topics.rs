@@ -17,10 +17,10 @@ use super::problem::Problem;
 use super::subscriptions::{ended, too_many_topics, unknown};
 use crate::model::id::SubscriptionId;
 use crate::model::permission::Join;
-use crate::store::apps::App;
-use crate::store::audit::Action;
-use crate::store::membership::{self, Membership};
-use crate::store::topics::{self, Made, Removed, TopicRow};
+use crate::store::audience::membership::{self, Membership};
+use crate::store::audience::topics::{self, Made, Removed, TopicRow};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
 
 /// A topic.
 #[derive(Debug, Serialize, ToSchema)]

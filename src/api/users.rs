@@ -16,8 +16,8 @@ use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::model::id::{AppId, ErasureId};
 use crate::store;
-use crate::store::audit::{self, Action};
-use crate::store::erasures::{self, Erasure};
+use crate::store::audience::erasures::{self, Erasure};
+use crate::store::keys::audit::{self, Action};
 use crate::vault::{Purpose, Vault};
 
 /// How long a request looks for messages that name the user before it leaves that to maintenance.

@@ -18,8 +18,8 @@ use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::model::id::VapidKeyId;
-use crate::store::audit::Action;
-use crate::store::vapid_keys::{self, VapidKey};
+use crate::store::keys::audit::Action;
+use crate::store::keys::vapid_keys::{self, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
 

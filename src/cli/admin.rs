@@ -13,8 +13,8 @@ use crate::config::Config;
 use crate::model::clock::Clock;
 use crate::postgres::{Binaries, Embedded};
 use crate::server::context::{self, Foundation, Migrations};
-use crate::store::data_keys::{self, MasterKey, Source};
-use crate::store::schema::{self, Contents};
+use crate::store::keys::data_keys::{self, MasterKey, Source};
+use crate::store::operations::schema::{self, Contents};
 use crate::store::{self};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.

@@ -11,7 +11,7 @@ use super::key::moment;
 use super::local::{Ask, Local, path, rows};
 use super::output::{Output, table, text, time};
 use super::refusal::Names;
-use crate::store::audit::Action;
+use crate::store::keys::audit::Action;
 
 const NAMES: &Names = &[("app", "--app"), ("actor", "--actor"), ("action", "--action"), ("limit", "--limit")];
 

@@ -18,7 +18,7 @@ use crate::model::id::MessageId;
 use crate::postgres::Embedded;
 use crate::server;
 use crate::server::context::{Foundation, Migrations};
-use crate::store::{opening, workers};
+use crate::store::{operations::workers, queue::opening};
 
 /// More than any answer has.
 const ANSWER_MAX_OCTETS: usize = 64 << 20;

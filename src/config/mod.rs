@@ -20,7 +20,7 @@ use url::Url;
 use crate::api::example::Audience;
 use crate::policy;
 use crate::postgres;
-use crate::store::data_keys::{self, MasterKey};
+use crate::store::keys::data_keys::{self, MasterKey};
 pub use flags::Flags;
 use value::{Kind, duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
 pub use value::{LogFormat, Roles, Secret};

@@ -12,7 +12,7 @@ use super::queue::{TIERS, index};
 use super::turns::Turns;
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
-use crate::store::claims::DueLane;
+use crate::store::queue::claims::DueLane;
 
 /// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
 /// leases.
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::model::clock::Timestamp;
     use crate::model::id::LaneId;
-    use crate::store::claims::Sources;
+    use crate::store::queue::claims::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;
     const QUEUE: Sources = Sources { queue: Some(SINCE), pages: None, cursors: None };

@@ -12,7 +12,7 @@ use super::job::{LaneInfo, Message, Unusable};
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, MessageId};
 use crate::policy::Settings;
-use crate::store::opening::{self, MessageRow};
+use crate::store::queue::opening::{self, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 

@@ -24,10 +24,10 @@ use crate::policy::Throttle;
 use crate::policy::figures::Count;
 use crate::policy::token::Queued;
 use crate::store;
-use crate::store::claims::{ClaimedRow, Page, Recipient, Standing, Unopened};
-use crate::store::forged::Forged;
-use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement};
-use crate::store::throttles::Wanted;
+use crate::store::outcomes::forged::Forged;
+use crate::store::outcomes::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::store::queue::claims::{ClaimedRow, Page, Recipient, Standing, Unopened};
+use crate::store::queue::throttles::Wanted;
 
 /// Addresses of a page that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
@@ -139,7 +139,7 @@ impl Dispatcher {
             reason,
             letter: self.clock.uuid(),
         };
-        match store::forged::end(&self.pool, &forged, self.clock.now()).await {
+        match store::outcomes::forged::end(&self.pool, &forged, self.clock.now()).await {
             Ok(_) => self.metrics.ended(Ending::Dead, entry.message.tier, 1),
             // Its lease runs out, and it is found again.
             Err(failed) => warn!(error = %failed, "a queue row that was changed by hand could not be ended"),
@@ -165,7 +165,7 @@ impl Dispatcher {
         }
         for (old, messages) in messages {
             let now = self.clock.now();
-            match store::succession::follow(&self.pool, &self.vault, lease, old, &messages, now).await {
+            match store::audience::succession::follow(&self.pool, &self.vault, lease, old, &messages, now).await {
                 Ok(()) => self.finished(messages.len()),
                 Err(failed) => {
                     warn!(error = %failed, "deliveries could not be handed on to a new subscription; they are put back");
@@ -191,7 +191,7 @@ impl Dispatcher {
         for entry in entries.iter().filter(|entry| is_late(entry)) {
             self.figures.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
         }
-        let standing = match store::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
+        let standing = match store::queue::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
             Ok(standing) => standing,
             Err(failed) => {
                 warn!(error = %failed, "late retries could not be signed again");
@@ -348,7 +348,7 @@ impl Dispatcher {
         }
         let now = self.clock.now();
         let wanted: Vec<_> = jobs.iter().map(|job| wanted(job)).collect();
-        let turns = match store::throttles::take_turns(&self.pool, &wanted, now).await {
+        let turns = match store::queue::throttles::take_turns(&self.pool, &wanted, now).await {
             Ok(turns) => turns,
             Err(failed) => {
                 warn!(error = %failed, "throttles could not be asked; these deliveries are put back");

@@ -23,8 +23,8 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
-use crate::store::flows::Flow;
-use crate::store::workers::{Crew, LaneState};
+use crate::store::operations::workers::{Crew, LaneState};
+use crate::store::queue::flows::Flow;
 
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
 pub type Slot = usize;

@@ -26,7 +26,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
 use crate::store;
-use crate::store::claims::{Cut, DueLane, LEASE, Source, Span};
+use crate::store::queue::claims::{Cut, DueLane, LEASE, Source, Span};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub const START_WITHIN: Duration = Duration::from_secs(15);
@@ -146,7 +146,7 @@ impl Dispatcher {
     /// Everything that is due now; nothing while nothing may be claimed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
         match self.is_ready() {
-            true => store::claims::due_lanes(&self.pool, self.clock.now()).await,
+            true => store::queue::claims::due_lanes(&self.pool, self.clock.now()).await,
             false => Ok(Vec::new()),
         }
     }
@@ -231,7 +231,8 @@ impl Dispatcher {
     async fn ask_to_probe(&self, lane: &LaneInfo) -> sqlx::Result<()> {
         let now = self.clock.now();
         for (slot, origin, known) in self.fair.wants_probe(lane, now) {
-            let right = store::workers::lease_probe(&self.pool, lane.id, &origin, self.id, known, now).await?;
+            let right =
+                store::operations::workers::lease_probe(&self.pool, lane.id, &origin, self.id, known, now).await?;
             self.fair.asked_to_probe(slot, known, right, now);
         }
         Ok(())
@@ -252,7 +253,7 @@ impl Dispatcher {
     async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
         let Span { lane, tier, now, .. } = span;
         let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let mut rows = store::claims::claim_rows(&self.pool, span, limit, lease, now + LEASE).await?;
+        let mut rows = store::queue::claims::claim_rows(&self.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
         self.metrics.claims.inc_by(n as u64);
@@ -286,7 +287,7 @@ impl Dispatcher {
         let (wanted, cut_at) = (self.page_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
         let page = self.clock.uuid();
-        match store::claims::cut_page(&self.pool, span, size, page, now + LEASE).await? {
+        match store::queue::claims::cut_page(&self.pool, span, size, page, now + LEASE).await? {
             Cut::Nothing => Ok(0),
             Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
             Cut::Page(page) => {
@@ -300,10 +301,10 @@ impl Dispatcher {
     /// before they open is cut all the same, and ends as expired.
     async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
         let Span { lane, tier, now, .. } = span;
-        let Some(next) = store::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
+        let Some(next) = store::queue::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
         let Ok((message, _)) = self.context(lane, next).await else { return Ok(false) };
         match message.calendar.window_from(tier, now).filter(|opens_at| *opens_at < message.expires_at) {
-            Some(opens_at) => store::claims::postpone_cursor(&self.pool, next, lane, now, opens_at).await,
+            Some(opens_at) => store::queue::claims::postpone_cursor(&self.pool, next, lane, now, opens_at).await,
             None => Ok(false),
         }
     }
@@ -314,11 +315,11 @@ impl Dispatcher {
         // A page of our own that could not be settled in time is not lost.
         let open: Vec<Uuid> = self.pages.lock().keys().copied().collect();
         let own: Vec<Uuid> = open.into_iter().chain(self.settler.waiting_pages().iter().map(|page| page.id)).collect();
-        let leased = store::claims::lease_lost_page(&self.pool, span, &own, lease, now + LEASE).await?;
+        let leased = store::queue::claims::lease_lost_page(&self.pool, span, &own, lease, now + LEASE).await?;
         let Some(page) = leased else { return Ok(0) };
         warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
         if page.leases >= PAGE_LEASES_MAX {
-            store::claims::split_page(&self.pool, &self.vault, &page, now).await?;
+            store::queue::claims::split_page(&self.pool, &self.vault, &page, now).await?;
             return Ok(page.recipients.len());
         }
         self.open_page(page, now + LEASE, leased_at).await

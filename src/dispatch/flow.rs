@@ -8,8 +8,8 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::{Bucket, part};
-use crate::store::flows::Flow;
-use crate::store::workers::Crew;
+use crate::store::operations::workers::Crew;
+use crate::store::queue::flows::Flow;
 
 /// What a flow is for: an app as a whole, or one lane of it.
 pub type Scope = (AppId, Option<LaneId>);

@@ -10,7 +10,7 @@ use crate::policy::Settings;
 use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
 use crate::policy::hold::{Held, Hold};
 use crate::policy::payload_limit::{BELIEVED_FOR, PayloadLimit, Refusal};
-use crate::store::workers::LaneState;
+use crate::store::operations::workers::LaneState;
 
 /// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
 pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);

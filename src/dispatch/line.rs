@@ -22,7 +22,7 @@ use crate::policy::figures::{Accepted, Count};
 use crate::policy::hold::{PUT_OFF_MAX, come_back};
 use crate::policy::payload_limit::Refusal;
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
-use crate::store::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
+use crate::store::outcomes::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::{SealError, padded_len, seal};
 use crate::webpush::shrink::{Shrunk, tell};

@@ -53,10 +53,10 @@ use crate::model::id::{LaneId, SubscriptionId};
 use crate::policy;
 use crate::policy::figures::Tally;
 use crate::policy::hold::KeyWatch;
-use crate::store::claims::{ClaimedRow, LEASE};
-use crate::store::flows::Flow;
-use crate::store::stops::Stop;
-use crate::store::workers::LaneState;
+use crate::store::operations::workers::LaneState;
+use crate::store::queue::claims::{ClaimedRow, LEASE};
+use crate::store::queue::flows::Flow;
+use crate::store::queue::stops::Stop;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
 
@@ -303,7 +303,7 @@ impl Dispatcher {
         if let Err(error) = self.tell_figures(self.clock.now()).await {
             tracing::debug!(%error, "the last figures are lost");
         }
-        if let Err(error) = crate::store::workers::leave(&self.pool, self.id).await {
+        if let Err(error) = crate::store::operations::workers::leave(&self.pool, self.id).await {
             tracing::debug!(%error, "could not take this worker off the list; it will be taken for dead");
         }
     }

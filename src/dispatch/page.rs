@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::job::{LaneInfo, Message, settlement};
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
-use crate::store::settle::{Due, Fate, Settlement};
+use crate::store::outcomes::settle::{Due, Fate, Settlement};
 
 /// A page closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub enum Recorded {
 impl OpenPage {
     /// A page just cut or leased; every place waits.
     pub fn new(
-        page: &crate::store::claims::Page,
+        page: &crate::store::queue::claims::Page,
         message: Arc<Message>,
         lane: Arc<LaneInfo>,
         lease_until: Timestamp,

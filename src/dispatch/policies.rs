@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::model::delivery::Tier;
 use crate::model::id::MessageId;
 use crate::policy::{Layer, Place, Places, Policy, Settings, Terms};
-use crate::store::opening::StoredPolicies;
+use crate::store::queue::opening::StoredPolicies;
 
 /// Policies of recipients that are remembered. Most subscriptions have none, and those that do share a few; with more
 /// than these a policy is simply parsed again.

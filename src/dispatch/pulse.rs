@@ -14,8 +14,8 @@ use crate::model::lane::Gateway;
 use crate::policy::breaker::State;
 use crate::policy::hold::{Alarm, of_refused_key};
 use crate::store;
-use crate::store::claims::LEASE;
-use crate::store::workers::LaneState;
+use crate::store::operations::workers::LaneState;
+use crate::store::queue::claims::LEASE;
 
 /// How often stops and lane states are read.
 const READ_EVERY: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
         ticks.tick().await;
         let began = Instant::now();
         let now = dispatcher.clock.now();
-        match store::stops::read(&dispatcher.pool, horizon.as_ref()).await {
+        match store::queue::stops::read(&dispatcher.pool, horizon.as_ref()).await {
             Ok(reading) => {
                 dispatcher.stops.refresh(reading.stops, began);
                 horizon = Some(reading.horizon);
@@ -79,10 +79,10 @@ pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
 impl Dispatcher {
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
     pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
-        for state in store::workers::lane_states(&self.pool, self.id, since).await? {
+        for state in store::operations::workers::lane_states(&self.pool, self.id, since).await? {
             self.fair.adopt(state);
         }
-        for flow in store::flows::changed(&self.pool, since).await? {
+        for flow in store::queue::flows::changed(&self.pool, since).await? {
             self.fair.adopt_flow(flow, self.clock.now());
         }
         Ok(())
@@ -97,13 +97,13 @@ impl Dispatcher {
             return Ok(());
         }
         let leases: Vec<_> = old.iter().map(|page| (page.id, page.lease)).collect();
-        store::claims::renew_pages(&self.pool, &leases, until).await?;
+        store::queue::claims::renew_pages(&self.pool, &leases, until).await?;
         old.iter().for_each(|page| page.renewed(until));
         Ok(())
     }
 
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        let crew = store::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        let crew = store::operations::workers::beat(&self.pool, self.id, self.started_at, now).await?;
         self.fair.share_among(crew, now);
         self.fair.forget_idle(now, Instant::now());
         let asked = Instant::now();
@@ -114,7 +114,7 @@ impl Dispatcher {
         self.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
         self.metrics.lanes_open.set(i64::try_from(load.broken).unwrap_or(i64::MAX));
-        for (kind, n) in store::alerts::open(&self.pool).await? {
+        for (kind, n) in store::outcomes::alerts::open(&self.pool).await? {
             self.metrics.alerts_open(kind.name(), n);
         }
         if Duration::from_micros(offset.unsigned_abs()) > OFFSET_MAX {
@@ -129,7 +129,7 @@ impl Dispatcher {
         let counted = self.figures.take();
         let rows =
             counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(figure, n)| (*lane, *tier, figure, n)));
-        let told = store::figures::add(&self.pool, rows, now).await;
+        let told = store::outcomes::figures::add(&self.pool, rows, now).await;
         if told.is_err() {
             self.figures.put_back(counted);
         }
@@ -148,10 +148,12 @@ impl Dispatcher {
         tokio::spawn(async move {
             let (pool, now) = (&dispatcher.pool, dispatcher.clock.now());
             let told = match news.key_released_at {
-                Some(posted_at) => store::lanes::release_key(pool, news.lane, posted_at, now).await,
+                Some(posted_at) => store::queue::lanes::release_key(pool, news.lane, posted_at, now).await,
                 None => Ok(()),
             };
-            if let Err(error) = told.and(store::workers::share(pool, &news, dispatcher.id, tripped, now).await) {
+            if let Err(error) =
+                told.and(store::operations::workers::share(pool, &news, dispatcher.id, tripped, now).await)
+            {
                 warn!(%error, "telling other workers of a lane failed");
             }
         });
@@ -172,8 +174,10 @@ impl Dispatcher {
         tokio::spawn(async move {
             let now = dispatcher.clock.now();
             let told = match alarm {
-                Alarm::Refused => store::lanes::hold_key(&dispatcher.pool, lane, now).await,
-                Alarm::Doubtful => store::lanes::doubt_key(&dispatcher.pool, lane, now).await.map(|()| Vec::new()),
+                Alarm::Refused => store::queue::lanes::hold_key(&dispatcher.pool, lane, now).await,
+                Alarm::Doubtful => {
+                    store::queue::lanes::doubt_key(&dispatcher.pool, lane, now).await.map(|()| Vec::new())
+                }
             };
             match told {
                 Ok(states) => states.into_iter().for_each(|state| dispatcher.fair.adopt(state)),

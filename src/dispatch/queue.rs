@@ -18,8 +18,8 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::hold::Held;
-use crate::store::flows::Flow;
-use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::operations::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::queue::flows::Flow;
 
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];

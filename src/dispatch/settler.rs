@@ -21,8 +21,8 @@ use super::page::OpenPage;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::store;
-use crate::store::claims::{LEASE, Unopened};
-use crate::store::settle::{Fenced, RowSettlement};
+use crate::store::outcomes::settle::{Fenced, RowSettlement};
+use crate::store::queue::claims::{LEASE, Unopened};
 use crate::vault::Vault;
 
 /// Rows settled in one transaction at most.
@@ -139,8 +139,15 @@ impl Settler {
             let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();
-                match store::settle::settle_page(&settler.pool, &settler.vault, page.id, page.lease, &settlements, now)
-                    .await
+                match store::outcomes::settle::settle_page(
+                    &settler.pool,
+                    &settler.vault,
+                    page.id,
+                    page.lease,
+                    &settlements,
+                    now,
+                )
+                .await
                 {
                     Ok(fenced) => break Some(fenced),
                     Err(error) if patience.lasts(&error).await => {}
@@ -179,7 +186,8 @@ impl Settler {
         let settler = self.clone();
         tokio::spawn(async move {
             let mut patience = Patience::new(&settler);
-            while let Err(error) = store::claims::give_back(&settler.pool, lease, &unopened, settler.clock.now()).await
+            while let Err(error) =
+                store::queue::claims::give_back(&settler.pool, lease, &unopened, settler.clock.now()).await
                 && patience.lasts(&error).await
             {}
             drop(patience);
@@ -232,7 +240,7 @@ impl Settler {
         while let Some(rows) = parts.pop() {
             let mut patience = Patience::new(self);
             loop {
-                match store::settle::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
+                match store::outcomes::settle::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
                     Ok(fenced) => {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
@@ -253,7 +261,7 @@ impl Settler {
     /// Renews the leases of rows that wait longer than usual.
     async fn renew_rows(&self, rows: impl Iterator<Item = &RowSettlement>) {
         let held: Vec<_> = rows.map(|row| (row.settlement.subscription, row.settlement.message, row.lease)).collect();
-        if let Err(error) = store::claims::renew_rows(&self.pool, &held, self.clock.now() + LEASE).await {
+        if let Err(error) = store::queue::claims::renew_rows(&self.pool, &held, self.clock.now() + LEASE).await {
             warn!(%error, "the leases of rows that wait to be settled could not be renewed");
         }
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::model::id::{MessageId, SubscriptionId};
-use crate::store::stops::{Stop, StopKind};
+use crate::store::queue::stops::{Stop, StopKind};
 
 /// No POST starts when the stops were last read so long ago: something may have been stopped since.
 const STALE_AFTER: Duration = Duration::from_secs(1);

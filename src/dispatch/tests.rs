@@ -22,11 +22,11 @@ use crate::policy::Settings;
 use crate::policy::breaker::{Snapshot, State};
 use crate::policy::flow::Rate;
 use crate::policy::hold::Held;
-use crate::store::claims::{Page, Recipient, Standing};
-use crate::store::flows::Flow;
-use crate::store::opening::StoredPolicies;
-use crate::store::settle::{Due, Fate};
-use crate::store::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::operations::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::outcomes::settle::{Due, Fate};
+use crate::store::queue::claims::{Page, Recipient, Standing};
+use crate::store::queue::flows::Flow;
+use crate::store::queue::opening::StoredPolicies;
 use crate::webpush::keys::SigningKey;
 use crate::webpush::payload::Template;
 

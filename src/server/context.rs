@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::{Config, Secret};
 use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
-use crate::store::schema::{self, Contents, SCHEMA};
-use crate::store::sending::WRITERS;
-use crate::store::{self, data_keys, partitions};
+use crate::store::operations::schema::{self, Contents, SCHEMA};
+use crate::store::queue::sending::WRITERS;
+use crate::store::{self, keys::data_keys, operations::partitions};
 use crate::vault::Vault;
 
 /// How often the embedded Postgres is looked after. Its sessions recover by themselves; only the end of all of Postgres

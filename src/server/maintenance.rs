@@ -13,10 +13,12 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
-use crate::store::erasures::Erasure;
-use crate::store::removal::Step;
+use crate::store::audience::erasures::Erasure;
+use crate::store::operations::removal::Step;
 use crate::store::{
-    self, audience_counts, audit, erasures, figures, partitions, refusals, removal, retention, steering, sweeps, topics,
+    self, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
+    operations::partitions, operations::removal, operations::retention, operations::sweeps, outcomes::figures,
+    queue::steering,
 };
 use crate::vault::Vault;
 

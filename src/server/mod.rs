@@ -32,7 +32,7 @@ use crate::http_server;
 use crate::metrics::Metrics;
 use crate::policy::figures;
 use crate::receipts;
-use crate::store::{self, figures::Wanted};
+use crate::store::{self, outcomes::figures::Wanted};
 use context::{Foundation, Migrations};
 use maintenance::Retention;
 
@@ -182,17 +182,17 @@ fn routes(
     let figures = move || async move {
         let read = async {
             let now = clock.now();
-            match store::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
+            match store::outcomes::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
                 Ok(lanes) => metrics.show_figures(&lanes),
                 Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
             }
-            match store::figures::due(&pool, now).await {
+            match store::outcomes::figures::due(&pool, now).await {
                 Ok(due) => {
                     metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
                 }
                 Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
             }
-            match store::audience_counts::by_gateway(&pool).await {
+            match store::audience::audience_counts::by_gateway(&pool).await {
                 Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
                 Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),
             }

@@ -1,6 +1,7 @@
-//! All SQL. One file for each group of tables; functions are named after the transition that they make.
+//! All SQL, in rooms by what they keep. One file for each group of tables; functions are named after the transition that
+//! they make.
 //!
-//! Here: connecting, and telling errors that pass from errors that stay. [`schema`] says where in a database all of it lies.
+//! Here: connecting, and telling errors that pass from errors that stay. [`schema`](operations::schema) says where in a database all of it lies.
 //!
 //! # The order of locks
 //!
@@ -13,61 +14,18 @@
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
 //! 6. `message_counts` by (message, lane)
 //! 7. `rollups` by (minute, lane, tier, ending)
-//! 8. `alerts`, and last [`events`], which are shared by everything that happens within a minute
+//! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //!
-//! Rows that many transactions add to come late, so that they are held for a short time. [`tally`] writes 6 and 7.
+//! Rows that many transactions add to come late, so that they are held for a short time. [`tally`](outcomes::tally) writes 6 and 7.
 //! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one
 //! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
-//! [runs again](retrying).
+//! [runs again](operations::retrying).
 
-pub mod alerts;
-pub mod api_keys;
-pub mod apps;
-pub mod audience_counts;
-pub mod audit;
-pub mod calendars;
-pub mod claims;
-pub mod copy;
-pub mod data_keys;
-pub mod dead_letters;
-pub mod deliveries;
-pub mod endings;
-pub mod erasures;
-pub mod events;
-pub mod figures;
-pub mod flows;
-pub mod forged;
-pub mod hygiene;
-pub mod idempotency;
-pub mod identity_keys;
-pub mod lanes;
-pub mod membership;
-pub mod messages;
-pub mod opening;
-pub mod partitions;
-pub mod policies;
-pub mod recall;
-pub mod receipts;
-pub mod refusals;
-pub mod registration;
-pub mod removal;
-pub mod retention;
-pub mod retrying;
-pub mod schema;
-pub mod sending;
-pub mod settle;
-pub mod slas;
-pub mod steering;
-pub mod stops;
-pub mod subscriptions;
-pub mod succession;
-pub mod sweeps;
-pub mod tally;
-pub mod throttles;
-pub mod topics;
-pub mod unsent;
-pub mod vapid_keys;
-pub mod workers;
+pub mod audience;
+pub mod keys;
+pub mod operations;
+pub mod outcomes;
+pub mod queue;
 
 use std::time::Duration;
 
@@ -75,7 +33,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
-pub use schema::{SchemaError, check_schema, migrate, migrate_new};
+pub use operations::schema::{SchemaError, check_schema, migrate, migrate_new};
 
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.
@@ -100,10 +58,11 @@ pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPo
 
 /// The same, but connects when it is first used.
 pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
-    let options = schema::within(options, schema::SCHEMA).statement_cache_capacity(STATEMENTS).options([
-        ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
-        ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
-    ]);
+    let options =
+        operations::schema::within(options, operations::schema::SCHEMA).statement_cache_capacity(STATEMENTS).options([
+            ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
+            ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
+        ]);
     // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
     // quarter of a core, and parallel workers would cost more than they gain.
     let options = options.options([("jit", "off"), ("max_parallel_workers_per_gather", "0")]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwire::model::clock::Clock;
 use bellwire::postgres::{Durability, Embedded, Options};
 use bellwire::simulate::gateways::{Action, Report, Rule};
-use bellwire::store::claims::LEASE;
+use bellwire::store::queue::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;

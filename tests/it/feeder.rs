@@ -7,7 +7,7 @@ use bellwire::model::delivery::Tier;
 use bellwire::model::id::LaneId;
 use bellwire::simulate::gateways::{Action, Report, Rule};
 use bellwire::store;
-use bellwire::store::claims::{self, LEASE, Span};
+use bellwire::store::queue::claims::{self, LEASE, Span};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 

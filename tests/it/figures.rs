@@ -7,7 +7,7 @@ use bellwire::model::delivery::Tier;
 use bellwire::model::id::LaneId;
 use bellwire::policy::figures::Count;
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::figures;
+use bellwire::store::outcomes::figures;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bellwire::store::data_keys::{self, MasterKey, Source};
-use bellwire::store::schema::{self, Contents, SchemaError};
-use bellwire::store::{self, partitions};
+use bellwire::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::store::operations::schema::{self, Contents, SchemaError};
+use bellwire::store::{self, operations::partitions};
 use chrono::Days;
 use sqlx::{AssertSqlSafe, PgPool};
 

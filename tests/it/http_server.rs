@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::routing::get;
 use bellwire::api::Settings;
 use bellwire::http_server::{Limits, serve};
-use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::keys::api_keys::{self, Scope};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -7,7 +7,7 @@ use bellwire::dispatch::Settings;
 use bellwire::model::id::LaneId;
 use bellwire::model::lane::Gateway;
 use bellwire::simulate::gateways::Action;
-use bellwire::store::lanes;
+use bellwire::store::queue::lanes;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -9,8 +9,8 @@ use bellwire::model::id::LaneId;
 use bellwire::model::lane::Gateway;
 use bellwire::policy::breaker::{Snapshot, State};
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::alerts::{self, Alert, Kind};
-use bellwire::store::workers;
+use bellwire::store::operations::workers;
+use bellwire::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bellwire::server::maintenance;
 use bellwire::store;
-use bellwire::store::partitions;
+use bellwire::store::operations::partitions;
 use chrono::Days;
 use serde_json::json;
 use sqlx::postgres::PgPool;

@@ -8,7 +8,7 @@ use bellwire::api::Settings;
 use bellwire::api::limits::Rate;
 use bellwire::model::id::{MessageId, SubscriptionId};
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::partitions;
+use bellwire::store::operations::partitions;
 use bellwire::webpush::payload::receipt_token;
 use bellwire::{receipts, vault::Vault};
 use serde_json::{Value, json};
@@ -177,10 +177,10 @@ async fn writers_of_two_processes_count_a_delivery_once() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 30).await;
     let app = api.app_uuid();
-    let (now, kept_since) = (api.clock.now(), bellwire::store::receipts::kept_since(api.clock.now(), 35));
+    let (now, kept_since) = (api.clock.now(), bellwire::store::outcomes::receipts::kept_since(api.clock.now(), 35));
     let batch = |kind| {
         let message: MessageId = message.parse().unwrap();
-        let of = |to: &String| bellwire::store::receipts::Receipt {
+        let of = |to: &String| bellwire::store::outcomes::receipts::Receipt {
             message,
             subscription: to.parse().unwrap(),
             kind,
@@ -191,7 +191,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
     };
     use bellwire::model::delivery::ReceiptKind::{Clicked, Closed, Displayed};
     let (displayed, clicked, closed) = (batch(Displayed), batch(Clicked), batch(Closed));
-    let write = |batch| bellwire::store::receipts::write(&api.pool, batch, kept_since, now);
+    let write = |batch| bellwire::store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
     let (a, b, c, d) = tokio::join!(write(&displayed), write(&clicked), write(&closed), write(&displayed));
     assert!([a, b, c, d].iter().all(Result::is_ok));
     assert_eq!(reported(&api, &message).await, [30, 30, 30, 30]);

@@ -8,11 +8,11 @@ use bellwire::model::clock::Timestamp;
 use bellwire::model::delivery::Tier;
 use bellwire::model::id::{AppId, LaneId, MessageId};
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::audit::{self, Actor, Entry};
-use bellwire::store::claims::{self, LEASE, Span};
-use bellwire::store::settle::{self, Due, Fate, RowSettlement, Settlement};
-use bellwire::store::steering::{self, Steered, Turn};
-use bellwire::store::stops;
+use bellwire::store::keys::audit::{self, Actor, Entry};
+use bellwire::store::outcomes::settle::{self, Due, Fate, RowSettlement, Settlement};
+use bellwire::store::queue::claims::{self, LEASE, Span};
+use bellwire::store::queue::steering::{self, Steered, Turn};
+use bellwire::store::queue::stops;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -1,7 +1,7 @@
 //! What the store promises about connections, the schema and the data keys.
 
-use bellwire::store::data_keys::{self, MasterKey, Source};
-use bellwire::store::{self, SchemaError, partitions};
+use bellwire::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::store::{self, SchemaError, operations::partitions};
 use bellwire::vault::CONTENT;
 use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;

@@ -7,7 +7,7 @@ use bellwire::dispatch::Settings;
 use bellwire::model::delivery::Tier;
 use bellwire::model::lane::Gateway;
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::claims::LEASE;
+use bellwire::store::queue::claims::LEASE;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -15,8 +15,8 @@ use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
 use crate::model::clock::Clock;
-use crate::store::dead_letters::handling::{self, Action, Operation};
-use crate::store::dead_letters::{Filter, list};
+use crate::store::outcomes::dead_letters::handling::{self, Action, Operation};
+use crate::store::outcomes::dead_letters::{Filter, list};
 
 /// Letters that are read at a time.
 const PAGE: i64 = 2_000;

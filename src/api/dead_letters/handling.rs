@@ -17,8 +17,8 @@ use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem};
 use crate::api::{ApiState, Work};
 use crate::model::id::{ActionId, DeadLetterId, MessageId};
-use crate::store::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
-use crate::store::dead_letters::{By, Filter, Group, groups};
+use crate::store::outcomes::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
+use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
 
 /// Letters that one request handles at most, unless it says otherwise.
 const CAP_DEFAULT: i64 = 10_000;

@@ -22,7 +22,7 @@ use crate::model::subscription::decode_base64;
 use crate::postgres::GUARD;
 use crate::server::context::{Foundation, Migrations};
 use crate::simulate::gateways::{self, HostSpec, Limits, Simulator};
-use crate::store::api_keys::{self, Scope};
+use crate::store::keys::api_keys::{self, Scope};
 
 /// The app's slug.
 pub const APP: &str = "demo";

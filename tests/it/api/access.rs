@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::api::Settings;
 use bellwire::api::limits::Rate;
-use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::keys::api_keys::{self, Scope};
 use serde_json::json;
 
 use super::{ORIGIN, TestApi, content, fcm, registration};

@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::api::Settings;
 use bellwire::server::maintenance::{self, Retention};
-use bellwire::store::alerts::{self, Alert, Kind};
-use bellwire::store::audit::Action;
+use bellwire::store::keys::audit::Action;
+use bellwire::store::outcomes::alerts::{self, Alert, Kind};
 use bellwire::webpush::keys::SigningKey;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::api::Settings;
 use bellwire::api::limits::Rate;
-use bellwire::store::idempotency::{self, Claim, Place};
+use bellwire::store::queue::idempotency::{self, Claim, Place};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

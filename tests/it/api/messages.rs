@@ -6,7 +6,7 @@ use axum::http::Method;
 use bellwire::api::{Settings, Work};
 use bellwire::model::id::MessageId;
 use bellwire::model::message::Content;
-use bellwire::store::idempotency::{self, Claim, Place};
+use bellwire::store::queue::idempotency::{self, Claim, Place};
 use bellwire::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;

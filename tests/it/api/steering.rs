@@ -3,8 +3,8 @@
 use axum::http::Method;
 use bellwire::api::Work;
 use bellwire::model::id::{MessageId, SubscriptionId};
-use bellwire::store::stops::StopKind;
-use bellwire::store::{audit, steering};
+use bellwire::store::queue::stops::StopKind;
+use bellwire::store::{keys::audit, queue::steering};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::api::Work;
-use bellwire::store::stops::StopKind;
+use bellwire::store::queue::stops::StopKind;
 use serde_json::{Value, json};
 use sqlx::types::chrono::{DateTime, Utc};
 use uuid::Uuid;

@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::model::clock::uuid_of;
 use bellwire::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
-use bellwire::store::alerts::{self, Alert, Kind};
-use bellwire::store::api_keys::{self, Scope};
+use bellwire::store::keys::api_keys::{self, Scope};
+use bellwire::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

@@ -6,7 +6,7 @@ use axum::http::Method;
 use bellwire::model::delivery::Tier;
 use bellwire::model::id::MessageId;
 use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::events::{self, Event};
+use bellwire::store::outcomes::events::{self, Event};
 use serde_json::{Value, json};
 
 use super::{letter_of, letters_of, refusing, to};

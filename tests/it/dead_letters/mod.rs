@@ -84,9 +84,10 @@ async fn export(app: &TestApp, query: &str) -> (String, String) {
 }
 
 /// A key of the app with these scopes.
-async fn key(app: &TestApp, scopes: &[bellwire::store::api_keys::Scope]) -> String {
+async fn key(app: &TestApp, scopes: &[bellwire::store::keys::api_keys::Scope]) -> String {
     let owner: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
-    let made = bellwire::store::api_keys::create(&app.pool, &app.vault, Some(owner), "k", scopes, None, &app.clock);
+    let made =
+        bellwire::store::keys::api_keys::create(&app.pool, &app.vault, Some(owner), "k", scopes, None, &app.clock);
     made.await.unwrap().1
 }
 

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
 use bellwire::postgres::{DATABASE, Durability, Embedded, Options};
-use bellwire::store::schema::{self, SCHEMA};
-use bellwire::store::{self, partitions};
+use bellwire::store::operations::schema::{self, SCHEMA};
+use bellwire::store::{self, operations::partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
 use nix::sys::signal::kill;

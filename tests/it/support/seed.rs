@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use bellwire::model::id::SubscriptionId;
 use bellwire::model::subscription::decode_base64;
-use bellwire::store::copy::Rows;
-use bellwire::store::registration::endpoint_mac;
+use bellwire::store::audience::registration::endpoint_mac;
+use bellwire::store::outcomes::copy::Rows;
 use bellwire::vault;
 use uuid::Uuid;
 

@@ -1,0 +1,402 @@
+//! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
+//! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
+
+mod known;
+
+use known::{Case, Verdict};
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
+use crate::model::permission::Refused;
+use crate::model::subscription::{BrowserKeys, Endpoint};
+use crate::policy::Place;
+use crate::policy::token::Queued;
+use crate::store::audience::subscriptions::{
+    Right, SubscriptionRow, Wanted, forget_what_servers_said, lock, lock_in_order, write_details,
+};
+use crate::store::audience::succession::take_over;
+use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::unsent::cancel_previous_users;
+use crate::store::{audience::membership, queue::lanes, queue::policies};
+use crate::vault::{ADDRESS, Purpose, Vault};
+
+/// A checked request to register.
+#[derive(Debug)]
+pub struct Registration<'a> {
+    /// A fresh UUIDv7, of which a new subscription's id is made.
+    pub id: Uuid,
+    /// The app.
+    pub app: Uuid,
+    /// What the browser gave.
+    pub endpoint: &'a Endpoint,
+    /// What the browser gave.
+    pub keys: &'a BrowserKeys,
+    /// The push service behind the endpoint.
+    pub gateway: Gateway,
+    /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
+    pub vapid_key: Uuid,
+    /// Whether the request said which key it was: then a known subscription must have been made with it.
+    pub vapid_key_stated: bool,
+    /// Its details.
+    pub wanted: &'a Wanted,
+    /// The browser's `expirationTime`, if it has one.
+    pub expires_at: Option<Timestamp>,
+    /// By what right a known endpoint may be refreshed.
+    pub right: Right<'a>,
+    /// The subscription that this one takes the place of, and by what right.
+    pub replaces: Option<(SubscriptionId, Right<'a>)>,
+    /// The delivery policy that it is to have from now on, and who says so; none: it stays as it is.
+    pub policy: Option<(&'a Value, Actor)>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Registered {
+    /// A new subscription, its topics, and what was left out.
+    New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint was known; the same of it.
+    Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
+    /// The endpoint is known with other keys, and whoever asks has no right to it.
+    Taken,
+    /// The endpoint is known and belongs to a user, of whom the request says nothing.
+    BelongsToUser,
+    /// The endpoint is known under another VAPID key than stated.
+    OtherKey,
+    /// There is no subscription to replace, or not for whoever asks.
+    ReplacesUnknown,
+    /// The app would have too many topics.
+    TooManyTopics,
+    /// The attributes would be too large.
+    TooLarge,
+}
+
+/// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
+pub fn shard_of(app: Uuid, endpoint: &str) -> u8 {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    context.update(app.as_bytes());
+    context.update(endpoint.as_bytes());
+    context.finish().as_ref()[31] % crate::model::id::SHARDS
+}
+
+/// What finds a subscription by its endpoint.
+pub fn endpoint_mac(vault: &Vault, app: Uuid, endpoint: &str) -> [u8; 32] {
+    vault.mac(Purpose::Endpoint, &[app.as_bytes(), endpoint.as_bytes()])
+}
+
+/// What is sealed into `subscriptions.address`: p256dh (65), auth (16), endpoint.
+pub fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
+    [keys.p256dh.as_slice(), keys.auth.as_slice(), endpoint.expose().as_bytes()].concat()
+}
+
+/// Registers a subscription, in one transaction with all that follows from it.
+pub async fn register(
+    pool: &PgPool,
+    vault: &Vault,
+    request: &Registration<'_>,
+    now: Timestamp,
+) -> Result<Registered, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let registered = register_within(&mut tx, vault, request, now).await?;
+        if matches!(registered, Registered::New(..) | Registered::Known(..)) {
+            tx.commit().await?;
+        }
+        Ok(registered)
+    })
+    .await
+}
+
+async fn register_within(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    now: Timestamp,
+) -> Result<Registered, sqlx::Error> {
+    let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
+    let shard = shard_of(request.app, request.endpoint.expose());
+    let known = find_endpoint(conn, request.app, shard, &mac).await?;
+    lock_in_order(conn, request.replaces.map(|(id, _)| id).into_iter().chain(known)).await?;
+    let old = match request.replaces {
+        None => None,
+        Some((id, right)) => match lock(conn, request.app, id).await? {
+            Some(old) if right.covers(vault, &old) => Some(old),
+            _ => return Ok(Registered::ReplacesUnknown),
+        },
+    };
+    // One that was unsubscribed or replaced hands nothing on: whoever comes now begins anew.
+    let mut old = old.filter(|old| {
+        old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
+    });
+    if let Some(old) = old.as_mut().filter(|old| request.wanted.changes_user(old)) {
+        forget_what_servers_said(conn, old).await?;
+    }
+    let (row, new) = match known {
+        Some(id) => match refresh(conn, vault, request, id, now).await? {
+            Ok(row) => (row, false),
+            Err(refused) => return Ok(refused),
+        },
+        None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
+            Ok(Some(row)) => (row, true),
+            // Another request registered it since we looked. Its transaction has ended: now it can be seen.
+            Ok(None) => match find_endpoint(conn, request.app, shard, &mac).await? {
+                Some(id) => match refresh(conn, vault, request, id, now).await? {
+                    Ok(row) => (row, false),
+                    Err(refused) => return Ok(refused),
+                },
+                None => return Err(sqlx::Error::RowNotFound), // erased in the same instant: a 500, and a retry helps
+            },
+            Err(refused) => return Ok(refused),
+        },
+    };
+    if let Some(old) = &old {
+        // What was addressed to somebody does not follow to a subscription that is not theirs.
+        if old.user_id.is_some() && old.user_id != row.user_id {
+            cancel_previous_users(conn, old.typed_id().shard(), old.id, now).await?;
+        }
+        if new {
+            carry_on(conn, vault, old, &row, now).await?;
+        }
+        take_over(conn, vault, old, &row, now).await?;
+    }
+    let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
+        return Ok(Registered::TooManyTopics);
+    };
+    if let Some((policy, by)) = request.policy {
+        policies::set_subscription(&mut *conn, request.app, row.typed_id(), Some(policy)).await?;
+        let target = format!("{}:{}", Place::Subscription.name(), row.typed_id());
+        Entry::new(by, Some(request.app), Action::PolicySet, target).record(conn, 1, now).await?;
+    }
+    let names = membership::names_of(conn, row.typed_id()).await?;
+    let row = Box::new(row);
+    Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
+}
+
+async fn find_endpoint(
+    conn: &mut PgConnection,
+    app: Uuid,
+    shard: u8,
+    mac: &[u8; 32],
+) -> Result<Option<SubscriptionId>, sqlx::Error> {
+    let id = sqlx::query_scalar!(
+        "SELECT id FROM subscriptions WHERE app = $1 AND endpoint_mac = $2 AND shard = $3",
+        app,
+        mac.as_slice(),
+        i16::from(shard)
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(id.map(SubscriptionId))
+}
+
+/// Refreshes a known subscription, or brings an ended one back with a new `since`.
+async fn refresh(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    id: SubscriptionId,
+    now: Timestamp,
+) -> Result<Result<SubscriptionRow, Registered>, sqlx::Error> {
+    let Some(before) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
+    let given = address(request.keys, request.endpoint);
+    let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
+    let verdict = known::judge(&Case {
+        covered: request.right.covers(vault, &before),
+        same_keys,
+        proven: before.keys_proven_at.is_some(),
+        active: before.state == "active",
+        user: before.user_id.as_deref(),
+        wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
+    });
+    match verdict {
+        Verdict::Taken => return Ok(Err(Registered::Taken)),
+        Verdict::BelongsToUser => return Ok(Err(Registered::BelongsToUser)),
+        Verdict::GoesOn | Verdict::BeginsAnew => {}
+    }
+    if request.vapid_key_stated && before.vapid_key != request.vapid_key {
+        return Ok(Err(Registered::OtherKey));
+    }
+    let mut row = before.clone();
+    if verdict == Verdict::BeginsAnew {
+        begin_anew(conn, &mut row, now).await?;
+    } else if request.wanted.changes_user(&before) {
+        forget_what_servers_said(conn, &mut row).await?;
+    }
+    if !request.wanted.apply(&mut row) {
+        return Ok(Err(Registered::TooLarge));
+    }
+    if !same_keys {
+        row.address = vault.seal(ADDRESS, row.id, &given);
+    }
+    row.expires_at = request.expires_at;
+    if row.state != "active" {
+        row.state = "active".into();
+        row.since = now;
+        row.ended_at = None;
+        revive(conn, &row).await?;
+    }
+    if row != before || now - row.last_seen >= chrono::TimeDelta::days(1) {
+        row.last_seen = now;
+        write_details(conn, &before, &mut row, now).await?;
+    }
+    Ok(Ok(row))
+}
+
+/// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
+/// worker's hands, is not sent to it.
+async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    sqlx::query!(
+        "UPDATE subscriptions SET life = life + 1, revived = life + 1, replaced_by = NULL, replaced_by_life = NULL
+         WHERE shard = $1 AND id = $2",
+        shard,
+        row.id
+    )
+    .execute(&mut *conn)
+    .await?;
+    membership::return_to(conn, row.typed_id(), row.lane).await
+}
+
+/// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
+async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
+    let shard = row.typed_id().shard();
+    (row.user_id, row.locale, row.timezone) = (None, None, None);
+    row.tags.clear();
+    row.attributes = serde_json::json!({});
+    row.since = now;
+    membership::leave_all(conn, row.typed_id()).await?;
+    cancel_previous_users(conn, shard, row.id, now).await
+}
+
+/// Adds a new subscription. Inner none: its endpoint is known after all.
+async fn insert(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    mac: &[u8; 32],
+    shard: u8,
+    old: Option<&SubscriptionRow>,
+    now: Timestamp,
+) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
+    let id = SubscriptionId::new(request.id, shard);
+    // A browser proves whose a subscription is each time: a token to replace one by does not.
+    let by_server = matches!(request.replaces, Some((_, Right::Server)));
+    let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
+    let mut row = SubscriptionRow {
+        id: id.0,
+        lane,
+        vapid_key: request.vapid_key,
+        gateway: request.gateway.name().to_owned(),
+        state: "active".into(),
+        since: now,
+        endpoint_mac: mac.to_vec(),
+        address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
+        user_id: old.filter(|_| by_server).and_then(|old| old.user_id.clone()),
+        tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
+        attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
+        locale: old.and_then(|old| old.locale.clone()),
+        timezone: old.and_then(|old| old.timezone.clone()),
+        expires_at: request.expires_at,
+        token_version: 1,
+        keys_proven_at: None,
+        last_seen: now,
+        created_at: now,
+        ended_at: None,
+    };
+    if !request.wanted.apply(&mut row) {
+        return Ok(Err(Registered::TooLarge));
+    }
+    let done = sqlx::query!(
+        "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
+           attributes, locale, timezone, expires_at, last_seen, created_at)
+         VALUES ($1, $2, $3, $4, 'active', coalesce((SELECT origin_id FROM subscriptions WHERE shard = $5 AND id = $6), $2),
+           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
+         ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
+        id.shard(),
+        id.0,
+        request.app,
+        lane,
+        old.map(|old| old.typed_id().shard()),
+        old.map(|old| old.id),
+        row.since,
+        mac.as_slice(),
+        row.address,
+        row.user_id,
+        &row.tags,
+        row.attributes,
+        row.locale,
+        row.timezone,
+        row.expires_at,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(Ok((done.rows_affected() == 1).then_some(row)))
+}
+
+/// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
+/// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
+async fn carry_on(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    old: &SubscriptionRow,
+    new: &SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let meant = sqlx::query_scalar!(
+        "WITH ahead AS MATERIALIZED (
+           SELECT message, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
+         later AS (
+           UPDATE subscriptions SET since = greatest(since, (
+             SELECT max(accepted_at) + interval '1 microsecond' FROM messages
+             WHERE id IN (SELECT message FROM cursors WHERE lane = $7)))
+           WHERE shard = $5 AND id = $6)
+         SELECT a.message FROM ahead a JOIN messages m ON m.id = a.message
+         WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
+           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
+                          UNION ALL TABLE former_topic_members) t
+           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
+        old.lane,
+        old.id,
+        old.since,
+        old.typed_id().shard(),
+        new.typed_id().shard(),
+        new.id,
+        new.lane
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if meant.is_empty() {
+        return Ok(());
+    }
+    let token = |message: &Uuid| first(MessageId(*message), new.typed_id(), now).sign(vault).to_vec();
+    sqlx::query!(
+        "WITH queued AS (
+           INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+           SELECT $1, $2, t.message, $3, m.tier, $4, $4, t.token
+           FROM unnest($5::uuid[], $6::bytea[]) AS t (message, token) JOIN messages m ON m.id = t.message
+           ON CONFLICT DO NOTHING RETURNING message)
+         INSERT INTO message_counts AS c (message, lane, targeted)
+         SELECT message, $3, 1 FROM queued ORDER BY message
+         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + 1",
+        new.typed_id().shard(),
+        new.id,
+        new.lane,
+        now,
+        &meant,
+        &meant.iter().map(token).collect::<Vec<_>>()
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A delivery that waits for its first attempt.
+fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timestamp) -> Queued {
+    Queued { message, subscription, retries: 0, scheduled_at }
+}

@@ -1,0 +1,254 @@
+//! Topics: named audiences. Who is in them is in [`crate::store::audience::membership`].
+//!
+//! Whoever puts a subscription into a topic holds the topic's row (`FOR KEY SHARE`, as a foreign key would) until its
+//! transaction ends. So a removal waits for them, and nobody joins a topic that is gone. Whoever sends holds nothing: a
+//! message that is sent to a topic at the very moment of its removal reaches whom it finds there, and ends.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::id::MessageId;
+use crate::model::permission::{BrowserRight, Join, Speaker};
+
+/// Most topics of one app.
+pub const TOPICS_MAX: i64 = 10_000;
+/// Most topics of one app that browsers made: they leave servers their share.
+pub const BROWSER_TOPICS_MAX: i64 = 1_000;
+/// How long a topic that browsers made stays without members and messages.
+const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
+
+/// A topic, as joining it needs it.
+#[derive(Debug)]
+pub struct Topic {
+    /// Its number.
+    pub id: i32,
+    /// Its name.
+    pub name: String,
+    /// Who may join it.
+    pub join: Join,
+}
+
+/// Those of these topics that there are, and the names of the others. They are made on demand if whoever names them may
+/// make topics and all of them fit.
+pub async fn ensure(
+    conn: &mut PgConnection,
+    app: Uuid,
+    names: &[String],
+    by: &Speaker,
+    now: Timestamp,
+) -> Result<(Vec<Topic>, Vec<String>), sqlx::Error> {
+    let mut there = sqlx::query_as!(
+        Topic,
+        r#"SELECT id, name, join_by AS "join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
+        app,
+        names
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let is_missing = |name: &&String| !there.iter().any(|topic| topic.name == **name);
+    let mut missing: Vec<String> = names.iter().filter(is_missing).cloned().collect();
+    if missing.is_empty() || !by.may(BrowserRight::CreateTopics) {
+        return Ok((there, missing));
+    }
+    missing.sort_unstable(); // two registrations that make the same topics wait for each other in one order
+    missing.dedup();
+    if i64::try_from(missing.len()).unwrap_or(i64::MAX) > room(conn, app, by).await? {
+        return Ok((there, missing));
+    }
+    // One that somebody else made since is held like those that were there.
+    let made = sqlx::query_as!(
+        Topic,
+        r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
+         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join""#,
+        app,
+        &missing,
+        by.name(),
+        now
+    );
+    there.extend(made.fetch_all(conn).await?);
+    Ok((there, Vec::new()))
+}
+
+/// How many more topics of the app may be made by them.
+async fn room(conn: &mut PgConnection, app: Uuid, by: &Speaker) -> Result<i64, sqlx::Error> {
+    let made = sqlx::query!(
+        r#"SELECT count(*) AS "n!", count(*) FILTER (WHERE made_by = 'browser') AS "by_browsers!" FROM topics WHERE app = $1"#,
+        app
+    )
+    .fetch_one(conn)
+    .await?;
+    let room = TOPICS_MAX - made.n;
+    Ok(match by {
+        Speaker::Server => room,
+        Speaker::Browser(_) => room.min(BROWSER_TOPICS_MAX - made.by_browsers),
+    })
+}
+
+/// The number of a topic, if there is one of that name.
+pub async fn find(conn: &mut PgConnection, app: Uuid, name: &str) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app, name).fetch_optional(conn).await
+}
+
+/// A topic and how many subscriptions are in it.
+#[derive(Debug)]
+pub struct TopicRow {
+    /// Its number.
+    pub id: i32,
+    /// Its name.
+    pub name: String,
+    /// Who may join it.
+    pub join: Join,
+    /// Who made it: `browser` or `server`.
+    pub made_by: String,
+    /// Subscriptions in it.
+    pub members: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
+pub async fn list(
+    pool: &PgPool,
+    app: Uuid,
+    name: Option<&str>,
+    below: i32,
+    limit: i64,
+) -> Result<Vec<TopicRow>, sqlx::Error> {
+    sqlx::query_as!(
+        TopicRow,
+        r#"SELECT t.id, t.name, t.join_by AS "join", t.made_by, t.created_at,
+             coalesce((SELECT sum(n) FROM (
+               SELECT n FROM audience_counts WHERE topic = t.id
+               UNION ALL SELECT n FROM audience_changes WHERE topic = t.id) kept), 0)::bigint AS "members!"
+         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
+         ORDER BY t.id DESC LIMIT $4"#,
+        app,
+        name,
+        below,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// What became of a wish to make a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// It is made.
+    Done,
+    /// There is one of that name.
+    Exists,
+    /// The app has [`TOPICS_MAX`] already.
+    TooMany,
+}
+
+/// Makes a topic, as a server does. Whatever is not [`Made::Done`] is to be rolled back.
+pub async fn create(
+    conn: &mut PgConnection,
+    app: Uuid,
+    name: &str,
+    join: Join,
+    now: Timestamp,
+) -> Result<Made, sqlx::Error> {
+    let room = room(conn, app, &Speaker::Server).await?;
+    let done = sqlx::query!(
+        "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
+         ON CONFLICT (app, name) DO NOTHING",
+        app,
+        name,
+        join.name(),
+        now
+    );
+    Ok(match done.execute(conn).await?.rows_affected() {
+        0 => Made::Exists,
+        _ if room < 1 => Made::TooMany,
+        _ => Made::Done,
+    })
+}
+
+/// Sets who may join a topic; whoever is in it stays. False: there is no topic of that name.
+pub async fn change(conn: &mut PgConnection, app: Uuid, name: &str, join: Join) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app, name, join.name());
+    Ok(done.execute(conn).await?.rows_affected() == 1)
+}
+
+/// What became of a wish to remove a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// It is gone, and with it its policy.
+    Done,
+    /// There is no topic of that name.
+    Unknown,
+    /// This message is still being fanned out to it.
+    InUse(MessageId),
+}
+
+/// Removes a topic, within a transaction. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
+/// messages that wait singly go on without its policy.
+pub async fn remove(conn: &mut PgConnection, app: Uuid, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
+    let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app, name);
+    let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
+    let message = sqlx::query_scalar!("SELECT message FROM cursors WHERE topic = $1 LIMIT 1", topic);
+    if let Some(message) = message.fetch_optional(&mut *conn).await? {
+        return Ok(Removed::InUse(MessageId(message)));
+    }
+    sqlx::query!(
+        "WITH removed AS (DELETE FROM topics WHERE id = $1) INSERT INTO removed_topics (topic, removed_at) VALUES ($1, $2)",
+        topic,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(Removed::Done)
+}
+
+/// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
+pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
+    let members = sqlx::query!(
+        "DELETE FROM topic_members WHERE ctid = ANY (ARRAY(
+           SELECT m.row FROM removed_topics r, LATERAL (
+             SELECT ctid AS row FROM topic_members WHERE topic = r.topic LIMIT $1 FOR UPDATE SKIP LOCKED) m LIMIT $1))",
+        CHUNK
+    );
+    let cleared = members.execute(pool).await?.rows_affected();
+    if cleared == 0 {
+        // Rows that somebody held just now are looked for again.
+        sqlx::query!("DELETE FROM removed_topics r WHERE NOT EXISTS (SELECT FROM topic_members WHERE topic = r.topic)")
+            .execute(pool)
+            .await?;
+    }
+    Ok(cleared)
+}
+
+/// Removes a chunk of the topics that browsers made and nobody uses: for a week without members and messages, and nothing
+/// was ever set for them. Returns how many that were.
+pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let cutoff = now - UNUSED_KEPT;
+    let mut tx = pool.begin().await?;
+    let unused = sqlx::query_scalar!(
+        "SELECT id FROM topics t
+         WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
+           AND NOT EXISTS (SELECT FROM topic_members WHERE topic = t.id)
+           AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)
+         LIMIT $3 FOR UPDATE SKIP LOCKED",
+        cutoff,
+        first_uuid_of(cutoff),
+        CHUNK
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    // Nobody joins them now. Whoever did while we looked is seen by a second look only.
+    let removed = sqlx::query!(
+        "DELETE FROM topics t WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM topic_members WHERE topic = t.id)",
+        &unused
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(removed.rows_affected())
+}

@@ -1,0 +1,346 @@
+//! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::ApiKeyId;
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::vault::{Purpose, Vault};
+
+/// What every key's secret begins with.
+pub const PREFIX: &str = "bw_";
+
+/// What a key may do. None includes another, except that an operator's key may do everything in every app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Send messages.
+    Send,
+    /// Read everything of the app except private keys and what dead letters hold.
+    Read,
+    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
+    Subscribers,
+    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
+    Messages,
+    /// Set delivery policies, the calendar, SLAs and flow control.
+    Policies,
+    /// Change the app itself: its name, its origins.
+    Settings,
+    /// Make and revoke API keys, identity keys and VAPID keys.
+    Keys,
+    /// Take out private keys, dead letters and their content.
+    Export,
+    /// Run the server: make apps, see all of them, steer gateways.
+    Operator,
+    /// Collect the server's figures, and nothing else.
+    Metrics,
+}
+
+impl Scope {
+    /// Those of an app's keys.
+    pub const OF_APPS: [Self; 8] = [
+        Self::Send,
+        Self::Read,
+        Self::Subscribers,
+        Self::Messages,
+        Self::Policies,
+        Self::Settings,
+        Self::Keys,
+        Self::Export,
+    ];
+    /// Those of the server's own keys, which belong to no app and have exactly one.
+    pub const OF_SERVER: [Self; 2] = [Self::Operator, Self::Metrics];
+
+    /// The name used in the database and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Subscribers => "subscribers",
+            Self::Messages => "messages",
+            Self::Policies => "policies",
+            Self::Settings => "settings",
+            Self::Keys => "keys",
+            Self::Export => "export",
+            Self::Operator => "operator",
+            Self::Metrics => "metrics",
+        }
+    }
+
+    /// The scope of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::OF_APPS.into_iter().chain(Self::OF_SERVER).find(|scope| scope.name() == name)
+    }
+}
+
+/// A row of `api_keys`, without its secret's HMAC.
+#[derive(Debug, Clone)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: Uuid,
+    /// The app it acts for; none for the server's own.
+    pub app: Option<Uuid>,
+    /// The first characters of the secret.
+    pub hint: String,
+    /// Its name for people.
+    pub name: String,
+    /// What it may do, by name.
+    pub scopes: Vec<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it is not valid any more.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// The key that made it.
+    pub made_by: Option<Uuid>,
+    /// Whether it was made at the command line. Neither: it was made before this was recorded.
+    pub made_locally: bool,
+}
+
+impl ApiKey {
+    /// Whether this key may do what asks for that scope.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|held| held == scope.name() || held == Scope::Operator.name())
+    }
+}
+
+/// A key to make.
+#[derive(Debug, Clone, Copy)]
+pub struct NewKey<'a> {
+    /// The app it acts for; none for the server's own.
+    pub app: Option<Uuid>,
+    /// Its name for people.
+    pub name: &'a str,
+    /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
+    /// else.
+    pub scopes: &'a [Scope],
+    /// From when on it is not valid any more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Makes a key at the command line, whose right nobody can revoke meanwhile.
+pub async fn create(
+    pool: &PgPool,
+    vault: &Vault,
+    app: Option<Uuid>,
+    name: &str,
+    scopes: &[Scope],
+    expires_at: Option<Timestamp>,
+    clock: &Clock,
+) -> Result<(ApiKey, String), sqlx::Error> {
+    let new = NewKey { app, name, scopes, expires_at };
+    make(pool, vault, new, Actor::LOCAL, clock).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
+/// meanwhile, or expired.
+pub async fn make(
+    pool: &PgPool,
+    vault: &Vault,
+    new: NewKey<'_>,
+    maker: Actor,
+    clock: &Clock,
+) -> Result<Option<(ApiKey, String)>, sqlx::Error> {
+    let mut octets = [0; 32];
+    rand::fill(&mut octets).expect("the system's randomness");
+    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
+    let key = ApiKey {
+        id: clock.uuid(),
+        app: new.app,
+        hint: secret[..PREFIX.len() + 4].to_owned(),
+        name: new.name.to_owned(),
+        scopes: new.scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+        created_at: clock.now(),
+        expires_at: new.expires_at,
+        revoked_at: None,
+        made_by: maker.who.key(),
+        made_locally: maker.who == Who::Local,
+    };
+    let secret_mac = mac(vault, &secret);
+    let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
+    let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, ApiKeyId(key.id)).with(detail);
+    let mut tx = pool.begin().await?;
+    take_turns(&mut tx).await?;
+    let done = sqlx::query!(
+        "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE $10 OR EXISTS (
+           SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))",
+        key.id,
+        key.app,
+        secret_mac.as_slice(),
+        key.hint,
+        key.name,
+        &key.scopes,
+        key.created_at,
+        key.expires_at,
+        key.made_by,
+        key.made_locally
+    )
+    .execute(&mut *tx)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(None);
+    }
+    entry.record(&mut tx, 1, key.created_at).await?;
+    tx.commit().await?;
+    Ok(Some((key, secret)))
+}
+
+/// Keys are made and revoked one after another: whoever revokes a key sees everything that it made, and a key that was
+/// revoked makes nothing any more. Requests that only show a key do not wait.
+async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
+}
+
+/// A secret's HMAC, by which keys are found.
+pub type SecretMac = [u8; 32];
+
+/// The HMAC of a secret.
+pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
+    vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
+}
+
+/// Finds a valid key by its secret's HMAC, and with it, in the same round trip, the app that the request names. None: no such
+/// key, expired, or revoked.
+pub async fn authenticate(
+    pool: &PgPool,
+    secret_mac: &SecretMac,
+    app_id: Option<Uuid>,
+    app_slug: Option<&str>,
+    now: Timestamp,
+) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
+             k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
+             a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
+             a.browsers_may AS "browsers_may?",
+             a.max_retries AS "max_retries?", a.weight AS "weight?", a.created_at AS "app_created_at?"
+         FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
+             AND a.deleting_at IS NULL
+         WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
+        secret_mac.as_slice(),
+        app_id,
+        app_slug,
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|row| {
+        let app = (|| {
+            Some(App {
+                id: row.app_id?,
+                slug: row.slug?,
+                name: row.app_name?,
+                origins: row.origins?,
+                allow_other_gateways: row.allow_other?,
+                browsers_may: row.browsers_may?.into(),
+                max_retries: row.max_retries?,
+                weight: row.weight?,
+                created_at: row.app_created_at?,
+                deleting_at: None,
+            })
+        })();
+        let key = ApiKey {
+            id: row.id,
+            app: row.app,
+            hint: row.hint,
+            name: row.name,
+            scopes: row.scopes,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: None,
+            made_by: row.made_by,
+            made_locally: row.made_locally,
+        };
+        (key, app)
+    }))
+}
+
+/// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
+pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
+    sqlx::query_as!(
+        ApiKey,
+        "SELECT id, app, hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally FROM api_keys
+         WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A key of an app or, without one, of the server.
+pub async fn find(pool: &PgPool, app: Option<Uuid>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
+    let above = Uuid::from_u128(id.as_u128().saturating_add(1));
+    let first = list(pool, app, above, 1).await?.pop();
+    Ok(first.filter(|key| key.id == id))
+}
+
+/// Revokes a key for good and, unless they are to be kept, the keys that it made, those that these made, and so on, with
+/// the identity keys that any of them made. Returns how many API keys that were; none of them if all were revoked already.
+/// None: the app has no such key.
+///
+/// Each app that loses keys finds that in its log.
+pub async fn revoke(
+    pool: &PgPool,
+    app: Option<Uuid>,
+    id: Uuid,
+    keep_descendants: bool,
+    by: Actor,
+    now: Timestamp,
+) -> Result<Option<i64>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    take_turns(&mut tx).await?;
+    let known = sqlx::query!("SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2", id, app);
+    if known.fetch_optional(&mut *tx).await?.is_none() {
+        return Ok(None);
+    }
+    let revoked = sqlx::query!(
+        r#"WITH RECURSIVE line (id) AS (
+             SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id WHERE NOT $2
+           ), revoked AS (
+             UPDATE api_keys SET revoked_at = $3 WHERE id IN (SELECT id FROM line) AND revoked_at IS NULL RETURNING app
+           )
+           SELECT app, count(*) AS "n!" FROM revoked GROUP BY app"#,
+        id,
+        keep_descendants,
+        now
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    for of_app in &revoked {
+        let entry = Entry::new(by, of_app.app, Action::ApiKeyRevoked, ApiKeyId(id));
+        entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
+    }
+    if !keep_descendants {
+        remove_identity_keys(&mut tx, id, by, now).await?;
+    }
+    tx.commit().await?;
+    Ok(Some(revoked.iter().map(|of_app| of_app.n).sum()))
+}
+
+/// Removes the identity keys that a key made, and whatever descends from it.
+async fn remove_identity_keys(conn: &mut PgConnection, id: Uuid, by: Actor, now: Timestamp) -> Result<(), sqlx::Error> {
+    let removed = sqlx::query!(
+        r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
+             removed AS (DELETE FROM identity_keys WHERE made_by IN (SELECT id FROM line) RETURNING app)
+           SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
+        id
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for of_app in removed {
+        let entry = Entry::new(by, Some(of_app.app), Action::IdentityKeyRemoved, ApiKeyId(id));
+        entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! Deleting an app. At once it is nobody's any more, and its flow is shut for good: nothing is claimed or sent for it. What is
+//! under way is cancelled; then its rows go in chunks, keys and lanes last. Everything here looks for what is left, so that
+//! whoever breaks off, anybody may go on.
+//!
+//! Attempts, receipts and the numbers of minutes stay until their day or minute is past its retention: nobody can ask for
+//! them any more, they name nothing but bare ids and numbers of lanes, and tables that only grow are dropped by the day.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::store::BEGIN_BY_INDEX;
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::claims::LEASE;
+use crate::store::queue::flows::{self, Change, Flow};
+use crate::store::queue::steering::cancel_locked;
+use crate::store::queue::stops::Stop;
+use crate::store::queue::unsent::{Waiting, settle_unsent};
+
+/// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
+const REQUESTS_END: Duration = Duration::from_secs(60);
+/// Messages that are cancelled at a time.
+const MESSAGES_AT_ONCE: i64 = 100;
+/// Lost pages that are ended at a time, each of up to 500 deliveries.
+const PAGES_AT_ONCE: i64 = 20;
+/// Rows that one transaction deletes.
+const CHUNK: i64 = 10_000;
+/// Rows that take others along: a message its counts, a subscription its topics.
+const CHUNK_OF_MANY: i64 = 2_000;
+
+/// Where a deletion stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do at once.
+    More,
+    /// Workers hold some of it, or requests may be under way: there is more to do later.
+    Later,
+    /// The app is gone.
+    Gone,
+}
+
+/// Begins to delete an app: nobody finds it any more, its keys are revoked, and nothing is sent. Returns what this process's
+/// dispatch has to obey. Begun again, it changes nothing.
+pub async fn begin(conn: &mut PgConnection, app: Uuid, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
+    sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app, now)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app, now)
+        .execute(&mut *conn)
+        .await?;
+    flows::change(conn, flow, AppId(app), None, Change::Paused(true), now).await
+}
+
+/// Apps that are being deleted, with the times when that was asked for.
+pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
+    sqlx::query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
+        .map(|row| (row.id, row.at))
+        .fetch_all(pool)
+        .await
+}
+
+/// Does the next part of a deletion that was begun at `begun_at`.
+pub async fn step(pool: &PgPool, app: Uuid, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
+    if !cancel_messages(pool, app, now).await?.is_empty()
+        || cancel_waiting(pool, app, now).await? > 0
+        || end_lost_pages(pool, app, now).await? > 0
+    {
+        return Ok(Step::More);
+    }
+    if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
+        return Ok(Step::Later);
+    }
+    let deleted =
+        delete_subscriptions(pool, app).await? + delete_archive(pool, app).await? + delete_messages(pool, app).await?;
+    if deleted > 0 {
+        return Ok(Step::More);
+    }
+    delete_rest(pool, app).await?;
+    Ok(Step::Gone)
+}
+
+/// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
+/// to obey; none: there are no more.
+pub async fn cancel_messages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let messages = sqlx::query_scalar!(
+        r#"
+        WITH mine AS MATERIALIZED (SELECT id FROM lanes WHERE app = $1),
+        moving AS (
+            SELECT c.message FROM mine JOIN cursors c ON c.lane = mine.id
+            UNION SELECT p.message FROM mine JOIN pages p ON p.lane = mine.id
+            -- What is under a lease is due when that runs out: not all that waits is looked at.
+            UNION SELECT q.message FROM mine CROSS JOIN generate_series(1, 3) AS t (tier)
+                  JOIN queue q ON q.lane = mine.id AND q.tier = t.tier AND q.due_at > $2 AND q.due_at <= $3
+                  WHERE q.lease IS NOT NULL
+        )
+        SELECT m.id FROM moving JOIN messages m ON m.id = moving.message AND m.state <> 'cancelled' ORDER BY m.id LIMIT $4
+        "#,
+        app,
+        now,
+        now + LEASE,
+        MESSAGES_AT_ONCE
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let mut stops = Vec::with_capacity(messages.len());
+    for message in messages {
+        let cancelled = retrying(|| async move {
+            let mut tx = pool.begin().await?;
+            sqlx::query!("SELECT id FROM messages WHERE id = $1 FOR NO KEY UPDATE", message)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let stop = cancel_locked(&mut tx, MessageId(message), now).await?;
+            tx.commit().await?;
+            Ok(stop)
+        });
+        stops.push(cancelled.await?);
+    }
+    Ok(stops)
+}
+
+/// Cancels a chunk of the deliveries that wait and that nobody holds. Returns how many.
+async fn cancel_waiting(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+    retrying(|| async move {
+        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let rows = sqlx::query_as!(
+            Waiting,
+            "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+               SELECT q.row FROM lanes l, LATERAL (
+                 SELECT ctid AS row FROM queue WHERE lane = l.id AND (lease IS NULL OR due_at <= $2)
+                 LIMIT $3 FOR UPDATE SKIP LOCKED) q
+               WHERE l.app = $1 LIMIT $3))
+             RETURNING shard, subscription, message, lane, tier, retries",
+            app,
+            now,
+            CHUNK
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let n = rows.len();
+        settle_unsent(&mut tx, rows, Ending::Cancelled, DELETED, now).await?;
+        tx.commit().await?;
+        Ok(n)
+    })
+    .await
+}
+
+/// Why deliveries of the app end.
+const DELETED: &str = "app deleted";
+
+/// Cancels what is left of pages whose workers were lost: since nothing is claimed for the app, no other one takes them.
+/// Returns how many pages.
+async fn end_lost_pages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+    retrying(|| async move {
+        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let pages = sqlx::query!(
+            "DELETE FROM pages WHERE ctid = ANY (ARRAY(
+               SELECT p.row FROM lanes l, LATERAL (
+                 SELECT ctid AS row FROM pages WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
+               WHERE l.app = $1 LIMIT $3))
+             RETURNING message, lane, tier, recipients",
+            app,
+            now,
+            PAGES_AT_ONCE
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let n = pages.len();
+        let rows = pages.into_iter().flat_map(|page| {
+            page.recipients.into_iter().map(move |subscription| Waiting {
+                shard: SubscriptionId(subscription).shard(),
+                subscription,
+                message: page.message,
+                lane: page.lane,
+                tier: page.tier,
+                retries: 0,
+            })
+        });
+        settle_unsent(&mut tx, rows.collect(), Ending::Cancelled, DELETED, now).await?;
+        tx.commit().await?;
+        Ok(n)
+    })
+    .await
+}
+
+/// Whether anything is still in workers' hands.
+async fn is_moving(pool: &PgPool, app: Uuid) -> sqlx::Result<bool> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+             SELECT 1 FROM lanes l WHERE l.app = $1 AND (
+               (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM pages WHERE lane = l.id LIMIT 1)
+               OR (SELECT true FROM queue WHERE lane = l.id LIMIT 1))) AS "moving!""#,
+        app
+    )
+    .fetch_one(&mut *tx)
+    .await
+}
+
+async fn delete_subscriptions(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let deleted = sqlx::query!(
+        "WITH mine AS (SELECT shard, id FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
+         topics AS (DELETE FROM topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
+         former AS (
+           DELETE FROM former_topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
+         throttles AS (DELETE FROM throttles t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id)
+         DELETE FROM subscriptions s USING mine m WHERE s.shard = m.shard AND s.id = m.id",
+        app,
+        CHUNK_OF_MANY
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(deleted.rows_affected())
+}
+
+async fn delete_messages(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let deleted = sqlx::query!(
+        "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
+         counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
+         receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
+         DELETE FROM messages USING mine WHERE messages.id = mine.id",
+        app,
+        CHUNK_OF_MANY
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(deleted.rows_affected())
+}
+
+/// Letters, their trail, events, and answers to idempotent requests.
+async fn delete_archive(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let letters = sqlx::query!(
+        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letters WHERE app = $1 LIMIT $2))",
+        app,
+        CHUNK
+    );
+    let trail = sqlx::query!(
+        "DELETE FROM dead_letter_actions
+         WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letter_actions WHERE app = $1 LIMIT $2))",
+        app,
+        CHUNK
+    );
+    let events = sqlx::query!(
+        "DELETE FROM events WHERE ctid = ANY (ARRAY(SELECT ctid FROM events WHERE app = $1 LIMIT $2))",
+        app,
+        CHUNK
+    );
+    let answers = sqlx::query!(
+        "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(SELECT ctid FROM idempotency_keys WHERE app = $1 LIMIT $2))",
+        app,
+        CHUNK
+    );
+    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    let deleted = letters.execute(&mut *tx).await?.rows_affected()
+        + trail.execute(&mut *tx).await?.rows_affected()
+        + events.execute(&mut *tx).await?.rows_affected()
+        + answers.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// What is left: settings, lanes, keys and the app itself, whose short name is free again then. Fails if another table
+/// refers to any of them still.
+async fn delete_rest(pool: &PgPool, app: Uuid) -> sqlx::Result<()> {
+    let mut tx = pool.begin().await?;
+    sqlx::query!("DELETE FROM topics WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM erasures WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM alerts WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM flows WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query!("DELETE FROM lanes WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM api_keys WHERE app = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM apps WHERE id = $1", app).execute(&mut *tx).await?;
+    tx.commit().await
+}

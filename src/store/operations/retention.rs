@@ -1,0 +1,199 @@
+//! What is past its retention goes, in chunks: each a transaction of some tens of milliseconds, found by an index, that
+//! skips whatever somebody else has locked. They return how many rows they deleted; at 0 there are no more.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::store::BEGIN_BY_INDEX;
+
+const STOPS_KEPT: Duration = Duration::from_secs(3600);
+const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
+/// How long figures are kept: a day more than the longest that anybody looks back.
+const FIGURES_KEPT: Duration = Duration::from_secs(2 * 86_400);
+/// How long a throttle that nobody asks for is remembered.
+const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
+/// Rows of small tables, and of large ones that nothing depends on.
+const CHUNK: i64 = 10_000;
+/// Rows that take others along: a message its counts, a subscription its topics.
+const CHUNK_OF_MANY: i64 = 2_000;
+
+/// Looks at a chunk of the messages after one of them whose history is gone, and deletes those that nothing refers to, with
+/// their counts. Returns the last one it looked at; none: there are no more. What is still waiting, or has its content
+/// because open letters need it, stays until a later round.
+///
+/// `cutoff` as for [`drop_before`](crate::store::operations::partitions::drop_before): a message never goes before its attempts.
+pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sqlx::Result<Option<Uuid>> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
+    let last = sqlx::query_scalar!(
+        r#"
+        WITH looked AS (
+            SELECT id, content IS NULL
+                       -- Not EXISTS, which may be planned as a look at the whole table.
+                       AND (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL
+                       AND (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NULL
+                       AND (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NULL
+                       AND (SELECT true FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open' LIMIT 1)
+                         IS NULL AS free
+            FROM messages m WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED
+        ),
+        deleted AS (DELETE FROM messages m USING looked l WHERE m.id = l.id AND l.free RETURNING m.id),
+        counts AS (DELETE FROM message_counts c USING deleted d WHERE c.message = d.id),
+        receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id)
+        SELECT id FROM looked ORDER BY id DESC LIMIT 1
+        "#,
+        after,
+        first_uuid_of(midnight),
+        CHUNK_OF_MANY
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(last)
+}
+
+/// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
+/// not ended.
+pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let deleted = sqlx::query!(
+        "WITH ended AS (
+           SELECT shard, id FROM subscriptions
+           WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1
+           ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED),
+         topics AS (DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id),
+         former AS (
+           DELETE FROM former_topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id)
+         DELETE FROM subscriptions s USING ended e WHERE s.shard = e.shard AND s.id = e.id",
+        cutoff,
+        CHUNK_OF_MANY
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(deleted.rows_affected())
+}
+
+/// Deletes a chunk of the outcomes and trips of minutes before `cutoff`.
+pub async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let rollups = sqlx::query!(
+        "DELETE FROM rollups WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM rollups WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        cutoff,
+        CHUNK
+    );
+    let trips = sqlx::query!(
+        "DELETE FROM breaker_trips WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM breaker_trips WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        cutoff,
+        CHUNK
+    );
+    let deleted = rollups.execute(&mut *tx).await?.rows_affected() + trips.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, figures.
+pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let stops = sqlx::query!(
+        "DELETE FROM stops WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM stops WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - STOPS_KEPT,
+        CHUNK
+    );
+    let answers = sqlx::query!(
+        "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - IDEMPOTENCY_KEPT,
+        CHUNK
+    );
+    let figures = sqlx::query!(
+        "DELETE FROM figures WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM figures WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - FIGURES_KEPT,
+        CHUNK
+    );
+    let deleted = stops.execute(&mut *tx).await?.rows_affected()
+        + answers.execute(&mut *tx).await?.rows_affected()
+        + figures.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// Looks at a chunk of the throttles after one of them, by (shard, subscription), and forgets those whose next turn came
+/// long ago. Returns the last one it looked at; none: there are no more. An index by turn would make every turn cost more.
+pub async fn clear_throttles(pool: &PgPool, now: Timestamp, after: (i16, Uuid)) -> sqlx::Result<Option<(i16, Uuid)>> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let last = sqlx::query!(
+        "WITH looked AS (
+           SELECT shard, subscription, next_at FROM throttles WHERE (shard, subscription) > ($1, $2)
+           ORDER BY shard, subscription LIMIT $4 FOR UPDATE SKIP LOCKED),
+         deleted AS (
+           DELETE FROM throttles t USING looked l
+           WHERE t.shard = l.shard AND t.subscription = l.subscription AND l.next_at < $3)
+         SELECT shard, subscription FROM looked ORDER BY shard DESC, subscription DESC LIMIT 1",
+        after.0,
+        after.1,
+        now - THROTTLES_KEPT,
+        CHUNK
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(last.map(|row| (row.shard, row.subscription)))
+}
+
+/// Deletes a chunk of what the archive keeps no longer: letters, their trail and events of before `cutoff`, alerts that were
+/// resolved and erasures that were completed before.
+pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+    let first_kept = first_uuid_of(cutoff);
+    let letters = sqlx::query!(
+        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(
+           SELECT l.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM dead_letters WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) l LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    let trail = sqlx::query!(
+        "DELETE FROM dead_letter_actions WHERE ctid = ANY (ARRAY(
+           SELECT t.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM dead_letter_actions WHERE app = a.id AND operation < $1
+             LIMIT $2 FOR UPDATE SKIP LOCKED) t LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    let events = sqlx::query!(
+        "DELETE FROM events WHERE ctid = ANY (ARRAY(
+           SELECT e.row FROM apps a, LATERAL (
+             SELECT ctid AS row FROM events WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) e LIMIT $2))",
+        first_kept,
+        CHUNK
+    );
+    let alerts = sqlx::query!(
+        "DELETE FROM alerts WHERE id = ANY (ARRAY(
+           SELECT id FROM alerts WHERE resolved_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        cutoff,
+        CHUNK
+    );
+    let erasures = sqlx::query!(
+        "DELETE FROM erasures WHERE id = ANY (ARRAY(
+           SELECT id FROM erasures WHERE id < $1 AND completed_at < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        first_kept,
+        cutoff,
+        CHUNK
+    );
+    let mut tx = pool.begin().await?;
+    sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
+    let parts = trail.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(parts
+        + letters.execute(pool).await?.rows_affected()
+        + events.execute(pool).await?.rows_affected()
+        + alerts.execute(pool).await?.rows_affected()
+        + erasures.execute(pool).await?.rows_affected())
+}

@@ -1,0 +1,177 @@
+//! What maintenance puts right, in chunks that each take a fraction of a second. What it clears away is in
+//! [`retention`](crate::store::operations::retention).
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tracing::info;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::MessageId;
+use crate::store::keys::apps::{self, App};
+use crate::store::queue::unsent::{Waiting, settle_unsent};
+use crate::store::{BEGIN_BY_INDEX, queue::messages};
+
+/// What is left of a paused message so long after it expired is settled here: rows that are never due.
+const EXPIRY_GRACE: Duration = Duration::from_secs(60);
+/// For so long after a resume rows may still be parked by a worker that had not heard of it.
+const RESUME_GRACE: Duration = Duration::from_secs(60);
+/// A message cancelled longer ago than it could live leaves nothing behind that is not found by its due time.
+const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
+/// A message's content stays for so long after its last delivery was seen to have ended.
+const CONTENT_GRACE: Duration = Duration::from_secs(300);
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
+
+/// Messages that were cancelled or resumed and have waiting rows that do not show it yet: those beyond the first chunk,
+/// and those that workers queued or parked while the turn was news to them. Each wants [`crate::store::queue::steering::go_on`].
+pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
+    let ids = sqlx::query_scalar!(
+        r#"
+        SELECT id FROM messages m
+        WHERE (state = 'cancelled' AND expires_at > $2
+               AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)))
+           OR (state = 'sending' AND resumed_at IS NOT NULL
+               AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND due_at = 'infinity'))
+        "#,
+        now,
+        now - CANCEL_WATCH
+    )
+    .fetch_all(pool)
+    .await?;
+    sqlx::query!(
+        "UPDATE messages SET resumed_at = NULL WHERE state = 'sending' AND resumed_at < $1 AND id <> ALL ($2)",
+        now - RESUME_GRACE,
+        &ids
+    )
+    .execute(pool)
+    .await?;
+    Ok(ids.into_iter().map(MessageId).collect())
+}
+
+/// Settles a chunk of what is parked though its message expired a minute ago. Answers how many rows that were.
+pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+    let mut tx = pool.begin().await?;
+    let rows = sqlx::query_as!(
+        Waiting,
+        r#"
+        DELETE FROM queue WHERE ctid = ANY (ARRAY(
+            SELECT q.row FROM messages m, LATERAL (
+                SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
+                LIMIT $3 FOR UPDATE SKIP LOCKED) q
+            WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))
+        RETURNING shard, subscription, message, lane, tier, retries
+        "#,
+        now,
+        now - EXPIRY_GRACE,
+        CHUNK
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let n = rows.len();
+    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
+    tx.commit().await?;
+    Ok(n)
+}
+
+/// Ends subscriptions whose own `expirationTime` passed. Answers how many.
+pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let expired = sqlx::query!(
+        r#"
+        UPDATE subscriptions SET state = 'expired', ended_at = $1
+        WHERE (shard, id) IN (
+            SELECT shard, id FROM subscriptions
+            WHERE state = 'active' AND expires_at <= $1 ORDER BY expires_at LIMIT 10000 FOR UPDATE SKIP LOCKED)
+        "#,
+        now
+    )
+    .execute(pool)
+    .await?;
+    Ok(expired.rows_affected())
+}
+
+/// Looks at a chunk of the messages that still have their content and may not need it any more, and deletes it where
+/// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open letter holds on
+/// to it. Answers how many messages it looked at.
+///
+/// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
+/// if letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
+/// lane is shut, is settled as expired here.
+pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let looked = sqlx::query!(
+        r#"
+        WITH due AS (
+            SELECT id, accepted_at, expires_at, ended_by,
+                   -- Not EXISTS, which may be planned as a look at the whole table.
+                   state = 'scheduled' OR (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL AS moving,
+                   EXISTS (SELECT 1 FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open') AS needed
+            FROM messages m
+            WHERE content IS NOT NULL AND coalesce(look_at, accepted_at) <= $2
+            ORDER BY coalesce(look_at, accepted_at) LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+        )
+        UPDATE messages m
+        SET content = CASE WHEN moving OR needed OR due.ended_by IS NULL THEN m.content END,
+            audience = CASE WHEN moving OR NOT m.audience ? 'users' THEN m.audience
+                            ELSE jsonb_build_object('users', (SELECT jsonb_agg(NULL::text)
+                                                              FROM jsonb_array_elements(m.audience -> 'users'))) END,
+            ended_by = CASE WHEN NOT moving THEN coalesce(due.ended_by, $1) END,
+            -- A look comes the grace later than `look_at`; the one after expiry comes when it is due.
+            look_at = $1 + CASE WHEN moving AND due.expires_at < $3 THEN interval '0'
+                                WHEN moving THEN least((($1 - due.accepted_at) / 10), interval '1 hour',
+                                                       due.expires_at - $3 - ($1 - $2))
+                                WHEN needed THEN interval '1 day' ELSE interval '0' END
+        FROM due WHERE m.id = due.id
+        RETURNING m.id, m.app, moving AND due.expires_at < $3 AS "overdue!",
+            NOT moving AND due.ended_by IS NULL AND m.audience ?| ARRAY['topic', 'all'] AS "campaign_ended!"
+        "#,
+        now,
+        now - CONTENT_GRACE,
+        now - EXPIRY_GRACE
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    for message in looked.iter().filter(|message| message.campaign_ended) {
+        log_end(pool, message.app, MessageId(message.id), now).await?;
+    }
+    for message in looked.iter().filter(|message| message.overdue) {
+        while expire_rows(pool, message.id, now).await? > 0 {}
+    }
+    Ok(looked.len() as u64)
+}
+
+/// Tells the log what a campaign came to.
+async fn log_end(pool: &PgPool, app: Uuid, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
+    let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
+    let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
+    let messages::Account { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;
+    info!(message = %id, app, targeted, accepted, gone, expired, dead, cancelled, capped, "a campaign has ended");
+    Ok(())
+}
+
+/// Settles a chunk of a message's rows that nobody holds as expired. Answers how many.
+async fn expire_rows(pool: &PgPool, message: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+    let mut tx = pool.begin().await?;
+    let rows = sqlx::query_as!(
+        Waiting,
+        r#"
+        DELETE FROM queue WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2) LIMIT $3 FOR UPDATE SKIP LOCKED))
+        RETURNING shard, subscription, message, lane, tier, retries
+        "#,
+        message,
+        now,
+        CHUNK
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let n = rows.len();
+    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
+    tx.commit().await?;
+    Ok(n)
+}

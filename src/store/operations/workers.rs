@@ -1,0 +1,277 @@
+//! What replicas tell each other: who is alive, and what was learned of a gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::LaneId;
+use crate::policy::breaker::{PROBE_PATIENCE, Snapshot};
+use crate::policy::hold::Held;
+use crate::policy::payload_limit::Learned;
+
+/// A worker that has not been heard of for so long is taken for dead.
+pub const SILENCE: Duration = Duration::from_secs(15);
+
+/// Who shares the work, as one worker sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crew {
+    /// How many live, this one included.
+    pub workers: u32,
+    /// How many of them have a smaller id.
+    pub rank: u32,
+    /// Whether an older one may not have heard of this one yet, or of its own smaller part.
+    pub newcomer: bool,
+}
+
+impl Crew {
+    /// One worker alone.
+    pub const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
+}
+
+/// Says that this worker lives, forgets the dead, and answers who lives.
+///
+/// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
+pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
+    sqlx::query!(
+        "INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
+         ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
+        worker,
+        started_at,
+        now
+    )
+    .execute(pool)
+    .await?;
+    let others = sqlx::query!(
+        r#"
+        WITH dead AS (
+            -- Whoever is taken for dead may be beating again right now.
+            DELETE FROM workers
+            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $3 FOR UPDATE SKIP LOCKED))
+        )
+        SELECT count(*) AS "n!", count(*) FILTER (WHERE id < $1) AS "before!",
+               count(*) FILTER (WHERE (started_at, id) < ($2, $1)) AS "older!"
+        FROM workers WHERE id <> $1 AND beat_at >= $3
+        "#,
+        worker,
+        started_at,
+        now - SILENCE
+    )
+    .fetch_one(pool)
+    .await?;
+    let count = |n: i64| u32::try_from(n).unwrap_or(0);
+    let newcomer = others.older > 0 && now < started_at + SILENCE;
+    Ok(Crew { workers: 1 + count(others.n), rank: count(others.before), newcomer })
+}
+
+/// Whether any worker lives.
+pub async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
+        .fetch_one(pool)
+        .await
+}
+
+/// Takes a worker off the list: it stops.
+pub async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)
+}
+
+/// The origin that stands for all origins of a lane, those met later included.
+pub const ALL_ORIGINS: &str = "*";
+
+/// What one worker learned of a lane's way to an origin, or an operator ordered, and all obey.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneState {
+    /// The lane.
+    pub lane: LaneId,
+    /// The origin within it, or [`ALL_ORIGINS`].
+    pub origin: Arc<str>,
+    /// No POST before its end.
+    pub held: Option<Held>,
+    /// What was held before this is not any more.
+    pub released_at: Option<Timestamp>,
+    /// No POST but probes before its end, since the gateway refuses the VAPID key.
+    pub key_held: Option<Held>,
+    /// A probe was accepted: what was held for the key before this is not any more.
+    pub key_released_at: Option<Timestamp>,
+    /// Where its breaker stands.
+    pub breaker: Option<Snapshot>,
+    /// Whether it stands so for one worker alone, which reaches no gateway: the one that tells, and another than the one that
+    /// hears of it.
+    pub alone: bool,
+    /// How large a payload it takes.
+    pub payload: Option<Learned>,
+}
+
+impl LaneState {
+    /// Nothing known.
+    pub fn of(lane: LaneId, origin: Arc<str>) -> Self {
+        Self {
+            lane,
+            origin,
+            held: None,
+            released_at: None,
+            key_held: None,
+            key_released_at: None,
+            breaker: None,
+            alone: false,
+            payload: None,
+        }
+    }
+}
+
+/// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later
+/// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening.
+pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        WITH tripped AS (
+            INSERT INTO breaker_trips AS t (minute, lane, n)
+            SELECT date_trunc('minute', $8::timestamptz), $1, 1
+            WHERE $9 AND NOT EXISTS (
+                SELECT FROM lane_states WHERE lane = $1 AND origin = $2 AND breaker = 'open' AND open_until > $8)
+            ON CONFLICT (minute, lane) DO UPDATE SET n = t.n + 1
+        ),
+        released AS (SELECT max(released_at) AS at FROM lane_states WHERE lane = $1 AND origin IN ($2, '*'))
+        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, breaker, open_until, open_ms, breaker_changed_at,
+                                      changed_at, payload_max, payload_at, breaker_of)
+        SELECT $1, $2, CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $3 END,
+               CASE WHEN $3 >= coalesce(r.at, '-infinity') THEN $10::timestamptz END, $4, $5, $6, $7, $8, $11, $12, $13
+        FROM released r
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET (held_at, held_until, reason, note) = (
+                SELECT CASE WHEN longer THEN excluded.held_at ELSE s.held_at END,
+                       CASE WHEN longer THEN excluded.held_until ELSE s.held_until END,
+                       CASE WHEN longer THEN NULL ELSE s.reason END,
+                       CASE WHEN longer THEN NULL ELSE s.note END
+                FROM (SELECT coalesce(excluded.held_until > coalesce(s.held_until, '-infinity'), false) AS longer) l
+            ),
+            (breaker, breaker_of, open_until, open_ms) = (
+                SELECT CASE WHEN later THEN excluded.breaker ELSE s.breaker END,
+                       CASE WHEN later THEN excluded.breaker_of ELSE s.breaker_of END,
+                       CASE WHEN later THEN excluded.open_until ELSE s.open_until END,
+                       CASE WHEN later THEN excluded.open_ms ELSE s.open_ms END
+                FROM (SELECT excluded.breaker_changed_at IS NOT NULL
+                         AND excluded.breaker_changed_at >= coalesce(s.breaker_changed_at, '-infinity') AS later) l
+            ),
+            breaker_changed_at = greatest(s.breaker_changed_at, excluded.breaker_changed_at),
+            payload_max = CASE WHEN excluded.payload_at >= coalesce(s.payload_at, '-infinity')
+                               THEN excluded.payload_max ELSE s.payload_max END,
+            payload_at = greatest(s.payload_at, excluded.payload_at),
+            changed_at = excluded.changed_at
+        "#,
+        state.lane.0,
+        &*state.origin,
+        state.held.map(|held| held.at),
+        state.breaker.map(|breaker| breaker.state.name()),
+        state.breaker.and_then(|breaker| breaker.open_until()),
+        state.breaker.map(|breaker| breaker.open_ms()),
+        state.breaker.map(|breaker| breaker.changed_at),
+        now,
+        tripped,
+        state.held.map(|held| held.until),
+        state.payload.and_then(|learned| i32::try_from(learned.max?).ok()),
+        state.payload.map(|learned| learned.at),
+        state.alone.then_some(worker),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// A row of `lane_states`, as far as workers go by it.
+#[derive(Debug)]
+pub(in crate::store) struct StateRow {
+    pub lane: i32,
+    pub origin: String,
+    pub held_at: Option<Timestamp>,
+    pub held_until: Option<Timestamp>,
+    pub released_at: Option<Timestamp>,
+    pub key_held_at: Option<Timestamp>,
+    pub key_held_until: Option<Timestamp>,
+    pub key_released_at: Option<Timestamp>,
+    pub breaker: Option<String>,
+    pub alone: bool,
+    pub open_until: Option<Timestamp>,
+    pub open_ms: Option<i32>,
+    pub breaker_changed_at: Option<Timestamp>,
+    pub payload_max: Option<i32>,
+    pub payload_at: Option<Timestamp>,
+}
+
+impl From<StateRow> for LaneState {
+    fn from(row: StateRow) -> Self {
+        let held = |at: Option<Timestamp>, until: Timestamp| Held { at: at.unwrap_or(until), until };
+        let breaker = row.breaker.zip(row.breaker_changed_at).and_then(|(name, changed_at)| {
+            Snapshot::from_row(&name, row.open_until, row.open_ms.unwrap_or(0), changed_at)
+        });
+        let max = row.payload_max.and_then(|max| u32::try_from(max).ok());
+        let payload = row.payload_at.map(|at| Learned { max, at });
+        Self {
+            lane: LaneId(row.lane),
+            origin: row.origin.into(),
+            held: row.held_until.map(|until| held(row.held_at, until)),
+            released_at: row.released_at,
+            key_held: row.key_held_until.map(|until| held(row.key_held_at, until)),
+            key_released_at: row.key_released_at,
+            breaker,
+            alone: row.alone,
+            payload,
+        }
+    }
+}
+
+/// The lane states that changed since, or all of them, as they concern a worker.
+pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Timestamp>) -> sqlx::Result<Vec<LaneState>> {
+    let rows = sqlx::query_as!(
+        StateRow,
+        r#"
+        SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
+               breaker_of IS NOT NULL AND breaker_of <> $2 AS "alone!", open_until, open_ms, breaker_changed_at, payload_max,
+               payload_at
+        FROM lane_states WHERE $1::timestamptz IS NULL OR changed_at > $1
+        "#,
+        since,
+        worker
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(LaneState::from).collect())
+}
+
+/// Asks for the right to send a half-open breaker's probes, of which one worker has it at a time; a worker that crashes
+/// loses it when its time is over. `known` is the breaker as this worker knows it: one who has not heard of the last
+/// change gets nothing. Answers until when the right holds; with it the breaker is half-open, in the row too.
+pub async fn lease_probe(
+    pool: &PgPool,
+    lane: LaneId,
+    origin: &str,
+    worker: Uuid,
+    known: Snapshot,
+    now: Timestamp,
+) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, breaker, open_ms, breaker_changed_at, changed_at, prober, probe_until)
+        VALUES ($1, $2, 'half_open', $3, $8, $4, $5, $6)
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET breaker = 'half_open', open_until = NULL, open_ms = excluded.open_ms, changed_at = excluded.changed_at,
+            breaker_changed_at = excluded.breaker_changed_at, prober = excluded.prober, probe_until = excluded.probe_until
+        WHERE (s.prober IS NULL OR s.prober = $5 OR s.probe_until <= $4)
+          AND coalesce(s.breaker_changed_at, '-infinity') <= $7
+        RETURNING probe_until AS "probe_until!"
+        "#,
+        lane.0,
+        origin,
+        known.open_ms(),
+        now,
+        worker,
+        now + PROBE_PATIENCE,
+        known.changed_at,
+        known.followed_at(now),
+    )
+    .fetch_optional(pool)
+    .await
+}

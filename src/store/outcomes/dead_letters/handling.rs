@@ -1,0 +1,497 @@
+//! What is done with letters: replaying and discarding all that fit, and the trail of it.
+//!
+//! An operation goes through its letters in transactions of a bounded size. Each marks its letters, makes the messages
+//! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
+//! and whatever it left is open still: repeating it goes on from there, and no letter is replayed twice.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::{Filter, push_filter};
+use crate::model::clock::{Clock, Timestamp, first_uuid_of};
+use crate::model::delivery::{Tier, Urgency};
+use crate::model::id::{ActionId, MessageId, SubscriptionId};
+use crate::store::BEGIN_BY_INDEX;
+use crate::store::keys::audit::{self, Actor, Entry};
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
+use crate::vault::{CONTENT, Vault};
+
+/// Most letters that one transaction replays, and most recipients of a message that does.
+pub const REPLAY_CHUNK: i64 = 1_000;
+/// Most letters that one transaction discards.
+const DISCARD_CHUNK: i64 = 10_000;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Sends letters again.
+    Replay,
+    /// Puts them aside.
+    Discard,
+    /// Copies them out.
+    Export,
+}
+
+impl Action {
+    /// The name used in the database and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Replay => "replay",
+            Action::Discard => "discard",
+            Action::Export => "export",
+        }
+    }
+
+    fn audited(self) -> audit::Action {
+        match self {
+            Action::Replay => audit::Action::DeadLettersReplayed,
+            Action::Discard => audit::Action::DeadLettersDiscarded,
+            Action::Export => audit::Action::DeadLettersExported,
+        }
+    }
+}
+
+/// One thing done to all letters that fit.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// Its id, a UUIDv7 of its beginning.
+    pub id: Uuid,
+    /// Whose letters.
+    pub app: Uuid,
+    /// What is done.
+    pub action: Action,
+    /// By whom.
+    pub actor: Actor,
+    /// To which letters.
+    pub filter: Filter,
+    /// When it began: letters that came later are left alone.
+    pub began: Timestamp,
+}
+
+impl Operation {
+    /// Ends a statement by the conditions of the letters that are meant.
+    fn push_meant(&self, query: &mut QueryBuilder<Postgres>) {
+        push_filter(query, self.app, &self.filter);
+        let later = self.began + chrono::TimeDelta::milliseconds(1);
+        query.push(" AND l.state = 'open' AND l.id < ").push_bind(first_uuid_of(later));
+    }
+}
+
+/// How many open letters an operation would find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Found {
+    /// Those that fit.
+    pub matched: i64,
+    /// Of these, those whose subscription is not active any more.
+    pub unreachable: i64,
+    /// Of the others, those that were addressed to a user or a subscription, whose user has left it since.
+    pub user_left: i64,
+}
+
+/// What makes a letter worth replaying.
+const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ";
+
+/// What forbids it: whoever has the browser now is not whom the message was for. A replay of what went to a topic or to
+/// everybody is for everybody, too, though it names subscriptions.
+const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
+                         AND coalesce(o.audience, m.audience) ?| ARRAY['users', 'subscriptions'], false)";
+
+/// The letter's message, and the one that was sent first if it replays another.
+const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
+
+/// Counts what an operation would find.
+pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
+    let mut query = QueryBuilder::new(
+        "SELECT count(*) AS matched, count(*) FILTER (WHERE NOT reachable) AS unreachable, \
+           count(*) FILTER (WHERE reachable AND user_left) AS user_left FROM (SELECT coalesce(",
+    );
+    query.push(REACHABLE).push_bind(operation.began).push(")), false) AS reachable, ");
+    query.push(USER_LEFT).push(" AS user_left");
+    query.push(" FROM dead_letters l JOIN lanes g ON g.id = l.lane");
+    query.push(" LEFT JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription").push(MESSAGES);
+    operation.push_meant(&mut query);
+    query.push(") AS letter");
+    query.build_query_as().persistent(false).fetch_one(pool).await
+}
+
+/// What a replay came to.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Letters that are on their way again.
+    pub letters: i64,
+    /// The messages that carry them.
+    pub messages: Vec<MessageId>,
+}
+
+/// Replays up to `cap` of the letters that are meant, those of the oldest messages first, with their messages' time to
+/// live or with `ttl_s`. Letters that cannot be sent any more, or not to whoever has the browser now, stay open. `sent` is called after each transaction.
+pub async fn replay(
+    pool: &PgPool,
+    vault: &Vault,
+    clock: &Clock,
+    operation: &Operation,
+    ttl_s: Option<i32>,
+    cap: i64,
+    sent: impl Fn(),
+) -> sqlx::Result<Replayed> {
+    let (mut done, mut after, mut part) = (Replayed::default(), Place::default(), 0);
+    while done.letters < cap {
+        let limit = REPLAY_CHUNK.min(cap - done.letters);
+        let made: Vec<Uuid> = done.messages.iter().map(|message| message.0).collect();
+        let chunk =
+            retrying(|| replay_chunk(pool, vault, clock, operation, ttl_s, &made, (after, limit, part))).await?;
+        sent();
+        done.letters += chunk.letters;
+        done.messages.extend(chunk.messages);
+        part += 1;
+        match chunk.last {
+            Some(last) => after = last,
+            None => break,
+        }
+    }
+    Ok(done)
+}
+
+/// A letter's place in the order of replaying: its message, then itself.
+type Place = (Uuid, Uuid);
+
+#[derive(Debug, Clone, Copy, FromRow)]
+struct Letter {
+    id: Uuid,
+    message: Uuid,
+    subscription: Uuid,
+}
+
+struct Chunk {
+    letters: i64,
+    messages: Vec<MessageId>,
+    /// None: there are no more.
+    last: Option<Place>,
+}
+
+async fn replay_chunk(
+    pool: &PgPool,
+    vault: &Vault,
+    clock: &Clock,
+    operation: &Operation,
+    ttl_s: Option<i32>,
+    made_before: &[Uuid],
+    (after, limit, part): (Place, i64, i32),
+) -> sqlx::Result<Chunk> {
+    let now = clock.now();
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut letters = lock(&mut tx, operation, made_before, after, limit, now).await?;
+    keep_messages_whole(&mut letters);
+    let originals = load(&mut tx, &letters).await?;
+    let mut made = Made::default();
+    for group in letters.chunk_by(|one, next| one.message == next.message) {
+        let Some(original) = originals.get(&group[0].message) else { continue };
+        let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
+        let audience = Audience::Subscriptions(recipients(group));
+        let replay = Addressed { message, audience };
+        sending::send(&mut tx, vault, &[&replay], None).await?;
+        let id = replay.message.id.0;
+        made.messages.push(id);
+        made.roots.push(original.root);
+        made.topics.push(original.topic);
+        made.letters.extend(group.iter().map(|letter| letter.id));
+        made.by.extend(group.iter().map(|_| id));
+    }
+    let n = mark_replayed(&mut tx, operation.app, &made, now).await?;
+    look_again(&mut tx, originals.keys().copied().collect(), now).await?;
+    if n > 0 || part == 0 {
+        record(&mut tx, operation, part, n, now).await?;
+    }
+    tx.commit().await?;
+    let last = letters.last().map(|letter| (letter.message, letter.id));
+    Ok(Chunk { letters: n, messages: made.messages.into_iter().map(MessageId).collect(), last })
+}
+
+/// Locks the next letters that may be replayed, message by message: along an index that has this order, since sorting all
+/// that are open would cost every chunk as much as the whole. Their subscriptions keep their users until the transaction
+/// ends; where one is just being changed the letter stays open.
+async fn lock(
+    conn: &mut PgConnection,
+    operation: &Operation,
+    made_before: &[Uuid],
+    after: Place,
+    limit: i64,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Letter>> {
+    if operation.filter.id.is_none() {
+        sqlx::query!("SET LOCAL enable_sort = off").execute(&mut *conn).await?;
+    }
+    let mut query = QueryBuilder::new(
+        "SELECT l.id, l.message, l.subscription FROM dead_letters l JOIN lanes g ON g.id = l.lane \
+         JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription",
+    );
+    query.push(MESSAGES);
+    operation.push_meant(&mut query);
+    query.push(" AND NOT ").push(USER_LEFT);
+    query.push(" AND ").push(REACHABLE).push_bind(now).push(")) AND (l.message, l.id) > (").push_bind(after.0);
+    // What this operation sent may have died again already, within the same millisecond.
+    query.push(", ").push_bind(after.1).push(") AND l.message <> ALL (").push_bind(made_before);
+    query.push(") ORDER BY l.message, l.id LIMIT ").push_bind(limit);
+    query.push(" FOR UPDATE OF l SKIP LOCKED FOR SHARE OF s SKIP LOCKED");
+    query.build_query_as().persistent(false).fetch_all(conn).await
+}
+
+/// Leaves the last message of a full chunk to the next one, unless it fills the chunk alone: it goes out in as few
+/// messages as it can.
+fn keep_messages_whole(letters: &mut Vec<Letter>) {
+    if letters.len() == REPLAY_CHUNK as usize
+        && let Some(last) = letters.last().copied()
+        && letters[0].message != last.message
+    {
+        letters.retain(|letter| letter.message != last.message);
+    }
+}
+
+/// A message whose letters are replayed.
+struct Original {
+    id: Uuid,
+    root: Uuid,
+    tier: i16,
+    content: Vec<u8>,
+    ttl_s: i32,
+    urgency: i16,
+    topic_header: Option<String>,
+    topic: Option<i32>,
+    policy: Option<Value>,
+    enveloped: bool,
+}
+
+/// The messages of these letters, as far as they still have their content.
+async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
+    let found = sqlx::query_as!(
+        Original,
+        r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
+             enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
+        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>()
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(found.into_iter().map(|original| (original.id, original)).collect())
+}
+
+/// Whom these letters are for. One delivery can have left several, and is replayed once.
+fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
+    letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The message that replays these letters of an original. None: its content does not open.
+fn compose(
+    vault: &Vault,
+    id: Uuid,
+    app: Uuid,
+    original: &Original,
+    letters: &[Letter],
+    ttl_s: Option<i32>,
+    now: Timestamp,
+) -> Option<NewMessage> {
+    let content = match vault.open(CONTENT, original.id, &original.content) {
+        Ok(content) => zeroize::Zeroizing::new(content),
+        Err(error) => {
+            tracing::error!(%error, message = %MessageId(original.id), "its dead letters cannot be replayed");
+            return None;
+        }
+    };
+    Some(NewMessage {
+        id: MessageId(id),
+        app,
+        tier: Tier::from_code(original.tier).expect("checked by the table"),
+        audience: json!({"subscriptions": recipients(letters)}),
+        content: vault.seal(CONTENT, id, &content),
+        ttl_s: ttl_s.unwrap_or(original.ttl_s),
+        urgency: Urgency::from_code(original.urgency).expect("checked by the table"),
+        topic_header: original.topic_header.clone(),
+        policy: original.policy.clone(),
+        enveloped: original.enveloped,
+        accepted_at: now,
+    })
+}
+
+/// What a chunk made: messages with what they replay, and letters with the messages that carry them.
+#[derive(Default)]
+struct Made {
+    messages: Vec<Uuid>,
+    roots: Vec<Uuid>,
+    /// Of the original, since the first message may be past its retention.
+    topics: Vec<Option<i32>>,
+    letters: Vec<Uuid>,
+    by: Vec<Uuid>,
+}
+
+/// Marks the letters that have a queue row now: a subscription that ended a moment ago got none. Answers how many.
+async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Timestamp) -> sqlx::Result<i64> {
+    if made.messages.is_empty() {
+        return Ok(0);
+    }
+    sqlx::query!(
+        "UPDATE messages m SET replay_of = t.root, topic = t.topic
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
+        &made.messages,
+        &made.roots,
+        &made.topics as &[Option<i32>]
+    )
+    .execute(&mut *conn)
+    .await?;
+    let marked = sqlx::query!(
+        "UPDATE dead_letters l SET state = 'replayed', settled_at = $4, replay = q.message
+         FROM unnest($2::uuid[], $3::uuid[]) AS t (letter, message), queue q
+         WHERE l.app = $1 AND l.id = t.letter AND q.shard = l.shard AND q.subscription = l.subscription
+           AND q.message = t.message",
+        app,
+        &made.letters,
+        &made.by,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(i64::try_from(marked.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// Has maintenance look soon whether the content of these messages is still needed.
+pub(in crate::store) async fn look_again(
+    conn: &mut PgConnection,
+    mut messages: Vec<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    messages.sort_unstable();
+    messages.dedup();
+    sqlx::query!(
+        "UPDATE messages SET look_at = $2 WHERE id IN (
+           SELECT id FROM messages WHERE id = ANY ($1) AND look_at > $2 ORDER BY id FOR NO KEY UPDATE)",
+        &messages,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Discards up to `cap` of the letters that are meant, the oldest first. Answers how many.
+pub async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i64) -> sqlx::Result<i64> {
+    let (mut discarded, mut part) = (0, 0);
+    while discarded < cap {
+        let limit = DISCARD_CHUNK.min(cap - discarded);
+        let n = retrying(|| discard_chunk(pool, operation, limit, part, clock.now())).await?;
+        discarded += n;
+        part += 1;
+        if n < limit {
+            break;
+        }
+    }
+    Ok(discarded)
+}
+
+async fn discard_chunk(
+    pool: &PgPool,
+    operation: &Operation,
+    limit: i64,
+    part: i32,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let mut tx = pool.begin().await?;
+    let mut query = QueryBuilder::new("UPDATE dead_letters SET state = 'discarded', settled_at = ");
+    query.push_bind(now).push(" WHERE ctid = ANY (ARRAY(");
+    query.push("SELECT l.ctid FROM dead_letters l JOIN lanes g ON g.id = l.lane");
+    operation.push_meant(&mut query);
+    query.push(" ORDER BY l.id LIMIT ").push_bind(limit).push(" FOR UPDATE OF l SKIP LOCKED)) RETURNING message");
+    let messages: Vec<Uuid> = query.build_query_scalar().persistent(false).fetch_all(&mut *tx).await?;
+    let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    look_again(&mut tx, messages, now).await?;
+    if n > 0 || part == 0 {
+        record(&mut tx, operation, part, n, now).await?;
+    }
+    tx.commit().await?;
+    Ok(n)
+}
+
+/// Adds a part of `n` letters to the trail, and to the audit log; to be called within the transaction that does it.
+pub async fn record(
+    conn: &mut PgConnection,
+    operation: &Operation,
+    part: i32,
+    n: i64,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        operation.app,
+        operation.id,
+        part,
+        operation.action.name(),
+        audit::name_of(operation.actor.who.key()),
+        serde_json::to_value(&operation.filter).unwrap_or(Value::Null),
+        n,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    let target = ActionId(operation.id);
+    Entry::new(operation.actor, Some(operation.app), operation.action.audited(), target).record(conn, n, now).await
+}
+
+/// An operation, as the trail tells it.
+#[derive(Debug, Clone)]
+pub struct ActionRow {
+    /// Its id.
+    pub operation: Uuid,
+    /// [`Action::name`].
+    pub action: String,
+    /// By whom.
+    pub actor: String,
+    /// To which letters.
+    pub filter: Value,
+    /// To how many.
+    pub n: i64,
+    /// When its first part was done.
+    pub at: Timestamp,
+    /// When its last part was.
+    pub ended_at: Timestamp,
+}
+
+/// An app's operations with ids below `before`, the newest first.
+pub async fn trail(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
+    sqlx::query_as!(
+        ActionRow,
+        r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
+             sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
+           FROM dead_letter_actions WHERE app = $1 AND operation < $2 GROUP BY operation ORDER BY operation DESC LIMIT $3"#,
+        app,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters(of: &[(u128, usize)]) -> Vec<Letter> {
+        let one = |message| Letter { id: Uuid::now_v7(), message: Uuid::from_u128(message), subscription: Uuid::nil() };
+        of.iter().flat_map(|(message, n)| (0..*n).map(move |_| one(*message))).collect()
+    }
+
+    #[test]
+    fn a_message_that_may_go_on_is_left_to_the_next_chunk_unless_it_fills_this_one() {
+        for (given, kept) in [
+            (letters(&[(1, 600), (2, 400)]), 600),
+            (letters(&[(1, 1000)]), 1000),
+            (letters(&[(1, 600), (2, 399)]), 999),
+            (letters(&[]), 0),
+        ] {
+            let mut letters = given;
+            keep_messages_whole(&mut letters);
+            assert_eq!(letters.len(), kept);
+        }
+    }
+}

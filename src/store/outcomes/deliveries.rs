@@ -1,0 +1,153 @@
+//! Deliveries one by one: where each stands, and what was attempted.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::unsent::{Waiting, settle_unsent};
+
+/// One delivery.
+#[derive(Debug, Clone)]
+pub struct DeliveryRow {
+    /// Whom it goes to.
+    pub subscription: Uuid,
+    /// Attempts that a retry followed, while it waits.
+    pub retries: Option<i32>,
+    /// Whether a worker holds it.
+    pub held: bool,
+    /// When it is due, while it waits; none: its message is paused.
+    pub due_at: Option<Timestamp>,
+}
+
+/// One attempt, or an ending without one.
+#[derive(Debug, Clone)]
+pub struct AttemptRow {
+    /// Whose it is.
+    pub subscription: Uuid,
+    /// 0: the first POST.
+    pub attempt: i32,
+    /// When the answer was known.
+    pub at: Timestamp,
+    /// [`crate::model::delivery::Ending::code`].
+    pub ending: i16,
+    /// HTTP status.
+    pub status: Option<i16>,
+    /// From the start of the POST to the answer.
+    pub took_ms: Option<i32>,
+    /// Why it failed or ended.
+    pub reason: Option<String>,
+}
+
+/// A message's deliveries to subscriptions with ids below `before`, the newest subscriptions first. Beside history,
+/// queue and open pages stand in one snapshot. None at all if the message is another app's.
+pub async fn list(
+    pool: &PgPool,
+    app: Uuid,
+    message: MessageId,
+    only: Option<SubscriptionId>,
+    before: Uuid,
+    limit: i64,
+    now: Timestamp,
+) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as!(
+        DeliveryRow,
+        r#"WITH paged AS (SELECT unnest(recipients) AS subscription FROM pages WHERE message = $1),
+           known AS (
+             (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription < $2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
+             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription < $2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
+             UNION (SELECT subscription FROM paged WHERE subscription < $2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4))
+         SELECT k.subscription AS "subscription!", q.retries AS "retries?",
+           coalesce(q.lease IS NOT NULL AND q.due_at > $5, false)
+             OR EXISTS (SELECT 1 FROM paged p WHERE p.subscription = k.subscription) AS "held!",
+           nullif(q.due_at, 'infinity') AS "due_at?"
+         FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
+           AND q.subscription = k.subscription AND q.message = $1
+         WHERE EXISTS (SELECT 1 FROM messages WHERE id = $1 AND app = $6)
+         ORDER BY k.subscription DESC LIMIT $4"#,
+        message.0,
+        before,
+        only.map(|id| id.0),
+        limit,
+        now,
+        app
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// The attempts of these deliveries, in order.
+pub async fn attempts(
+    pool: &PgPool,
+    message: MessageId,
+    subscriptions: &[Uuid],
+) -> Result<Vec<AttemptRow>, sqlx::Error> {
+    sqlx::query_as!(
+        AttemptRow,
+        "SELECT subscription, attempt, at, ending, status, took_ms, reason FROM attempts
+         WHERE message = $1 AND subscription = ANY($2) ORDER BY subscription, attempt",
+        message.0,
+        subscriptions
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Makes a waiting delivery due now. What the policy said stays written. False: it does not wait, a worker holds it,
+/// or its message is paused.
+pub async fn hurry(
+    pool: &PgPool,
+    app: Uuid,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = least(due_at, $4) WHERE shard = $1 AND subscription = $2 AND message = $3
+           AND lease IS NULL AND due_at < 'infinity' AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
+        subscription.shard(),
+        subscription.0,
+        message.0,
+        now,
+        app
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Ends a waiting delivery. False: it does not wait, or a worker holds it.
+pub async fn cancel(
+    pool: &PgPool,
+    app: Uuid,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let rows = sqlx::query_as!(
+            Waiting,
+            "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
+               AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)
+             RETURNING shard, subscription, message, lane, tier, retries",
+            subscription.shard(),
+            subscription.0,
+            message.0,
+            now,
+            app
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let waited = !rows.is_empty();
+        settle_unsent(&mut tx, rows, Ending::Cancelled, "delivery cancelled", now).await?;
+        tx.commit().await?;
+        Ok(waited)
+    })
+    .await
+}

@@ -1,0 +1,179 @@
+//! The figures that workers count: added to by all of them, read as the sums of an hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DurationRound as _, TimeDelta};
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId};
+use crate::policy::figures::{self, Count, Figure, LaneSums, Reading, State};
+use crate::store::outcomes::alerts::{self, Alert, Kind};
+
+/// What stands for "no tier" in the table.
+const NO_TIER: i16 = 0;
+
+/// Adds what a worker counted to the present minute.
+pub async fn add(
+    executor: impl PgExecutor<'_>,
+    counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let (mut lanes, mut tiers, mut figures, mut ns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (lane, tier, figure, n) in counted {
+        lanes.push(lane.0);
+        tiers.push(tier.map_or(NO_TIER, Tier::code));
+        figures.push(figure);
+        ns.push(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+    if ns.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO figures AS f (minute, lane, tier, figure, n)
+         SELECT $1, lane, tier, figure, n
+         FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t (lane, tier, figure, n)
+         ORDER BY lane, tier, figure
+         ON CONFLICT (minute, lane, tier, figure) DO UPDATE SET n = f.n + excluded.n",
+        now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
+        &lanes,
+        &tiers,
+        &figures,
+        &ns
+    )
+    .execute(executor)
+    .await
+    .map(drop)
+}
+
+/// What waits in the queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Due {
+    /// Deliveries that are due; 10,000 of a lane and tier at most.
+    pub deliveries: i64,
+    /// Since when the oldest of them has been due.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// Deliveries of a lane and tier that are counted, at most.
+const DUE_MAX: i64 = 10_000;
+
+/// Looks what is due in all lanes, at a cost that does not grow with it.
+pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
+    sqlx::query_as!(
+        Due,
+        r#"
+        SELECT coalesce(sum(counted.n), 0)::bigint AS "deliveries!", min(oldest.due_at) AS oldest_at
+        FROM lanes CROSS JOIN generate_series(1, 3) AS t (tier),
+             LATERAL (SELECT count(*) AS n FROM (
+                 SELECT FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at <= $1 LIMIT $2) c) counted,
+             LATERAL (SELECT min(due_at) AS due_at FROM (
+                 SELECT due_at FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at <= $1
+                 ORDER BY due_at LIMIT 1) o) oldest
+        "#,
+        now,
+        DUE_MAX
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// What to read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// Only this app's lanes.
+    pub app: Option<Uuid>,
+    /// Only this lane.
+    pub lane: Option<i32>,
+}
+
+/// The sums of the minutes that began after one time, up to another, by lane and tier.
+pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timestamp) -> sqlx::Result<Vec<LaneSums>> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.figure AS "figure!", sum(f.n)::bigint AS "n!"
+        FROM (SELECT minute, lane, tier, figure, n FROM figures
+              UNION ALL SELECT minute, lane, 0::smallint, $5::smallint, n FROM breaker_trips) f
+        JOIN lanes l ON l.id = f.lane
+        WHERE f.minute > $1 AND f.minute <= $2 AND ($3::uuid IS NULL OR l.app = $3) AND ($4::integer IS NULL OR l.id = $4)
+        GROUP BY f.lane, l.app, l.gateway, f.tier, f.figure ORDER BY f.lane
+        "#,
+        from,
+        until,
+        wanted.app,
+        wanted.lane,
+        Count::BreakerTrips as i16
+    )
+    .fetch_all(pool)
+    .await?;
+    let mut lanes: Vec<LaneSums> = Vec::new();
+    for row in rows {
+        if lanes.last().is_none_or(|last| last.lane.0 != row.lane) {
+            let tiers = BTreeMap::new();
+            lanes.push(LaneSums { lane: LaneId(row.lane), app: row.app, gateway: row.gateway, tiers });
+        }
+        if let Some(lane) = lanes.last_mut() {
+            lane.tiers.entry(Tier::from_code(row.tier)).or_default().add(row.figure, row.n.unsigned_abs());
+        }
+    }
+    Ok(lanes)
+}
+
+/// Raises an alert for each lane and tier of which a figure is past its line, and answers how many those are. Breaker
+/// trips have to go on for hours: one bad hour is what breakers are for.
+pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+    let hour = |ago: u32| (now - figures::WINDOW * (ago + 1), now - figures::WINDOW * ago);
+    let (from, until) = hour(0);
+    let lanes = read(pool, Wanted::default(), from, until).await?;
+    let mut tripping = trippers(&lanes);
+    for ago in 1..figures::SUSTAINED_HOURS {
+        if !tripping.is_empty() {
+            let (from, until) = hour(ago);
+            tripping = &tripping & &trippers(&read(pool, Wanted::default(), from, until).await?);
+        }
+    }
+    let mut raised = 0;
+    for lane in &lanes {
+        for (tier, sums) in &lane.tiers {
+            let counts = |figure| match tier {
+                None => figure == Figure::BreakerTrips && tripping.contains(&lane.lane),
+                Some(_) => figure != Figure::BreakerTrips,
+            };
+            let past = figures::read(sums, 1).into_iter().filter(|reading| reading.state == State::Alert);
+            for reading in past.filter(|reading| counts(reading.figure)) {
+                raise(pool, lane, *tier, &reading, now).await?;
+                raised += 1;
+            }
+        }
+    }
+    Ok(raised)
+}
+
+/// Lanes whose breakers tripped too often.
+fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
+    let is_past = |reading: &Reading| reading.figure == Figure::BreakerTrips && reading.state == State::Alert;
+    let trips = |lane: &&LaneSums| lane.tiers.get(&None).is_some_and(|sums| figures::read(sums, 1).iter().any(is_past));
+    lanes.iter().filter(trips).map(|lane| lane.lane).collect()
+}
+
+async fn raise(
+    pool: &PgPool,
+    lane: &LaneSums,
+    tier: Option<Tier>,
+    reading: &Reading,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let (name, tier) = (reading.figure.name(), tier.map_or("", Tier::name));
+    let subject = format!("{name} lane {} {tier}", lane.lane.0);
+    let detail = format!(
+        "{name} of {} {tier} deliveries in lane {} was {:.2} over the last hour; the alert line is {:.2}",
+        lane.gateway,
+        lane.lane.0,
+        reading.value.unwrap_or_default(),
+        reading.alert
+    );
+    let alert = Alert { app: Some(AppId(lane.app)), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
+    alerts::raise(&mut *pool.acquire().await?, &alert, now).await
+}

@@ -1,0 +1,178 @@
+//! Receipts: written in batches, counted exactly, read with their deliveries.
+
+use chrono::TimeDelta;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::unsent::{Waiting, settle_unsent};
+
+/// What a service worker reported, and when we heard of it.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    /// What was delivered.
+    pub message: MessageId,
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// What happened to it.
+    pub kind: ReceiptKind,
+    /// Which button was clicked, at most 200 characters.
+    pub action: Option<String>,
+    /// When it was reported.
+    pub at: Timestamp,
+}
+
+/// A receipt as it stands in history.
+#[derive(Debug, Clone)]
+pub struct ReceiptRow {
+    /// Whose it is.
+    pub subscription: Uuid,
+    /// [`ReceiptKind::code`].
+    pub kind: i16,
+    /// When it was reported.
+    pub at: Timestamp,
+    /// Which button was clicked.
+    pub action: Option<String>,
+}
+
+/// Queue and receipts are found by their keys alone, whatever the planner believes of tables that fill and empty within
+/// seconds: see [`crate::store::by_index_only`].
+const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+                     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// Writes a batch in one transaction: what is new is stored, counted, and acknowledges its delivery; what is known
+/// already changes nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's
+/// answer was lost) ends it as accepted; a worker that holds it finds its row gone and writes nothing. The first receipt of
+/// a subscription proves its keys.
+///
+/// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
+pub async fn write(
+    pool: &PgPool,
+    receipts: &[(Uuid, Receipt)],
+    kept_since: Timestamp,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    retrying(|| async move {
+        let mut tx = pool.begin_with(BEGIN).await?;
+        let counted = lock_counts(&mut tx, receipts, kept_since).await?;
+        let mut batch: Vec<&Receipt> = receipts
+            .iter()
+            .filter(|(app, receipt)| counted.contains(&(receipt.message.0, *app)))
+            .map(|(_, r)| r)
+            .collect();
+        // The first of its kind counts; and everybody writes in the order of the key.
+        batch.sort_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind.code()));
+        batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
+        if !batch.is_empty() {
+            let arrived = insert(&mut tx, &batch).await?;
+            settle_unsent(&mut tx, arrived, Ending::Accepted, "a receipt came", now).await?;
+            prove_keys(&mut tx, &batch, now).await?;
+        }
+        tx.commit().await
+    })
+    .await
+}
+
+/// Locks the counts of the batch's messages, so that of two batches of one message the later sees what the earlier wrote:
+/// only then is it certain which receipt of a delivery is its first. Answers (message, app) of those that are there.
+async fn lock_counts(
+    conn: &mut PgConnection,
+    receipts: &[(Uuid, Receipt)],
+    kept_since: Timestamp,
+) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+    let mut messages: Vec<Uuid> = receipts.iter().map(|(_, receipt)| receipt.message.0).collect();
+    messages.sort_unstable();
+    messages.dedup();
+    let rows = sqlx::query!(
+        r#"WITH there AS MATERIALIZED (
+             SELECT m.id, m.app FROM unnest($1::uuid[]) AS g (id) JOIN messages m ON m.id = g.id WHERE m.accepted_at >= $2),
+           locked AS (
+             INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
+             ON CONFLICT (message) DO UPDATE SET message = excluded.message)
+         SELECT id, app FROM there"#,
+        &messages,
+        kept_since
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.app)).collect())
+}
+
+/// Inserts and counts. Answers what the new ones took out of the queue.
+async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        r#"WITH inserted AS (
+             INSERT INTO receipts (message, subscription, kind, shard, at, action)
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::text[])
+             ON CONFLICT DO NOTHING
+             RETURNING message, subscription, kind, shard),
+           added AS (
+             SELECT i.message, count(DISTINCT i.subscription) FILTER (WHERE before.kind IS NULL) AS acknowledged,
+               count(*) FILTER (WHERE i.kind = 1) AS displayed, count(*) FILTER (WHERE i.kind = 2) AS clicked,
+               count(*) FILTER (WHERE i.kind = 3) AS closed
+             FROM inserted i LEFT JOIN LATERAL ( -- sees what stood there before this statement
+               SELECT kind FROM receipts r WHERE r.message = i.message AND r.subscription = i.subscription LIMIT 1) before
+               ON true
+             GROUP BY i.message),
+           counted AS (
+             UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+             FROM added a WHERE c.message = a.message)
+         DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
+         WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
+         RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries"#,
+        &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>]
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Remembers whose browsers can decrypt: a receipt's token comes in a push. One of a message that is older than the
+/// subscription's keys, or its `since`, proves nothing: it may have been sealed with others. Subscriptions that somebody is
+/// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
+async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "WITH unproven AS MATERIALIZED (
+           SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)
+           JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id WHERE s.keys_proven_at IS NULL),
+         free AS (
+           SELECT s.shard, s.id FROM unproven u JOIN messages m ON m.id = u.message
+           JOIN subscriptions s ON s.shard = u.shard AND s.id = u.id AND greatest(s.since, s.keys_since) <= m.accepted_at
+           FOR NO KEY UPDATE OF s SKIP LOCKED)
+         UPDATE subscriptions s SET keys_proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
+        &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The receipts of these deliveries, in the order in which they came.
+pub async fn of(pool: &PgPool, message: MessageId, subscriptions: &[Uuid]) -> sqlx::Result<Vec<ReceiptRow>> {
+    sqlx::query_as!(
+        ReceiptRow,
+        "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)
+         ORDER BY subscription, at, kind",
+        message.0,
+        subscriptions
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Since when receipts are kept.
+pub fn kept_since(now: Timestamp, retention_days: u32) -> Timestamp {
+    now - TimeDelta::days(retention_days.into())
+}

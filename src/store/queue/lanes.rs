@@ -1,0 +1,385 @@
+//! Lanes: one row for each (VAPID key, gateway) that ever had a subscription, never deleted; and the orders that are
+//! given to them.
+
+use chrono::TimeDelta;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, LaneId, VapidKeyId};
+use crate::model::lane::Gateway;
+use crate::policy::breaker::Breaker;
+use crate::policy::hold::{Held, of_refused_key};
+use crate::store::keys::audit::Entry;
+use crate::store::operations::workers::{ALL_ORIGINS, LaneState, StateRow};
+use crate::store::outcomes::alerts::{self, Alert, Kind};
+
+/// The lane of a VAPID key and gateway, made on demand.
+pub async fn ensure(conn: &mut PgConnection, app: Uuid, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
+    let find =
+        || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key, gateway.name());
+    if let Some(id) = find().fetch_optional(&mut *conn).await? {
+        return Ok(id);
+    }
+    // Looked for first, since a conflicting insert would use up a number of the sequence each time.
+    sqlx::query!(
+        "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
+        app,
+        key,
+        gateway.name()
+    )
+    .execute(&mut *conn)
+    .await?;
+    find().fetch_one(conn).await
+}
+
+/// A lane as operators see it.
+#[derive(Debug, Clone)]
+pub struct LaneRow {
+    /// Its number.
+    pub id: i32,
+    /// Whose it is.
+    pub app: Uuid,
+    /// The key that signs in it.
+    pub vapid_key: Uuid,
+    /// The push service it leads to.
+    pub gateway: String,
+    /// Active subscriptions in it.
+    pub subscriptions: i64,
+}
+
+/// What is in force on a lane's way to one origin, as operators see it.
+#[derive(Debug, Clone)]
+pub struct OriginRow {
+    /// The lane.
+    pub lane: i32,
+    /// `https://host[:port]`, or `*` for what was ordered for all of them.
+    pub origin: String,
+    /// No POST before.
+    pub held_until: Option<Timestamp>,
+    /// Why, if not because of an answer: `operator`, `key_refused`.
+    pub reason: Option<String>,
+    /// The operator's own words.
+    pub note: Option<String>,
+    /// `closed`, `open` or `half_open`.
+    pub breaker: String,
+    /// The worker for which alone it stands so, since it reaches no gateway.
+    pub breaker_of: Option<Uuid>,
+    /// When an open breaker lets probes through.
+    pub open_until: Option<Timestamp>,
+    /// How long its last opening was.
+    pub open_ms: Option<i32>,
+    /// The worker that probes.
+    pub prober: Option<Uuid>,
+    /// Until when it has that right.
+    pub probe_until: Option<Timestamp>,
+    /// Plaintext octets that the gateway is believed to take at most.
+    pub payload_max: Option<i32>,
+    /// Since when.
+    pub payload_at: Option<Timestamp>,
+    /// When any of this changed.
+    pub changed_at: Timestamp,
+}
+
+/// Lanes with numbers below `below`, the newest first.
+pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
+    sqlx::query_as!(
+        LaneRow,
+        r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
+             coalesce((SELECT sum(n) FROM (
+               SELECT n FROM audience_counts WHERE topic = 0 AND lane = l.id
+               UNION ALL SELECT n FROM audience_changes WHERE topic = 0 AND lane = l.id) kept), 0)::bigint AS "subscriptions!"
+         FROM lanes l WHERE l.id < $1 ORDER BY l.id DESC LIMIT $2"#,
+        below,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// One lane.
+pub async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
+    let above = lane.0.saturating_add(1);
+    Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane.0))
+}
+
+/// What is known of these lanes' origins.
+pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
+    sqlx::query_as!(
+        OriginRow,
+        r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
+             CASE WHEN by_key THEN 'key_refused' ELSE reason END AS reason, CASE WHEN NOT by_key THEN note END AS note,
+             -- What only a replica saw that has died is nobody's any more.
+             CASE WHEN breaker_of IS NULL OR EXISTS (SELECT FROM workers WHERE id = breaker_of) THEN coalesce(breaker, 'closed')
+                  ELSE 'closed' END AS "breaker!",
+             breaker_of, open_until, open_ms, prober, probe_until, payload_max, payload_at,
+             changed_at
+         FROM lane_states, LATERAL (SELECT coalesce(key_held_until > coalesce(held_until, '-infinity'), false) AS by_key) h
+         WHERE lane = ANY($1) ORDER BY lane, origin"#,
+        lanes
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// How often breakers of these lanes opened by themselves since a time, of those where any did. Counted by the minute.
+pub async fn trips_since(pool: &PgPool, lanes: &[i32], since: Timestamp) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
+    sqlx::query!(
+        r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
+         WHERE minute > $2::timestamptz - interval '1 minute' AND lane = ANY($1) GROUP BY lane ORDER BY lane"#,
+        lanes,
+        since
+    )
+    .map(|row| (LaneId(row.lane), row.n))
+    .fetch_all(pool)
+    .await
+}
+
+/// What an operator wants of a lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing is sent until then, whatever held it before.
+    Hold {
+        /// When it may be sent again.
+        until: Timestamp,
+        /// The operator's words.
+        note: Option<String>,
+    },
+    /// Whatever holds it does not any more. What gateways answer from now on counts.
+    Release,
+    /// The breaker opens until then.
+    Open {
+        /// When probes may pass.
+        until: Timestamp,
+    },
+    /// A breaker that is open or half-open lets probes pass now, and closes with the first that succeeds.
+    Close,
+    /// The same, of a closed breaker too.
+    Probe,
+}
+
+/// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Answers what workers have to hear; none:
+/// there is no such lane.
+///
+/// Gives `entry` to the audit log, as done to the lane's app.
+///
+/// Orders for one lane follow each other, and each is later than anything that was known of what it concerns: it wins,
+/// in the row and in every worker.
+pub async fn order(
+    pool: &PgPool,
+    lane: LaneId,
+    origin: &str,
+    order: &Order,
+    entry: Entry,
+    now: Timestamp,
+) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let app = sqlx::query_scalar!("SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0);
+    let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
+    let rows = sqlx::query_as!(
+        StateRow,
+        r#"SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
+             breaker_of IS NOT NULL AS "alone!", open_until, open_ms, breaker_changed_at, payload_max, payload_at
+         FROM lane_states WHERE lane = $1 AND ($2 = '*' OR origin = $2) ORDER BY origin FOR UPDATE"#,
+        lane.0,
+        origin
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let mut states: Vec<_> = rows.into_iter().map(LaneState::from).collect();
+    if states.iter().all(|state| &*state.origin != origin) {
+        states.push(LaneState::of(lane, origin.into()));
+    }
+    for state in &mut states {
+        obey(state, order, now);
+        write(&mut tx, state, order, now).await?;
+    }
+    Entry { app: Some(app), ..entry }.record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(Some(states))
+}
+
+fn obey(state: &mut LaneState, order: &Order, now: Timestamp) {
+    let held_at = |held: Option<Held>| held.map(|held| held.at);
+    let breaker_at = state.breaker.map(|breaker| breaker.changed_at);
+    let known = [state.released_at, held_at(state.held), held_at(state.key_held), breaker_at];
+    let at = known.into_iter().flatten().fold(now, |at, known| at.max(known + TimeDelta::microseconds(1)));
+    let mut breaker = state.breaker.map_or_else(|| Breaker::closed(now), Breaker::restore);
+    match order {
+        Order::Hold { until, .. } => {
+            (state.released_at, state.key_held) = (Some(at), None);
+            state.held = Some(Held { at, until: *until });
+            return;
+        }
+        Order::Release => {
+            (state.released_at, state.held, state.key_held) = (Some(at), None, None);
+            return;
+        }
+        Order::Open { until } => breaker.force_open(at, *until),
+        Order::Close => breaker.force_close(at),
+        Order::Probe => breaker.force_probe(at),
+    }
+    state.alone = false; // what is ordered is for all
+    if state.breaker.is_some() || breaker.snapshot() != Breaker::closed(now).snapshot() {
+        state.breaker = Some(breaker.snapshot());
+    }
+}
+
+async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: Timestamp) -> Result<(), sqlx::Error> {
+    let holds = matches!(order, Order::Hold { .. } | Order::Release);
+    let (reason, note) = match order {
+        Order::Hold { note, .. } => (Some("operator"), note.as_deref()),
+        _ => (None, None),
+    };
+    sqlx::query!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, held_at, held_until, released_at, reason, note, breaker, open_until,
+                                      open_ms, breaker_changed_at, changed_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET held_at = excluded.held_at, held_until = excluded.held_until, released_at = excluded.released_at,
+            key_held_at = CASE WHEN NOT $13 THEN s.key_held_at END,
+            key_held_until = CASE WHEN NOT $13 THEN s.key_held_until END,
+            reason = CASE WHEN $13 THEN excluded.reason ELSE s.reason END,
+            note = CASE WHEN $13 THEN excluded.note ELSE s.note END,
+            breaker = excluded.breaker, breaker_of = CASE WHEN $13 THEN s.breaker_of END, open_until = excluded.open_until, open_ms = excluded.open_ms,
+            breaker_changed_at = excluded.breaker_changed_at,
+            prober = CASE WHEN $13 THEN s.prober END, probe_until = CASE WHEN $13 THEN s.probe_until END,
+            changed_at = excluded.changed_at
+        "#,
+        state.lane.0,
+        &*state.origin,
+        state.held.map(|held| held.at),
+        state.held.map(|held| held.until),
+        state.released_at,
+        reason,
+        note,
+        state.breaker.map(|breaker| breaker.state.name()),
+        state.breaker.and_then(|breaker| breaker.open_until()),
+        state.breaker.map(|breaker| breaker.open_ms()),
+        state.breaker.map(|breaker| breaker.changed_at),
+        now,
+        holds,
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Holds a lane whose gateway refuses its VAPID key, and raises an alert. Once two push services that browsers use refuse the
+/// key, all its lanes are held; a stranger's push service has no say in that. Returns what workers have to hear. A hold for
+/// that reason that is in force stands as it is.
+pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let refused = Refused::lock(&mut tx, lane).await?;
+    let before = sqlx::query!(
+        r#"SELECT key_held_at AS "at!", key_held_until AS "until!" FROM lane_states
+         WHERE lane = $1 AND origin = '*' AND key_held_at IS NOT NULL AND key_held_until IS NOT NULL"#,
+        lane.0
+    )
+    .map(|row| Held { at: row.at, until: row.until })
+    .fetch_optional(&mut *tx)
+    .await?;
+    let held = of_refused_key(before, now);
+    let everywhere = sqlx::query_scalar!(
+        r#"SELECT count(*) >= 2 AS "is_so!" FROM lanes l
+         WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
+             SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $3))"#,
+        refused.key,
+        lane.0,
+        now
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let lanes = sqlx::query_scalar!(
+        r#"
+        INSERT INTO lane_states AS s (lane, origin, key_held_at, key_held_until, changed_at)
+        SELECT id, '*', $3, $4, $5 FROM lanes WHERE vapid_key = $1 AND (id = $2 OR $6) ORDER BY id
+        ON CONFLICT (lane, origin) DO UPDATE
+        SET key_held_at = excluded.key_held_at, key_held_until = excluded.key_held_until, changed_at = excluded.changed_at
+        WHERE coalesce(s.key_held_until, '-infinity') < excluded.key_held_until
+          AND greatest(s.released_at, s.key_released_at, '-infinity') <= excluded.key_held_at
+        RETURNING lane
+        "#,
+        refused.key,
+        lane.0,
+        held.at,
+        held.until,
+        now,
+        everywhere
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let (gateway, for_minutes) = (&refused.gateway, (held.until - held.at).num_minutes());
+    let elsewhere =
+        if everywhere { " and, since another push service refuses it, too, wherever it is used," } else { "" };
+    let detail = format!(
+        "{gateway} refuses this VAPID key: what goes there{elsewhere} is held for {for_minutes} minutes, but for probes; look \
+         at its subject, this server's clock, and whether the key was replaced"
+    );
+    refused.raise(&mut tx, &detail, now).await?;
+    tx.commit().await?;
+    let state = |lane| LaneState { key_held: Some(held), ..LaneState::of(LaneId(lane), ALL_ORIGINS.into()) };
+    Ok(lanes.into_iter().map(state).collect())
+}
+
+/// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted, or that a push
+/// service refuses which anybody may run. Nothing is held.
+pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    let refused = Refused::lock(&mut tx, lane).await?;
+    let detail = if refused.gateway == Gateway::Other.name() {
+        "push services of no known kind refuse this VAPID key; nothing is held for that, since anybody may run one: the dead \
+         letters tell which"
+            .to_owned()
+    } else {
+        format!(
+            "{} refuses this VAPID key for subscriptions for which nothing was ever accepted: if that is so of all of them, look \
+             at its subject and this server's clock; if others are accepted, somebody registers what was made with another key",
+            refused.gateway
+        )
+    };
+    refused.raise(&mut tx, &detail, now).await?;
+    tx.commit().await
+}
+
+/// A VAPID key that a gateway refuses.
+struct Refused {
+    key: Uuid,
+    app: Uuid,
+    gateway: String,
+}
+
+impl Refused {
+    /// That of a lane. Workers that notice at the same time take turns.
+    async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
+        sqlx::query_as!(
+            Self,
+            "SELECT v.id AS key, l.app, l.gateway FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
+             FOR NO KEY UPDATE OF v",
+            lane.0
+        )
+        .fetch_one(conn)
+        .await
+    }
+
+    async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
+        let subject = VapidKeyId(self.key).to_string();
+        let alert = Alert { app: Some(AppId(self.app)), kind: Kind::KeyRefused, subject: &subject, detail };
+        alerts::raise(conn, &alert, now).await.map(drop)
+    }
+}
+
+/// Ends the hold of a lane for its key, as far as it was set by `posted_at`: what was posted then was accepted.
+pub async fn release_key(pool: &PgPool, lane: LaneId, posted_at: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE lane_states SET key_held_at = NULL, key_held_until = NULL, key_released_at = $2, changed_at = $3
+         WHERE lane = $1 AND origin = '*' AND key_held_at <= $2",
+        lane.0,
+        posted_at,
+        now
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}

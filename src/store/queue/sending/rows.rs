@@ -1,0 +1,221 @@
+//! Messages whose recipients are known one by one, many of them in one statement. This is the way of the one-time code:
+//! what it costs is its share of a round trip, a statement and a commit.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
+use crate::model::id::{LaneId, SubscriptionId};
+use crate::policy::token::Queued;
+use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
+use crate::vault::Vault;
+
+/// A message whose recipients were looked up.
+pub(super) struct Parcel<'a> {
+    pub message: &'a NewMessage,
+    /// The topic that it was addressed to.
+    pub topic: Option<i32>,
+    /// Its recipients, each once.
+    pub ids: Vec<SubscriptionId>,
+    /// With these, it is for those of its recipients only that still are theirs: somebody else may have logged in since
+    /// they were looked up.
+    pub users: Option<&'a [String]>,
+    /// Users without an active subscription.
+    pub unreachable: i64,
+    /// Whether its queue rows are born leased.
+    pub is_held: bool,
+}
+
+impl Parcel<'_> {
+    /// The state in which each of its queue rows begins.
+    fn queued(&self, subscription: SubscriptionId) -> Queued {
+        Queued { message: self.message.id, subscription, retries: 0, scheduled_at: self.message.accepted_at }
+    }
+}
+
+/// Finds the subscriptions of several groups of users, each of which is of one app and names each user once.
+pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(Uuid, &[String])]) -> sqlx::Result<Vec<Resolved>> {
+    if groups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut places, mut apps, mut users) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, (app, named)) in (0..).zip(groups) {
+        for user in *named {
+            places.push(place);
+            apps.push(*app);
+            users.push(user.as_str());
+        }
+    }
+    let rows = sqlx::query!(
+        r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
+         FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
+         JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"#,
+        &places,
+        &apps,
+        &users as &[&str]
+    )
+    .fetch_all(conn)
+    .await?;
+    let (mut ids, mut reached) = (vec![Vec::new(); groups.len()], vec![HashSet::new(); groups.len()]);
+    for row in &rows {
+        let group = place(row.n, 0);
+        ids[group].push(SubscriptionId(row.id));
+        reached[group].insert(row.user_id.as_str());
+    }
+    let resolved = groups.iter().zip(ids).zip(reached).map(|(((_, named), ids), reached)| {
+        let unreachable = count(named.len() - reached.len());
+        Resolved { unreachable, ..Resolved::new(Reach::Rows(ids)) }
+    });
+    Ok(resolved.collect())
+}
+
+/// A place that Postgres counts from `first` on.
+fn place(n: i32, first: i32) -> usize {
+    usize::try_from(n - first).expect("Postgres gives back the places that it was given")
+}
+
+/// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
+/// recipients is unknown nothing is stored.
+pub(super) async fn write(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    parcels: &[Parcel<'_>],
+    holder: Option<Holder>,
+) -> sqlx::Result<Vec<Sent>> {
+    if parcels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut places, mut ids, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut user_places, mut users) = (Vec::new(), Vec::new());
+    for (place, parcel) in (1..).zip(parcels) {
+        for id in &parcel.ids {
+            places.push(place);
+            ids.push(*id);
+            tokens.push(parcel.queued(*id).sign(vault));
+        }
+        for user in parcel.users.into_iter().flatten() {
+            user_places.push(place);
+            users.push(user.as_str());
+        }
+    }
+    // What belongs to a message is read out of its array by its place, and counted in arrays of places: a join of messages
+    // and recipients would try all pairs.
+    let rows = sqlx::query!(
+        r#"WITH named AS (
+             SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
+               s.proven, s.life, t.token,
+               s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
+                 AND (NOT ($15::boolean[])[t.n]
+                   OR ((t.n, s.user_id) IN (SELECT * FROM unnest($20::integer[], $21::text[]))) IS TRUE) AS live,
+               ($16::boolean[])[t.n] AS held,
+               count(*) OVER (PARTITION BY t.n) = ($14::integer[])[t.n] AS complete
+             FROM unnest($17::integer[], $18::smallint[], $19::uuid[], $22::bytea[]) AS t (n, shard, id, token)
+             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]),
+           reached AS (SELECT array_agg(n) AS known, array_agg(n) FILTER (WHERE live) AS live FROM named),
+           stored AS (
+             INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
+               topic, enveloped, audience_estimate, accepted_at, expires_at)
+             SELECT m.id, m.app, m.tier, 'sending', m.audience, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy,
+               m.topic, m.enveloped, coalesce(cardinality(array_positions(live, m.n::integer)), 0), m.accepted_at, m.expires_at
+             FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::jsonb[], $5::bytea[], $6::integer[], $7::smallint[],
+                 $8::text[], $9::jsonb[], $10::integer[], $11::boolean[], $12::timestamptz[], $13::timestamptz[],
+                 $14::integer[]) WITH ORDINALITY AS m (id, app, tier, audience, content, ttl_s, urgency, topic_header,
+                 policy, topic, enveloped, accepted_at, expires_at, recipients, n), reached
+             WHERE coalesce(cardinality(array_positions(known, m.n::integer)), 0) = m.recipients),
+           queued AS (
+             INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token, life)
+             SELECT shard, id, message, lane, ($3::smallint[])[n],
+               CASE WHEN held THEN $24 ELSE ($12::timestamptz[])[n] END, ($12::timestamptz[])[n],
+               CASE WHEN held THEN $23::uuid END, CASE WHEN held THEN 1 ELSE 0 END, token, life
+             FROM named WHERE live AND complete),
+           counted AS (
+             INSERT INTO message_counts (message, lane, targeted)
+             SELECT message, lane, count(*) FROM named WHERE live AND complete GROUP BY message, lane
+             ORDER BY message, lane)
+         SELECT n AS "n!", id, lane, origin_id, policy, timezone, proven, life, live AS "live!", token AS "token!",
+           CASE WHEN live AND held THEN address ELSE '' END AS "address!" FROM named"#,
+        &column(parcels, |m| m.id.0),
+        &column(parcels, |m| m.app),
+        &column(parcels, |m| m.tier.code()),
+        &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>],
+        &column(parcels, |m| m.content.as_slice()) as &[&[u8]],
+        &column(parcels, |m| m.ttl_s),
+        &column(parcels, |m| m.urgency.code()),
+        &column(parcels, |m| m.topic_header.as_deref()) as &[Option<&str>],
+        &column(parcels, |m| m.policy.as_ref().map(Json)) as &[Option<Json<&Value>>],
+        &parcels.iter().map(|parcel| parcel.topic).collect::<Vec<_>>() as &[Option<i32>],
+        &column(parcels, |m| m.enveloped),
+        &column(parcels, |m| m.accepted_at),
+        &column(parcels, NewMessage::expires_at),
+        &parcels.iter().map(|parcel| i32::try_from(parcel.ids.len()).unwrap_or(i32::MAX)).collect::<Vec<_>>(),
+        &parcels.iter().map(|parcel| parcel.users.is_some()).collect::<Vec<_>>(),
+        &parcels.iter().map(|parcel| parcel.is_held).collect::<Vec<_>>(),
+        &places,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        &user_places,
+        &users as &[&str],
+        &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]],
+        holder.map(|holder| holder.lease),
+        holder.map(|holder| holder.until)
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut known = vec![Vec::new(); parcels.len()];
+    let mut sent: Vec<Sent> =
+        parcels.iter().map(|parcel| Sent { unreachable: parcel.unreachable, ..Sent::default() }).collect();
+    for row in rows {
+        let at = place(row.n, 1);
+        let (parcel, sent) = (&parcels[at], &mut sent[at]);
+        known[at].push(row.id);
+        if !row.live {
+            sent.unreachable += 1;
+            continue;
+        }
+        sent.estimate += 1;
+        if parcel.is_held {
+            let recipient = Recipient {
+                subscription: SubscriptionId(row.id),
+                origin_id: row.origin_id,
+                address: row.address,
+                standing: Standing::Sendable,
+                policy: row.policy,
+                timezone: row.timezone,
+                proven: row.proven,
+                life: row.life,
+            };
+            sent.born.push(Born { lane: LaneId(row.lane), row: born(parcel.message, recipient, row.token) });
+        }
+    }
+    for ((parcel, sent), known) in parcels.iter().zip(&mut sent).zip(known) {
+        if known.len() < parcel.ids.len() {
+            *sent = Sent { unknown: missing(&parcel.ids, known.into_iter()), ..Sent::default() };
+        }
+    }
+    Ok(sent)
+}
+
+/// One value of each message.
+fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
+    parcels.iter().map(|parcel| value(parcel.message)).collect()
+}
+
+/// A row as if it had been claimed the moment it was born.
+fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRow {
+    ClaimedRow {
+        recipient,
+        message: message.id,
+        retries: 0,
+        scheduled_at: message.accepted_at,
+        leases: 1,
+        token,
+        failed_at: None,
+        has_turn: false,
+        is_recorded: false,
+        is_in_place: true,
+    }
+}

@@ -1,0 +1,230 @@
+//! Pause, resume, cancel. The change itself, the stop that tells all workers, and the fan-out's cursors commit at
+//! once; rows that wait follow in chunks, since there can be millions: the first with the change, the others by
+//! [`go_on`]. Rows under a lease are left to the worker that holds it, who is told by the stop.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::MessageId;
+use crate::store::keys::audit::Entry;
+use crate::store::operations::retrying::retrying;
+use crate::store::queue::stops::{Stop, StopKind, stop_message};
+use crate::store::queue::unsent::{Waiting, settle_unsent};
+
+/// Rows that one transaction changes.
+const CHUNK: i64 = 10_000;
+
+/// What is wanted of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing goes out until it is resumed. Its time to live keeps running.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// Nothing goes out any more.
+    Cancel,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Steered {
+    /// There is no such message.
+    Unknown,
+    /// Every delivery has ended: there is nothing left to steer.
+    Done,
+    /// It was cancelled, which is for good.
+    Cancelled,
+    /// It was so already.
+    Already,
+    /// It is so now.
+    Now {
+        /// For this process's own dispatch, before the answer goes out.
+        stop: Stop,
+        /// Whether rows are left for [`go_on`].
+        more: bool,
+    },
+}
+
+/// Turns a message. `entry` goes into the audit log if that changes anything.
+pub async fn steer(
+    pool: &PgPool,
+    app: Uuid,
+    id: MessageId,
+    turn: Turn,
+    entry: &Entry,
+    now: Timestamp,
+) -> Result<Steered, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let steered = steer_within(&mut tx, app, id, turn, now).await?;
+        if matches!(steered, Steered::Now { .. }) {
+            entry.record(&mut tx, 1, now).await?;
+            tx.commit().await?;
+        }
+        Ok(steered)
+    })
+    .await
+}
+
+async fn steer_within(
+    conn: &mut PgConnection,
+    app: Uuid,
+    id: MessageId,
+    turn: Turn,
+    now: Timestamp,
+) -> Result<Steered, sqlx::Error> {
+    let state =
+        sqlx::query_scalar!("SELECT state FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE", id.0, app)
+            .fetch_optional(&mut *conn)
+            .await?;
+    let kind = match (state.as_deref(), turn) {
+        (None, _) => return Ok(Steered::Unknown),
+        (Some("cancelled"), Turn::Cancel) | (Some("paused"), Turn::Pause) | (Some("sending"), Turn::Resume) => {
+            return Ok(Steered::Already);
+        }
+        (Some("cancelled"), _) => return Ok(Steered::Cancelled),
+        (Some(_), Turn::Pause) => StopKind::Pause,
+        (Some(_), Turn::Resume) => StopKind::Resume,
+        (Some(_), Turn::Cancel) => StopKind::Cancel,
+    };
+    if !is_moving(conn, id).await? {
+        return Ok(Steered::Done);
+    }
+    match turn {
+        Turn::Pause => {
+            set_state(conn, id, "paused", None).await?;
+            set_cursors_due(conn, id, None).await?;
+        }
+        Turn::Resume => {
+            set_state(conn, id, "sending", Some(now)).await?;
+            set_cursors_due(conn, id, Some(now)).await?;
+        }
+        Turn::Cancel => {}
+    }
+    let stop = match turn {
+        Turn::Cancel => cancel_locked(conn, id, now).await?,
+        Turn::Pause | Turn::Resume => stop_message(conn, kind, id, now).await?,
+    };
+    let more = chunk(conn, id, turn, now).await?;
+    Ok(Steered::Now { stop, more })
+}
+
+/// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.
+pub(in crate::store) async fn cancel_locked(
+    conn: &mut PgConnection,
+    id: MessageId,
+    now: Timestamp,
+) -> Result<Stop, sqlx::Error> {
+    set_state(conn, id, "cancelled", None).await?;
+    sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
+    stop_message(conn, StopKind::Cancel, id, now).await
+}
+
+async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
+           OR EXISTS (SELECT 1 FROM pages WHERE message = $1) AS "moving!""#,
+        id.0
+    )
+    .fetch_one(conn)
+    .await
+}
+
+async fn set_state(
+    conn: &mut PgConnection,
+    id: MessageId,
+    state: &str,
+    resumed_at: Option<Timestamp>,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", id.0, state, resumed_at)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Makes the fan-out due, or, with none, not due before it is resumed.
+async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<Timestamp>) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE cursors SET due_at = coalesce($2, 'infinity'::timestamptz) WHERE message = $1", id.0, due_at)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Does to the next chunk of waiting rows what the message's state asks for, in a transaction of its own: called until
+/// it answers false, by the request that turned the message and by maintenance, which catches what workers parked or
+/// queued while the turn was news to them.
+pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        // Held until the chunk is done: no other turn comes in between.
+        let row = sqlx::query!("SELECT state, resumed_at FROM messages WHERE id = $1 FOR SHARE", id.0)
+            .fetch_optional(&mut *tx)
+            .await?;
+        let turn = match row {
+            Some(row) if row.state == "cancelled" => Turn::Cancel,
+            Some(row) if row.state == "paused" => Turn::Pause,
+            Some(row) if row.resumed_at.is_some() => Turn::Resume,
+            _ => return Ok(false),
+        };
+        let more = chunk(&mut tx, id, turn, now).await?;
+        tx.commit().await?;
+        Ok(more)
+    })
+    .await
+}
+
+async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Turn, now: Timestamp) -> Result<bool, sqlx::Error> {
+    let changed = match turn {
+        Turn::Pause => park(conn, id, now).await?,
+        Turn::Resume => unpark(conn, id, now).await?,
+        Turn::Cancel => cancel(conn, id, now).await?,
+    };
+    Ok(changed == CHUNK.unsigned_abs())
+}
+
+async fn park(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = 'infinity', lease = NULL WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND due_at < 'infinity' AND (lease IS NULL OR due_at <= $2)
+           LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        id.0,
+        now,
+        CHUNK
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+async fn unpark(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE queue SET due_at = greatest(scheduled_at, $2) WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND due_at = 'infinity' LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        id.0,
+        now,
+        CHUNK
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2)
+           LIMIT $3 FOR UPDATE SKIP LOCKED))
+         RETURNING shard, subscription, message, lane, tier, retries",
+        id.0,
+        now,
+        CHUNK
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let changed = rows.len() as u64;
+    settle_unsent(conn, rows, Ending::Cancelled, "message cancelled", now).await?;
+    Ok(changed)
+}
