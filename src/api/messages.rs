@@ -103,7 +103,7 @@ impl Accepted {
     pub(super) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
         state.metrics.messages_accepted.inc();
         if !is_named {
-            tracing::info!(message = %self.id, app = app.slug, estimate = self.audience_estimate, "a campaign begins");
+            tracing::info!(message_id = %self.id, app = app.slug, estimate = self.audience_estimate, "a campaign begins");
         }
     }
 
@@ -390,7 +390,9 @@ async fn go_on(state: ApiState, id: MessageId) {
         match steering::go_on(&state.pool, id, state.clock.now()).await {
             Ok(true) => {}
             Ok(false) => break (state.engine.tell)(Work::Due),
-            Err(error) => break tracing::warn!(error = %error, message = %id, "left a turned message to maintenance"),
+            Err(error) => {
+                break tracing::warn!(error = %error, message_id = %id, "left a turned message to maintenance");
+            }
         }
     }
 }

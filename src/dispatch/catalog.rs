@@ -70,7 +70,7 @@ impl Catalog {
         let row = match (opening::load_messages(&self.pool, &[id]).await, known) {
             (Ok(mut rows), _) => rows.pop().ok_or_else(|| CatalogError::Missing(id.to_string()))?,
             (Err(error), Some(message)) => {
-                warn!(%error, message = %id, "a message could not be read anew; its policy is taken to be as it was");
+                warn!(%error, message_id = %id, "a message could not be read anew; its policy is taken to be as it was");
                 return Ok(message);
             }
             (Err(error), None) => return Err(error.into()),

@@ -90,7 +90,7 @@ fn restored(message: MessageId, place: Place, stored: &Value, max_retries: u32) 
     match Layer::restore(stored, &Terms { place, max_retries }) {
         Ok(parsed) => Some(parsed.layer),
         Err(errors) => {
-            warn!(%message, place = place.name(), error = %errors[0], "a stored policy cannot be read and is skipped");
+            warn!(message_id = %message, place = place.name(), error = %errors[0], "a stored policy cannot be read and is skipped");
             None
         }
     }

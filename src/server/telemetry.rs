@@ -1,7 +1,8 @@
 //! Logging: `tracing` to standard error, as text or JSON.
 //!
 //! Events carry no secrets: endpoints, payloads, keys and tokens have no `Debug` that shows them, and subscriptions
-//! appear under a hashed label. What happens per delivery is counted in [`crate::metrics`], not logged.
+//! appear under a hashed label. What happens per delivery is counted in [`crate::metrics`], not logged. An event's words are its
+//! field `message`, so that what it says of one of ours stands under `message_id`.
 
 use std::io::IsTerminal;
 

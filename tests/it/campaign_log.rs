@@ -50,9 +50,9 @@ async fn what_a_campaign_came_to_is_logged_once_by_one_of_two_replicas_and_that_
     look_at(&app, &swept).await;
     while !campaigns.is_empty() {
         let line: Value = serde_json::from_str(&any_says(&mut replicas, ENDED).await).unwrap();
-        let came_to = campaigns.remove(line["message"].as_str().unwrap());
+        let came_to = campaigns.remove(line["message_id"].as_str().unwrap());
         assert_eq!(came_to, Some(json!([line["targeted"], line["accepted"], line["gone"]])), "{line}");
-        assert_eq!(line["app"], "shop");
+        assert_eq!((&line["message"], &line["app"]), (&json!(ENDED), &json!("shop")));
         for none in ["expired", "dead", "cancelled", "capped"] {
             assert_eq!(line[none], 0, "{none} in {line}");
         }

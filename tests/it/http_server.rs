@@ -276,6 +276,9 @@ async fn what_the_api_does_is_counted_and_logged_with_who_asked_and_for_how_long
     assert!(exchange(server.address, &post).await.starts_with("HTTP/1.1 202"));
     let begins: Value = serde_json::from_str(&server.until_said("a campaign begins").await).unwrap();
     assert_eq!((&begins["app"], &begins["estimate"]), (&json!("shop"), &json!(1)));
+    // Twice the same member would be read as the last of them, or not at all.
+    assert_eq!(begins["message"], "a campaign begins");
+    assert!(begins["message_id"].as_str().is_some_and(|id| id.starts_with("msg_")), "{begins}");
     let access: Value = serde_json::from_str(&server.until_said("answered").await).unwrap();
     assert_eq!(
         (&access["status"], &access["app"], &access["client"]),

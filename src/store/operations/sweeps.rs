@@ -150,7 +150,7 @@ async fn log_end(pool: &PgPool, app: Uuid, id: MessageId, now: Timestamp) -> sql
     let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
     let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
     let messages::Account { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;
-    info!(message = %id, app, targeted, accepted, gone, expired, dead, cancelled, capped, "a campaign has ended");
+    info!(message_id = %id, app, targeted, accepted, gone, expired, dead, cancelled, capped, "a campaign has ended");
     Ok(())
 }
 

@@ -296,7 +296,7 @@ fn compose(
     let content = match vault.open(CONTENT, original.id, &original.content) {
         Ok(content) => zeroize::Zeroizing::new(content),
         Err(error) => {
-            tracing::error!(%error, message = %MessageId(original.id), "its dead letters cannot be replayed");
+            tracing::error!(%error, message_id = %MessageId(original.id), "its dead letters cannot be replayed");
             return None;
         }
     };
