@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::cli::admin::raise_open_files;
-use bellwire::model::id::{AppId, SubscriptionId};
+use bellwire::testkit::cli::admin::raise_open_files;
+use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use support::client::Client;

@@ -10,7 +10,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use bellwire::model::id::{AppId, MessageId};
+use bellwire::testkit::model::id::{AppId, MessageId};
 use serde_json::{Value, json};
 use support::codes::{self, Sent};
 use support::cpu::per;

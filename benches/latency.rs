@@ -10,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use bellwire::model::id::AppId;
+use bellwire::testkit::model::id::AppId;
 use serde_json::json;
 use support::codes::{self, Sent};
 use support::stage::{Stage, notice};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::webpush::keys::SigningKey;
+use bellwire::testkit::webpush::keys::SigningKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use support::client::Client;

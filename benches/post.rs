@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwire::gateway::{Gateways, HostMapping, Post, Settings};
-use bellwire::model::delivery::Urgency;
-use bellwire::model::lane::Gateway;
-use bellwire::model::subscription::Endpoint;
+use bellwire::testkit::gateway::{Gateways, HostMapping, Post, Settings};
+use bellwire::testkit::model::delivery::Urgency;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::model::subscription::Endpoint;
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use tokio::runtime::{Builder, Runtime};

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::cli::admin::raise_open_files;
-use bellwire::model::clock::Clock;
-use bellwire::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::webpush::payload::receipt_token;
+use bellwire::testkit::cli::admin::raise_open_files;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
+use bellwire::testkit::webpush::payload::receipt_token;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, header};

@@ -7,7 +7,7 @@
 
 mod support;
 
-use bellwire::model::id::AppId;
+use bellwire::testkit::model::id::AppId;
 use support::cpu::{self, per};
 use support::seed;
 use support::stage::{Stage, notice};

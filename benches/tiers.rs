@@ -9,7 +9,7 @@ mod support;
 
 use std::time::Duration;
 
-use bellwire::model::id::{AppId, MessageId};
+use bellwire::testkit::model::id::{AppId, MessageId};
 use serde_json::json;
 use support::stage::{Stage, notice};
 use support::table::{Bar, figure, heading, number};

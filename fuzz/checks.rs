@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use bellwire::classify::retry_after;
-use bellwire::model::clock::Timestamp;
-use bellwire::model::delivery::Tier;
-use bellwire::policy::expression::Expression;
-use bellwire::policy::preview::preview;
-use bellwire::policy::{Layer, Place, Places, Policy, Terms};
+use bellwire::testkit::classify::retry_after;
+use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::policy::expression::Expression;
+use bellwire::testkit::policy::preview::preview;
+use bellwire::testkit::policy::{Layer, Place, Places, Policy, Terms};
 
 /// An expression is refused at a place inside it, or has a value for any number of retries, the same every time.
 pub fn expression(input: &[u8]) {

@@ -17,20 +17,24 @@
 //! [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
-pub mod api;
-pub mod classify;
-pub mod cli;
-pub mod config;
-pub mod dispatch;
-pub mod gateway;
-pub mod http_server;
-pub mod metrics;
-pub mod model;
-pub mod policy;
-pub mod postgres;
-pub mod receipts;
-pub mod server;
-pub mod simulate;
-pub mod store;
-pub mod vault;
-pub mod webpush;
+mod api;
+mod classify;
+mod cli;
+mod config;
+mod dispatch;
+mod gateway;
+mod http_server;
+mod metrics;
+mod model;
+mod policy;
+mod postgres;
+mod receipts;
+mod server;
+mod simulate;
+mod store;
+#[doc(hidden)]
+pub mod testkit;
+mod vault;
+mod webpush;
+
+pub use cli::main;

@@ -1,4 +1,4 @@
-//! The program. What it is told and what it does is in [`bellwire::cli`].
+//! The program. What it is told and what it does is in the library's `cli`.
 
 use std::process::ExitCode;
 
@@ -6,5 +6,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    bellwire::cli::main()
+    bellwire::main()
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::model::clock::Clock;
-use bellwire::postgres::Embedded;
-use bellwire::store;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::postgres::Embedded;
+use bellwire::testkit::store;
 use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::webpush::payload::delivery_id;
+use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
+use bellwire::testkit::webpush::payload::delivery_id;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bellwire::simulate::gateways::HostMapping;
+use bellwire::testkit::simulate::gateways::HostMapping;
 use serde::Deserialize;
 
 /// The program that is measured.

@@ -3,15 +3,15 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bellwire::model::clock::Clock;
-use bellwire::model::id::{MessageId, SubscriptionId, VapidKeyId};
-use bellwire::model::message::{Content, PLAINTEXT_MAX, Payload};
-use bellwire::model::subscription::BrowserKeys;
-use bellwire::vault::Vault;
-use bellwire::webpush::keys::SigningKey;
-use bellwire::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
-use bellwire::webpush::seal::{padded_len, seal};
-use bellwire::webpush::vapid::TokenCache;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::{MessageId, SubscriptionId, VapidKeyId};
+use bellwire::testkit::model::message::{Content, PLAINTEXT_MAX, Payload};
+use bellwire::testkit::model::subscription::BrowserKeys;
+use bellwire::testkit::vault::Vault;
+use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire::testkit::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
+use bellwire::testkit::webpush::seal::{padded_len, seal};
+use bellwire::testkit::webpush::vapid::TokenCache;
 use uuid::Uuid;
 
 /// Octets of the message that is sealed.

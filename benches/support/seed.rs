@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use bellwire::model::clock::Clock;
-use bellwire::model::id::{AppId, SubscriptionId};
-use bellwire::model::subscription::decode_base64;
-use bellwire::simulate::gateways::{Options, Simulator, Verify};
-use bellwire::store::outcomes::copy::Rows;
-use bellwire::store::{keys::vapid_keys, queue::lanes};
-use bellwire::vault::{self, Purpose, Vault};
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::{AppId, SubscriptionId};
+use bellwire::testkit::model::subscription::decode_base64;
+use bellwire::testkit::simulate::gateways::{Options, Simulator, Verify};
+use bellwire::testkit::store::outcomes::copy::Rows;
+use bellwire::testkit::store::{keys::vapid_keys, queue::lanes};
+use bellwire::testkit::vault::{self, Purpose, Vault};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellwire::model::clock::Clock;
-use bellwire::model::id::{AppId, MessageId};
-use bellwire::postgres::{DATABASE, Embedded, Options};
-use bellwire::store::keys::api_keys::{self, Scope};
-use bellwire::store::{self, keys::data_keys};
-use bellwire::vault::Vault;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::{AppId, MessageId};
+use bellwire::testkit::postgres::{DATABASE, Embedded, Options};
+use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::{self, keys::data_keys};
+use bellwire::testkit::vault::Vault;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 

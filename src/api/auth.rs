@@ -179,16 +179,13 @@ impl FromRequestParts<ApiState> for Operator {
 
 /// Whoever collects the server's figures: with a key that may do nothing else, or an operator's.
 #[derive(Debug)]
-pub struct Scraper {
-    /// Whose key it showed.
-    pub caller: Caller,
-}
+pub struct Scraper;
 
 impl FromRequestParts<ApiState> for Scraper {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        of_server(parts, state, Scope::Metrics).await.map(|caller| Self { caller })
+        of_server(parts, state, Scope::Metrics).await.map(|_| Self)
     }
 }
 

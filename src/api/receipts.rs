@@ -39,9 +39,10 @@ pub struct Report {
     action: Option<String>,
 }
 
-/// One report, or up to 100.
-#[derive(Debug, ToSchema)]
+/// One report, or up to 100: for the description of the API. The handler looks at the first character.
+#[derive(ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only its shape counts")]
 pub enum Reports {
     /// One.
     One(Report),

@@ -37,7 +37,7 @@ use crate::model::delivery::Urgency;
 use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
-pub use hosts::{HostMapping, HostRefused, ParseHostMappingError};
+pub use hosts::{HostMapping, HostRefused};
 
 use connect::Connector;
 use hosts::Hosts;

@@ -99,7 +99,6 @@ impl Hours {
 /// A day of the week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "their names say it")]
 pub enum Day {
     Mon,
     Tue,

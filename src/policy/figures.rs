@@ -221,18 +221,6 @@ pub enum State {
     Alert,
 }
 
-impl State {
-    /// The name used in JSON and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Unknown => "unknown",
-            State::Ok => "ok",
-            State::Warn => "warn",
-            State::Alert => "alert",
-        }
-    }
-}
-
 /// The rule book's figures (heading "Figures to expose").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::expression::Expression;
-use super::{Backoff, Layer, Place, Places, Policy, Retry, Terms};
+use super::phased::Backoff;
+use super::{Layer, Place, Places, Policy, Retry, Terms};
 use crate::model::delivery::Tier;
 
 /// Sums and products of fractions may miss the exact value by a little.

@@ -37,8 +37,8 @@ use serde_json::{Map, Value, json};
 
 pub use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
 pub use guide::Guide;
-pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, SetBy, Terms, Throttle};
-pub use phased::{Backoff, DEPRECATED, Phased, Preset};
+pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, Terms, Throttle};
+pub use phased::{DEPRECATED, Phased, Preset};
 pub use qstash::{RETRIES_MAX, Scripted};
 pub use tiers::{Settings, TierDefaults};
 

@@ -69,7 +69,7 @@ impl Default for Settings {
 
 impl Settings {
     /// The figures by their published names.
-    pub fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({
             "circuitFailureThreshold": self.circuit_failure_threshold,
             "circuitMinAttempts": self.circuit_attempts_min,

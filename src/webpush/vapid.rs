@@ -1,17 +1,17 @@
 //! Who sends: the VAPID token of RFC 8292, signed once per (key, origin) and used for hours, as gateways wish.
 
+#[cfg(test)]
+mod verifier;
+
 use std::collections::HashMap;
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::keys::{SigningKey, check_subject};
+use super::keys::SigningKey;
 use crate::model::clock::Timestamp;
 use crate::model::id::VapidKeyId;
 
@@ -21,18 +21,17 @@ pub const LIFE_S: i64 = 12 * 3600;
 const USE_S: i64 = LIFE_S / 2;
 /// How far the clock may step back before a cached token is signed anew, in seconds.
 const BACKSTEP_S: i64 = 3600;
-/// The longest life that RFC 8292 section 2 lets a token have left, in seconds.
-const LIFE_MAX_S: i64 = 24 * 3600;
 /// Most origins cached for one key. An app that may push anywhere could name any number of hosts; past this many, the
 /// token signed longest ago makes room, which costs a signature and no more.
 const ORIGINS_MAX: usize = 256;
 
 /// The claims on the wire. `exp` is an integer: Mozilla answers 401 to a float.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 struct WireClaims {
     aud: String,
     exp: i64,
-    #[serde(default)]
+    #[cfg_attr(test, serde(default))]
     sub: String,
 }
 
@@ -101,112 +100,17 @@ pub fn sign(key: &SigningKey, subject: &str, origin: &str, now: Timestamp) -> He
     header
 }
 
-/// What a checked token says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claims {
-    /// The origin it is for.
-    pub audience: String,
-    /// When it ends, in seconds since 1970.
-    pub expires_s: i64,
-    /// Whom to ask about it.
-    pub subject: String,
-    /// The key that signed it: an uncompressed point. Whether it is the subscription's key is for the caller to ask.
-    pub key: [u8; 65],
-}
-
-/// What a push service finds wrong with an `Authorization`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum VapidError {
-    /// Another scheme, or none.
-    #[error("the Authorization scheme is not vapid")]
-    Scheme,
-    /// `t` or `k` is missing or stands there twice.
-    #[error("the Authorization needs exactly one t and one k")]
-    Parameters,
-    /// `k` is not unpadded base64url of an uncompressed P-256 point.
-    #[error("k is not base64url of a P-256 point")]
-    Key,
-    /// `t` is not a JWT signed with ES256 whose claims are an `aud` string, an integer `exp` and a `sub` string.
-    #[error("t is not an ES256 token with aud, exp and sub")]
-    Token,
-    /// Not signed with `k`.
-    #[error("the signature is not k's")]
-    Signature,
-    /// For another origin.
-    #[error("aud is not the origin of the push resource")]
-    Audience,
-    /// Its time is over.
-    #[error("the token has expired")]
-    Expired,
-    /// More than 24 hours are left.
-    #[error("exp is more than 24 hours ahead")]
-    TooLong,
-    /// No `sub`, or one that the strictest gateway refuses.
-    #[error("sub is missing or not a real contact")]
-    Subject,
-}
-
-/// Checks an `Authorization` as the strictest push service would: scheme, key, signature, audience, life, contact.
-pub fn verify(authorization: &str, audience: &str, now: Timestamp) -> Result<Claims, VapidError> {
-    let (token, key) = parameters(authorization)?;
-    let key: [u8; 65] =
-        URL_SAFE_NO_PAD.decode(key).ok().and_then(|point| point.try_into().ok()).ok_or(VapidError::Key)?;
-    if key[0] != 4 {
-        return Err(VapidError::Key);
-    }
-    let mut validation = Validation::new(Algorithm::ES256);
-    validation.validate_exp = false; // by its own clock: done below with ours
-    validation.validate_aud = false; // it would take an array that holds ours, which gateways refuse
-    validation.required_spec_claims.clear();
-    let claims = jsonwebtoken::decode::<WireClaims>(token, &DecodingKey::from_ec_der(&key), &validation)
-        .map_err(|error| match error.kind() {
-            ErrorKind::InvalidSignature => VapidError::Signature,
-            _ => VapidError::Token,
-        })?
-        .claims;
-    let left_s = claims.exp.saturating_sub(now.timestamp());
-    if claims.aud != audience {
-        Err(VapidError::Audience)
-    } else if left_s <= 0 {
-        Err(VapidError::Expired)
-    } else if left_s > LIFE_MAX_S {
-        Err(VapidError::TooLong)
-    } else if check_subject(&claims.sub).is_err() {
-        Err(VapidError::Subject)
-    } else {
-        Ok(Claims { audience: claims.aud, expires_s: claims.exp, subject: claims.sub, key })
-    }
-}
-
-/// `t` and `k` of `vapid t=…, k=…`; other parameters are ignored (RFC 8292 section 3).
-fn parameters(authorization: &str) -> Result<(&str, &str), VapidError> {
-    let (scheme, rest) = authorization.split_once(' ').ok_or(VapidError::Scheme)?;
-    if !scheme.eq_ignore_ascii_case("vapid") {
-        return Err(VapidError::Scheme);
-    }
-    let (mut token, mut key) = (None, None);
-    for parameter in rest.split(',') {
-        let (name, value) = parameter.trim().split_once('=').ok_or(VapidError::Parameters)?;
-        let twice = match name {
-            "t" => token.replace(value),
-            "k" => key.replace(value),
-            _ => None,
-        };
-        if twice.is_some() {
-            return Err(VapidError::Parameters);
-        }
-    }
-    token.zip(key).ok_or(VapidError::Parameters)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use chrono::DateTime;
     use serde_json::json;
     use uuid::Uuid;
 
+    use super::verifier::{VapidError, verify};
     use super::*;
 
     const ORIGIN: &str = "https://fcm.googleapis.com";

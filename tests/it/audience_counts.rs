@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::audience::audience_counts;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::audience::audience_counts;
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, PATIENCE, TestApp, scalar};

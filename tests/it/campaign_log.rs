@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwire::model::clock::Clock;
-use bellwire::model::id::MessageId;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

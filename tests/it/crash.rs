@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwire::model::clock::Clock;
-use bellwire::postgres::{Durability, Embedded, Options};
-use bellwire::simulate::gateways::{Action, Report, Rule};
-use bellwire::store::queue::claims::LEASE;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::postgres::{Durability, Embedded, Options};
+use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
+use bellwire::testkit::store::queue::claims::LEASE;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -102,7 +102,7 @@ async fn postgres_of_its_own(dir: &TempDir) -> Embedded {
 async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 2]) {
     let postgres = postgres_of_its_own(dir).await;
     let database = TestDatabase::of(&postgres).await;
-    let dispatch = bellwire::dispatch::Settings { lane_limit_max: 32, ..Default::default() };
+    let dispatch = bellwire::testkit::dispatch::Settings { lane_limit_max: 32, ..Default::default() };
     let app = TestApp::with(Setup { database: Some(database), dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..300).await;
     let rules = hold_after(&app, 60);

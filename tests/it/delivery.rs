@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::stops::until_told;
@@ -128,9 +128,9 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway_takes_it() {
     const TAKES: usize = 2_000; // octets of plaintext
-    let mut options = bellwire::simulate::gateways::Options::default();
+    let mut options = bellwire::testkit::simulate::gateways::Options::default();
     for host in &mut options.hosts {
-        host.body_limit = Some(TAKES + bellwire::webpush::OVERHEAD);
+        host.body_limit = Some(TAKES + bellwire::testkit::webpush::OVERHEAD);
     }
     let app = TestApp::with(Setup { simulator: options, ..Setup::default() }).await;
     // At two gateways: what one has shown of its limit holds for what it gets next.
@@ -155,7 +155,7 @@ async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway
         let len = received[0].plaintext.as_ref().unwrap().len();
         assert!((1_500..=TAKES).contains(&len), "{len}");
     }
-    app.finish_after(&[bellwire::simulate::gateways::Fault::TooLarge]).await;
+    app.finish_after(&[bellwire::testkit::simulate::gateways::Fault::TooLarge]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use axum::http::Method;
-use bellwire::metrics::Metrics;
-use bellwire::model::delivery::Tier;
-use bellwire::model::id::LaneId;
-use bellwire::policy::figures::{LaneSums, Sums};
+use bellwire::testkit::metrics::Metrics;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::policy::figures::{LaneSums, Sums};
 use serde_json::Value;
 use uuid::Uuid;
 

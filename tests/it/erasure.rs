@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::server::maintenance;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::server::maintenance;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -141,13 +141,14 @@ async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
     // As a crash leaves it: asked for, and one of three done.
     let shop: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let mut connection = app.pool.acquire().await.unwrap();
-    let begun = bellwire::store::audience::erasures::begin(&mut connection, shop, USER, "local", app.clock.now())
+    let begun =
+        bellwire::testkit::store::audience::erasures::begin(&mut connection, shop, USER, "local", app.clock.now())
+            .await
+            .unwrap();
+    bellwire::testkit::store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
         .await
         .unwrap();
-    bellwire::store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
-        .await
-        .unwrap();
-    let id = bellwire::model::id::ErasureId(begun.id);
+    let id = bellwire::testkit::model::id::ErasureId(begun.id);
     let show = async || app.get(&format!("/v1/apps/shop/erasures/{id}")).await;
     let shown = show().await;
     assert_eq!((&shown["subscriptions"], &shown["completed_at"]), (&json!(1), &Value::Null));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::model::delivery::Tier;
-use bellwire::model::id::LaneId;
-use bellwire::simulate::gateways::{Action, Report, Rule};
-use bellwire::store;
-use bellwire::store::queue::claims::{self, LEASE, Span};
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
+use bellwire::testkit::store;
+use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -21,7 +21,8 @@ async fn in_lanes_of_their_own(app: &TestApp, n: u32) -> Vec<Subscriber> {
     let mut subscribers = Vec::new();
     for index in 0..n {
         let key = app.call(Method::POST, "/v1/apps/shop/vapid-keys", json!({})).await.ok(201);
-        let public = bellwire::model::subscription::decode_base64(key["public_key"].as_str().unwrap()).unwrap();
+        let public =
+            bellwire::testkit::model::subscription::decode_base64(key["public_key"].as_str().unwrap()).unwrap();
         subscribers.extend(app.subscribe_by(&public, "fcm", index..index + 1, json!({})).await);
     }
     subscribers

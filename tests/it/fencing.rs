@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwire::dispatch::Settings;
-use bellwire::model::clock::Clock;
-use bellwire::model::delivery::{Ending, Tier};
-use bellwire::model::id::{AppId, LaneId, SubscriptionId};
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::outcomes::settle::{self, Attempt, Fate, RowSettlement, Settlement};
-use bellwire::store::queue::claims::{self, ClaimedRow, Cut, LEASE, Span};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::delivery::{Ending, Tier};
+use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::outcomes::settle::{self, Attempt, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::queue::claims::{self, ClaimedRow, Cut, LEASE, Span};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::model::delivery::Tier;
-use bellwire::model::id::LaneId;
-use bellwire::policy::figures::Count;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::outcomes::figures;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::policy::figures::Count;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::outcomes::figures;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bellwire::store::keys::data_keys::{self, MasterKey, Source};
-use bellwire::store::operations::schema::{self, Contents, SchemaError};
-use bellwire::store::{self, operations::partitions};
+use bellwire::testkit::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::testkit::store::operations::schema::{self, Contents, SchemaError};
+use bellwire::testkit::store::{self, operations::partitions};
 use chrono::Days;
 use sqlx::{AssertSqlSafe, PgPool};
 

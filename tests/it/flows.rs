@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulate::gateways::{Action, Report, Rule};
+use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use serde_json::{Value, json};
 
 use crate::crash::held;

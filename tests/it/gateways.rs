@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwire::dispatch::Settings;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, HostSpec, Options, Rule};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, HostSpec, Options, Rule};
 use serde_json::json;
 
 use crate::delivery::counts;
@@ -225,7 +225,7 @@ async fn a_strange_origin_that_hangs_holds_up_nobody_else_and_fails_at_the_deadl
         app.subscribe(gateway, 0..60).await;
     }
     let message = app.send(json!({"all": true}), json!({})).await;
-    let others = |report: &bellwire::simulate::gateways::Report| report.accepted == 120;
+    let others = |report: &bellwire::testkit::simulate::gateways::Report| report.accepted == 120;
     let others = tokio::time::timeout(Duration::from_secs(5), app.simulator.wait_until(others)).await;
     assert!(others.is_ok(), "others wait for the one that hangs: {:?}", app.simulator.report().hosts);
     assert!(app.rule(rule).0 <= 4, "no more than a stranger's permits");

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::webpush::keys::SigningKey;
+use bellwire::testkit::webpush::keys::SigningKey;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::id::LaneId;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::Action;
-use bellwire::store::queue::lanes;
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::Action;
+use bellwire::testkit::store::queue::lanes;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

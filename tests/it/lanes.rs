@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::id::LaneId;
-use bellwire::model::lane::Gateway;
-use bellwire::policy::breaker::{Snapshot, State};
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::operations::workers;
-use bellwire::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::policy::breaker::{Snapshot, State};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::operations::workers;
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bellwire::model::clock::Timestamp;
-use bellwire::model::id::SubscriptionId;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::vault;
+use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::model::id::SubscriptionId;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::vault;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::server::maintenance;
-use bellwire::store;
-use bellwire::store::operations::partitions;
+use bellwire::testkit::server::maintenance;
+use bellwire::testkit::store;
+use bellwire::testkit::store::operations::partitions;
 use chrono::Days;
 use serde_json::json;
 use sqlx::postgres::PgPool;
@@ -71,7 +71,7 @@ async fn crowd(pool: &PgPool, days: std::ops::RangeInclusive<u64>, each: i32) {
 }
 
 fn id_of_day(day: u64) -> Uuid {
-    bellwire::model::clock::first_uuid_of(START + Days::new(day))
+    bellwire::testkit::model::clock::first_uuid_of(START + Days::new(day))
 }
 
 /// The partition that a message of that day has its attempts in.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store;
 use serde_json::json;
 use sqlx::{Connection, PgConnection, PgPool};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::model::clock::Timestamp;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::support::TestApp;

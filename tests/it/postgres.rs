@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bellwire::postgres::{DATABASE, Durability, Embedded, Error, Options};
+use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Error, Options};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::api::Settings;
-use bellwire::api::limits::Rate;
-use bellwire::model::id::{MessageId, SubscriptionId};
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::operations::partitions;
-use bellwire::webpush::payload::receipt_token;
-use bellwire::{receipts, vault::Vault};
+use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::model::id::{MessageId, SubscriptionId};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::operations::partitions;
+use bellwire::testkit::webpush::payload::receipt_token;
+use bellwire::testkit::{receipts, vault::Vault};
 use serde_json::{Value, json};
 
 use crate::api::{ORIGIN, Reply, TestApi, content, fcm, roomy};
@@ -177,10 +177,11 @@ async fn writers_of_two_processes_count_a_delivery_once() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 30).await;
     let app = api.app_uuid();
-    let (now, kept_since) = (api.clock.now(), bellwire::store::outcomes::receipts::kept_since(api.clock.now(), 35));
+    let (now, kept_since) =
+        (api.clock.now(), bellwire::testkit::store::outcomes::receipts::kept_since(api.clock.now(), 35));
     let batch = |kind| {
         let message: MessageId = message.parse().unwrap();
-        let of = |to: &String| bellwire::store::outcomes::receipts::Receipt {
+        let of = |to: &String| bellwire::testkit::store::outcomes::receipts::Receipt {
             message,
             subscription: to.parse().unwrap(),
             kind,
@@ -189,9 +190,9 @@ async fn writers_of_two_processes_count_a_delivery_once() {
         };
         to.iter().map(|to| (app, of(to))).collect::<Vec<_>>()
     };
-    use bellwire::model::delivery::ReceiptKind::{Clicked, Closed, Displayed};
+    use bellwire::testkit::model::delivery::ReceiptKind::{Clicked, Closed, Displayed};
     let (displayed, clicked, closed) = (batch(Displayed), batch(Clicked), batch(Closed));
-    let write = |batch| bellwire::store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
+    let write = |batch| bellwire::testkit::store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
     let (a, b, c, d) = tokio::join!(write(&displayed), write(&clicked), write(&closed), write(&displayed));
     assert!([a, b, c, d].iter().all(Result::is_ok));
     assert_eq!(reported(&api, &message).await, [30, 30, 30, 30]);

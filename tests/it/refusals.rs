@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::webpush::keys::SigningKey;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::webpush::keys::SigningKey;
 use serde_json::json;
 
 use crate::delivery::counts;

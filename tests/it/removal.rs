@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::server::maintenance;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::server::maintenance;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -19,7 +19,7 @@ async fn remove_apps(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_for_an_app_once_its_deletion_is_answered() {
-    let dispatch = bellwire::dispatch::Settings { page_min: 50, page_max: 50, ..Default::default() };
+    let dispatch = bellwire::testkit::dispatch::Settings { page_min: 50, page_max: 50, ..Default::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let subscribers = app.subscribe("fcm", 0..200).await;
     let rule = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();

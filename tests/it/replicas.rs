@@ -1,7 +1,7 @@
 //! Any number of engines work on one database, and nothing is sent twice.
 
-use bellwire::dispatch::Settings;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::json;
 
 use crate::crash::{held, until};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -69,10 +69,11 @@ async fn a_message_stays_while_an_open_letter_needs_it() {
     app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
     app.run_until_idle().await;
     // The archive of this server is kept for longer than its history.
-    let kept = bellwire::server::maintenance::Retention { archive: DAY * 60, ..crate::support::app::RETENTION };
+    let kept =
+        bellwire::testkit::server::maintenance::Retention { archive: DAY * 60, ..crate::support::app::RETENTION };
     let keep = async || {
         end_contents(&app).await;
-        bellwire::server::maintenance::keep_house(&app.pool, app.clock.now(), kept).await.unwrap();
+        bellwire::testkit::server::maintenance::keep_house(&app.pool, app.clock.now(), kept).await.unwrap();
     };
     app.clock.advance(DAY * 40);
     keep().await;
@@ -91,7 +92,7 @@ async fn subscriptions_go_long_after_they_ended_and_not_while_they_live() {
     let app = TestApp::start().await;
     let mut subscribers = app.subscribe_with("fcm", 0..6, json!({"topics": ["news"]})).await;
     let end = async |subscriber: &Subscriber, state: &'static str| {
-        let id: bellwire::model::id::SubscriptionId = subscriber.id.parse().unwrap();
+        let id: bellwire::testkit::model::id::SubscriptionId = subscriber.id.parse().unwrap();
         sqlx::query("UPDATE subscriptions SET state = $2, ended_at = $3 WHERE id = $1")
             .bind(id.0)
             .bind(state)
@@ -169,7 +170,7 @@ async fn a_backlog_goes_in_chunks_and_what_is_held_does_not_stop_the_rest() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let now = app.clock.now();
-    let ids: Vec<_> = (0..5_000).map(|_| bellwire::model::clock::uuid_of(now)).collect();
+    let ids: Vec<_> = (0..5_000).map(|_| bellwire::testkit::model::clock::uuid_of(now)).collect();
     sqlx::query(
         "INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
          SELECT t.id, a.id, 2, 'sending', '{\"all\": true}', CASE WHEN t.n % 1000 = 0 THEN '\\x00'::bytea END, 0, 1, 1, $2, $2

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwire::dispatch::Settings;
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::clock::Timestamp;
-use bellwire::model::delivery::Tier;
-use bellwire::model::id::{AppId, LaneId, MessageId};
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::keys::audit::{self, Actor, Entry};
-use bellwire::store::outcomes::settle::{self, Due, Fate, RowSettlement, Settlement};
-use bellwire::store::queue::claims::{self, LEASE, Span};
-use bellwire::store::queue::steering::{self, Steered, Turn};
-use bellwire::store::queue::stops;
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::{AppId, LaneId, MessageId};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
+use bellwire::testkit::store::outcomes::settle::{self, Due, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use bellwire::testkit::store::queue::steering::{self, Steered, Turn};
+use bellwire::testkit::store::queue::stops;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -1,8 +1,8 @@
 //! What the store promises about connections, the schema and the data keys.
 
-use bellwire::store::keys::data_keys::{self, MasterKey, Source};
-use bellwire::store::{self, SchemaError, operations::partitions};
-use bellwire::vault::CONTENT;
+use bellwire::testkit::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::testkit::store::{self, SchemaError, operations::partitions};
+use bellwire::testkit::vault::CONTENT;
 use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;
 use sqlx::{Connection, PgConnection};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::delivery::Tier;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::queue::claims::LEASE;
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::queue::claims::LEASE;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwire::model::clock::Clock;
+use bellwire::testkit::model::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::dispatch::Settings;
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Report, Rule};
+use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use serde_json::json;
 
 use crate::support::app::{PATIENCE, Setup, TestApp};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use bellwire::model::lane::Gateway;
+use bellwire::testkit::model::lane::Gateway;
 use serde_json::{Value, json};
 
 use crate::support::app::{Setup, TestApp};

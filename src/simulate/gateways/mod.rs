@@ -50,10 +50,9 @@ use tokio::time::Instant;
 pub use browsers::BrowsersReport;
 pub use check::Fault;
 pub use command::{Args, run};
-pub use ledger::{Attempt, Delivery, FaultReport, HostReport, Limits, Report};
+pub use ledger::{Attempt, Delivery, Limits, Report};
 pub use mint::Minted;
 pub use rule::{Action, InvalidRule, Rule};
-pub use script::RuleReport;
 
 use crate::model::clock::Clock;
 use crate::model::lane::Gateway;

@@ -36,8 +36,8 @@ use gateway::{Stub, Told};
 use report::Tally;
 use worker::{Passage, Post, Worker};
 
-pub use report::{Load, Quantiles, Recovery, Report, compare};
-pub use scenario::{Arrival, Described, Fault, Latency, Mishap, Reply, Scenario, ScenarioError, Workers};
+pub use report::{Load, Report, compare};
+pub use scenario::{Scenario, ScenarioError};
 
 /// More events than this are not simulated: a policy of very many retries against a gateway that never answers would
 /// take for ever.

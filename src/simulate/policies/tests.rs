@@ -1,5 +1,6 @@
 //! The simulation follows the server's rules, and its account adds up.
 
+use super::scenario::Arrival;
 use super::*;
 use crate::policy::{Layer, Places, Terms};
 use serde_json::{Value, json};

@@ -46,8 +46,8 @@ pub struct MessageRow {
 
 /// Where the deliveries of a message stand. In every snapshot:
 /// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`.
+/// [`Counts`](crate::api::messages::Counts) says what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "`crate::api::messages::Counts` says what each means")]
 pub struct Account {
     pub targeted: i64,
     pub queued: i64,

@@ -1,9 +1,9 @@
 //! Who may do what: scopes, other apps, revocation, browsers, rate limits, and what every answer carries.
 
 use axum::http::Method;
-use bellwire::api::Settings;
-use bellwire::api::limits::Rate;
-use bellwire::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use serde_json::json;
 
 use super::{ORIGIN, TestApi, content, fcm, registration};

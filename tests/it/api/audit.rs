@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::api::Settings;
-use bellwire::server::maintenance::{self, Retention};
-use bellwire::store::keys::audit::Action;
-use bellwire::store::outcomes::alerts::{self, Alert, Kind};
-use bellwire::webpush::keys::SigningKey;
+use bellwire::testkit::api::Settings;
+use bellwire::testkit::server::maintenance::{self, Retention};
+use bellwire::testkit::store::keys::audit::Action;
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
 use super::{TestApi, content, fcm};

@@ -1,9 +1,9 @@
 //! Many different messages in one request: each is answered for itself.
 
 use axum::http::Method;
-use bellwire::api::Settings;
-use bellwire::api::limits::Rate;
-use bellwire::store::queue::idempotency::{self, Claim, Place};
+use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::limits::Rate;
+use bellwire::testkit::store::queue::idempotency::{self, Claim, Place};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! What stands before every route: limits of rate and size, CORS of what they refuse, and what no value may hold.
 
 use axum::http::Method;
-use bellwire::api::Settings;
-use bellwire::api::limits::Rate;
+use bellwire::testkit::api::Settings;
+use bellwire::testkit::api::limits::Rate;
 use serde_json::{Value, json};
 
 use super::{ORIGIN, TestApi, fcm, roomy};

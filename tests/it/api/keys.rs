@@ -1,7 +1,7 @@
 //! VAPID keys rotate without silent death, move in and move out; apps and gateways are listed.
 
 use axum::http::Method;
-use bellwire::webpush::keys::SigningKey;
+use bellwire::testkit::webpush::keys::SigningKey;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

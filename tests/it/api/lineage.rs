@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::model::clock::Timestamp;
-use bellwire::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi};
@@ -111,7 +111,7 @@ async fn an_operators_keys_end_with_the_operators_own_in_every_app() {
     let body = Some(json!({"name": "n", "scopes": ["read"]}));
     let elsewhere = api.call(Method::POST, "/v1/apps/other/api-keys", Some(&api.operator), body).await.ok(201);
     let operator = sqlx::query_scalar("SELECT id FROM api_keys WHERE app IS NULL").fetch_one(&api.pool).await.unwrap();
-    let local = bellwire::store::keys::audit::Actor::LOCAL;
+    let local = bellwire::testkit::store::keys::audit::Actor::LOCAL;
     let revoked = api_keys::revoke(&api.pool, None, operator, false, local, api.clock.now()).await.unwrap();
     assert_eq!(revoked, Some(4));
     api.clock.advance(Duration::from_secs(1)); // until then, what another process revokes may be let in here

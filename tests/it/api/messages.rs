@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::api::{Settings, Work};
-use bellwire::model::id::MessageId;
-use bellwire::model::message::Content;
-use bellwire::store::queue::idempotency::{self, Claim, Place};
-use bellwire::vault::CONTENT;
+use bellwire::testkit::api::{Settings, Work};
+use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::model::message::Content;
+use bellwire::testkit::store::queue::idempotency::{self, Claim, Place};
+use bellwire::testkit::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -130,7 +130,8 @@ async fn a_single_send_is_born_leased_where_dispatch_has_room() {
     assert_eq!(born[0].row.recipient.subscription.to_string(), to[0]);
     assert_eq!(MessageId(born[0].row.message.0).to_string(), sent["id"].as_str().unwrap());
     let subscription = born[0].row.recipient.subscription;
-    let address = api.vault.open(bellwire::vault::ADDRESS, subscription.0, &born[0].row.recipient.address).unwrap();
+    let address =
+        api.vault.open(bellwire::testkit::vault::ADDRESS, subscription.0, &born[0].row.recipient.address).unwrap();
     assert!(address[81..].starts_with(b"https://fcm.googleapis.com/"));
     let counts = api.counts(sent["id"].as_str().unwrap()).await;
     assert_eq!((&counts["dispatching"], &counts["queued"]), (&json!(1), &json!(0)));

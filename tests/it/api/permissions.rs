@@ -1,7 +1,7 @@
 //! What browsers may say of themselves, and what only servers may; and the topics that all of it is about.
 
 use axum::http::Method;
-use bellwire::server::maintenance::{self, Retention};
+use bellwire::testkit::server::maintenance::{self, Retention};
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi, content, fcm, registration, roomy};

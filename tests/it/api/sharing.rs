@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::api::{Settings, Work};
+use bellwire::testkit::api::{Settings, Work};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};

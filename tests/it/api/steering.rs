@@ -1,10 +1,10 @@
 //! Pause, resume and cancel: both expansion and dispatch, at once, and the account adds up.
 
 use axum::http::Method;
-use bellwire::api::Work;
-use bellwire::model::id::{MessageId, SubscriptionId};
-use bellwire::store::queue::stops::StopKind;
-use bellwire::store::{keys::audit, queue::steering};
+use bellwire::testkit::api::Work;
+use bellwire::testkit::model::id::{MessageId, SubscriptionId};
+use bellwire::testkit::store::queue::stops::StopKind;
+use bellwire::testkit::store::{keys::audit, queue::steering};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::api::Work;
-use bellwire::store::queue::stops::StopKind;
+use bellwire::testkit::api::Work;
+use bellwire::testkit::store::queue::stops::StopKind;
 use serde_json::{Value, json};
 use sqlx::types::chrono::{DateTime, Utc};
 use uuid::Uuid;

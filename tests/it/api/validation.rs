@@ -73,7 +73,7 @@ async fn what_is_wrong_with_a_key_is_pointed_to() {
         (
             "mismatch",
             json!({"private_key": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE",
-            "public_key": bellwire::webpush::keys::SigningKey::generate().public_base64()}),
+            "public_key": bellwire::testkit::webpush::keys::SigningKey::generate().public_base64()}),
             &["/public_key"],
         ),
     ];

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::model::clock::uuid_of;
-use bellwire::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
-use bellwire::store::keys::api_keys::{self, Scope};
-use bellwire::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire::testkit::model::clock::uuid_of;
+use bellwire::testkit::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -279,7 +279,7 @@ impl Walk {
         let alert = Alert { app, kind: Kind::Figure, subject: &subject, detail: "walk" };
         alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
         let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
-        bellwire::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
+        bellwire::testkit::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
     }
 
     fn credential(&self, shown: Shown, place: &Place) -> Option<String> {

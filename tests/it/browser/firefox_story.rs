@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use axum::http::Method;
-use bellwire::simulate::gateways::{BrowsersReport, Report};
+use bellwire::testkit::simulate::gateways::{BrowsersReport, Report};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

@@ -61,7 +61,7 @@ impl Site {
         let visit = Request::get("/example/").header("host", host).extension(ConnectInfo(site.addr));
         let visited = site.app.router.clone().oneshot(visit.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(visited.status(), 200);
-        let key = json!({"name": "browser", "scopes": bellwire::store::keys::api_keys::Scope::OF_APPS});
+        let key = json!({"name": "browser", "scopes": bellwire::testkit::store::keys::api_keys::Scope::OF_APPS});
         let made = site.app.operate(Method::POST, "/v1/apps/example/api-keys", key).await.ok(201);
         site.key = made["secret"].as_str().unwrap().to_owned();
         site

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::keys::api_keys::Scope;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::keys::api_keys::Scope;
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, key, letter_of, letters_of, list, post, refusing, to};

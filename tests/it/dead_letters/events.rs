@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::model::delivery::Tier;
-use bellwire::model::id::MessageId;
-use bellwire::simulate::gateways::{Action, Rule};
-use bellwire::store::outcomes::events::{self, Event};
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::outcomes::events::{self, Event};
 use serde_json::{Value, json};
 
 use super::{letter_of, letters_of, refusing, to};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwire::simulate::gateways::{Action, Rule};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};

@@ -197,7 +197,11 @@ async fn one_delivery_that_left_two_letters_is_replayed_once() {
     let again = "INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
                  SELECT shard, $1, app, message, subscription, lane, tier, 'replayed', retries, at
                  FROM dead_letters LIMIT 1";
-    sqlx::query(again).bind(bellwire::model::clock::uuid_of(app.clock.now())).execute(&app.pool).await.unwrap();
+    sqlx::query(again)
+        .bind(bellwire::testkit::model::clock::uuid_of(app.clock.now()))
+        .execute(&app.pool)
+        .await
+        .unwrap();
     let replayed = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
     assert_eq!((&replayed["handled"], &replayed["remaining"]), (&json!(3), &json!(0)));
     let replay = app.message(replayed["messages"][0].as_str().unwrap()).await;
@@ -285,7 +289,7 @@ async fn a_replay_leaves_alone_whose_browser_is_just_changing_hands() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 2).await;
     let mut changing = app.pool.begin().await.unwrap();
-    let id = subscribers[0].id.parse::<bellwire::model::id::SubscriptionId>().unwrap();
+    let id = subscribers[0].id.parse::<bellwire::testkit::model::id::SubscriptionId>().unwrap();
     let lock = "SELECT 1 FROM subscriptions WHERE id = $1 FOR NO KEY UPDATE";
     sqlx::query(lock).bind(id.0).execute(&mut *changing).await.unwrap();
     let beside = post(&app, "/replay", json!({"filter": {}})).await.ok(200);

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use bellwire::simulate::gateways::{Action, BrowsersReport, Minted, Rule, Simulator};
+use bellwire::testkit::simulate::gateways::{Action, BrowsersReport, Minted, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn post(simulator: &Simulator, request: Request<Bytes>) -> Answer {
     soon(http2.post(request)).await.unwrap()
 }
 
-fn figures(report: &bellwire::simulate::gateways::Report) -> &BrowsersReport {
+fn figures(report: &bellwire::testkit::simulate::gateways::Report) -> &BrowsersReport {
     report.hosts[MOZILLA].browsers.as_ref().unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! What the simulator does to streams and connections.
 
-use bellwire::simulate::gateways::{Action, Rule, Simulator};
+use bellwire::testkit::simulate::gateways::{Action, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use tokio::net::TcpStream;

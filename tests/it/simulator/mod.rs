@@ -4,8 +4,8 @@ mod browsers;
 mod faults;
 mod sender;
 
-use bellwire::model::lane::Gateway;
-use bellwire::simulate::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::simulate::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use sender::{Http2, Vapid, post_http1, push, soon};

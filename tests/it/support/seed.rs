@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use bellwire::model::id::SubscriptionId;
-use bellwire::model::subscription::decode_base64;
-use bellwire::store::audience::registration::endpoint_mac;
-use bellwire::store::outcomes::copy::Rows;
-use bellwire::vault;
+use bellwire::testkit::model::id::SubscriptionId;
+use bellwire::testkit::model::subscription::decode_base64;
+use bellwire::testkit::store::audience::registration::endpoint_mac;
+use bellwire::testkit::store::outcomes::copy::Rows;
+use bellwire::testkit::vault;
 use uuid::Uuid;
 
 use super::TestApp;

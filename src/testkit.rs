@@ -1,0 +1,189 @@
+//! What integration tests, benchmarks and fuzz targets take from inside, by the names that it has inside. No interface for
+//! anybody else: it changes with the code.
+
+pub mod api {
+    pub use crate::api::{ApiState, Engine, Settings, Work, router};
+    pub mod example {
+        pub use crate::api::example::{Audience, Example};
+    }
+    pub mod limits {
+        pub use crate::api::limits::Rate;
+    }
+}
+pub mod classify {
+    pub mod retry_after {
+        pub use crate::classify::retry_after::parse;
+    }
+}
+pub mod cli {
+    pub mod admin {
+        pub use crate::cli::admin::raise_open_files;
+    }
+}
+pub mod dispatch {
+    pub use crate::dispatch::{Dispatcher, Settings};
+}
+pub mod gateway {
+    pub use crate::gateway::{Gateways, HostMapping, Post, Settings};
+}
+pub mod http_server {
+    pub use crate::http_server::{Limits, serve};
+}
+pub mod metrics {
+    pub use crate::metrics::Metrics;
+}
+pub mod model {
+    pub mod clock {
+        pub use crate::model::clock::{Clock, Timestamp, first_uuid_of, uuid_of};
+    }
+    pub mod delivery {
+        pub use crate::model::delivery::{Ending, ReceiptKind, Tier, Urgency};
+    }
+    pub mod id {
+        pub use crate::model::id::{
+            AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, LaneId, MessageId, SubscriptionId, VapidKeyId,
+        };
+    }
+    pub mod lane {
+        pub use crate::model::lane::Gateway;
+    }
+    pub mod message {
+        pub use crate::model::message::{Content, PLAINTEXT_MAX, Payload};
+    }
+    pub mod subscription {
+        pub use crate::model::subscription::{BrowserKeys, Endpoint, decode_base64};
+    }
+}
+pub mod policy {
+    pub use crate::policy::{Layer, Place, Places, Policy, Terms};
+    pub mod breaker {
+        pub use crate::policy::breaker::{Snapshot, State};
+    }
+    pub mod expression {
+        pub use crate::policy::expression::Expression;
+    }
+    pub mod figures {
+        pub use crate::policy::figures::{Count, LaneSums, Sums};
+    }
+    pub mod preview {
+        pub use crate::policy::preview::preview;
+    }
+}
+pub mod postgres {
+    pub use crate::postgres::{DATABASE, Durability, Embedded, Error, Options};
+}
+pub mod receipts {
+    pub use crate::receipts::{Receipts, Settings};
+}
+pub mod server {
+    pub use crate::server::engine;
+    pub mod maintenance {
+        pub use crate::server::maintenance::{Retention, erase, keep_house, remove_apps, sweep, tend_partitions};
+    }
+}
+pub mod simulate {
+    pub mod gateways {
+        pub use crate::simulate::gateways::{
+            Action, BrowsersReport, Fault, HostMapping, HostSpec, Minted, Options, Report, Rule, Simulator, Verify,
+        };
+    }
+}
+pub mod store {
+    pub use crate::store::{
+        SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now, is_lock_timeout, is_transient,
+        migrate,
+    };
+    pub mod audience {
+        pub mod audience_counts {
+            pub use crate::store::audience::audience_counts::by_gateway;
+        }
+        pub mod erasures {
+            pub use crate::store::audience::erasures::{begin, erase_subscription};
+        }
+        pub mod registration {
+            pub use crate::store::audience::registration::endpoint_mac;
+        }
+    }
+    pub mod keys {
+        pub mod api_keys {
+            pub use crate::store::keys::api_keys::{Scope, create, revoke};
+        }
+        pub mod audit {
+            pub use crate::store::keys::audit::{Action, Actor, Entry};
+        }
+        pub mod data_keys {
+            pub use crate::store::keys::data_keys::{Error, MasterKey, Source, check, open, rotate_master};
+        }
+        pub mod vapid_keys {
+            pub use crate::store::keys::vapid_keys::active;
+        }
+    }
+    pub mod operations {
+        pub mod partitions {
+            pub use crate::store::operations::partitions::{clear_defaults, drop_before, ensure};
+        }
+        pub mod schema {
+            pub use crate::store::operations::schema::{Contents, SCHEMA, SchemaError, inspect, within};
+        }
+        pub mod workers {
+            pub use crate::store::operations::workers::{lane_states, lease_probe};
+        }
+    }
+    pub mod outcomes {
+        pub mod alerts {
+            pub use crate::store::outcomes::alerts::{Alert, Kind, raise};
+        }
+        pub mod copy {
+            pub use crate::store::outcomes::copy::Rows;
+        }
+        pub mod events {
+            pub use crate::store::outcomes::events::{Event, record};
+        }
+        pub mod figures {
+            pub use crate::store::outcomes::figures::{add, watch};
+        }
+        pub mod receipts {
+            pub use crate::store::outcomes::receipts::{Receipt, kept_since, write};
+        }
+        pub mod settle {
+            pub use crate::store::outcomes::settle::{Attempt, Due, Fate, RowSettlement, Settlement, settle_rows};
+        }
+    }
+    pub mod queue {
+        pub mod claims {
+            pub use crate::store::queue::claims::{
+                ClaimedRow, Cut, LEASE, Span, claim_rows, cut_page, due_lanes, lease_lost_page,
+            };
+        }
+        pub mod idempotency {
+            pub use crate::store::queue::idempotency::{Claim, Key, Place, claim, remember};
+        }
+        pub mod lanes {
+            pub use crate::store::queue::lanes::{ensure, hold_key};
+        }
+        pub mod steering {
+            pub use crate::store::queue::steering::{Steered, Turn, go_on, steer};
+        }
+        pub mod stops {
+            pub use crate::store::queue::stops::{Reading, StopKind, read};
+        }
+    }
+}
+pub mod vault {
+    pub use crate::vault::{ADDRESS, CONTENT, Purpose, Vault};
+}
+pub mod webpush {
+    pub use crate::webpush::OVERHEAD;
+    pub mod keys {
+        pub use crate::webpush::keys::SigningKey;
+    }
+    pub mod payload {
+        pub use crate::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
+    }
+    pub mod seal {
+        pub use crate::webpush::seal::{padded_len, seal};
+    }
+    pub mod vapid {
+        pub use crate::webpush::vapid::TokenCache;
+    }
+}
