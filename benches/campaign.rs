@@ -1,24 +1,17 @@
 //! A campaign through the real server, over TLS, with durable outcomes: deliveries per second, and CPU per delivery of
-//! server, Postgres and simulated gateways apart. `cargo bench --bench campaign`
+//! server, Postgres and simulated gateways apart. `scripts/bench campaign`
 //!
 //! `N` subscriptions (200,000), `ROUNDS` campaigns (3), of which the median counts; `STOCK=1` on a Postgres
 //! that plans by its default settings. Ends with an error if the account of
 //! any of them does not add up.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 
-mod support;
+use crate::support::cpu::per;
+use crate::support::seed;
+use crate::support::setting;
+use crate::support::stage::{Campaign, Stage, notice};
+use crate::support::table::{Bar, figure, heading, number};
 
-use support::cpu::per;
-use support::seed;
-use support::setting;
-use support::stage::{Campaign, Stage, notice};
-use support::table::{Bar, figure, heading, number};
-
-fn main() {
-    support::run(campaign());
-}
-
-async fn campaign() {
+pub async fn run() {
     let (n, rounds) = (setting("N", 200_000), setting("ROUNDS", 3).max(1));
     let stage = Stage::open().await;
     let app = stage.app("campaign").await;

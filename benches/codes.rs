@@ -1,29 +1,28 @@
 //! How many one-time codes go out when nothing else does: single sends through the real server over keep-alive, each answered
-//! when it is durable and delivered to the simulated gateways; and the same in batches. `cargo bench --bench codes`
+//! when it is durable and delivered to the simulated gateways; and the same in batches. `scripts/bench codes`
 //!
 //! `SECONDS` (5) of requests over each of several numbers of connections, as fast as they are answered; the fastest counts.
 //! Then as long at half of that rate, whether or not earlier requests were answered. What a send costs the server and Postgres
 //! includes its delivery, and is shown as a multiple of what sealing alone takes, measured just before on the idle machine.
 //! Ends with an error if one of the codes does not arrive, or arrives twice.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::cli::admin::raise_open_files;
 use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use support::client::Client;
-use support::cpu::{Usage, per};
-use support::stage::Stage;
-use support::table::{Bar, figure, heading, number};
-use support::{sealing, seed, setting};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
+
+use crate::sealing;
+use crate::support::client::Client;
+use crate::support::codes::code;
+use crate::support::cpu::{Usage, per};
+use crate::support::stage::Stage;
+use crate::support::table::{Bar, figure, heading, number};
+use crate::support::{seed, setting};
 
 /// What sealing takes on the machine that the bar of the rate was set for.
 const SEALING_US: f64 = 65.0;
@@ -31,12 +30,6 @@ const CONNECTIONS: [usize; 4] = [16, 64, 128, 256];
 const BATCH: usize = 1_000;
 /// Batches that are asked for at a time.
 const BATCHES: usize = 2;
-
-fn main() {
-    raise_open_files();
-    let sealing = sealing::one_message();
-    support::run(codes(sealing));
-}
 
 /// A burst of requests.
 struct Burst {
@@ -65,7 +58,8 @@ impl Burst {
     }
 }
 
-async fn codes(sealing: f64) {
+pub async fn run() {
+    let sealing = sealing::one_message();
     let seconds = setting("SECONDS", 5);
     let stage = Stage::open().await;
     let app = stage.app("codes").await;
@@ -99,11 +93,6 @@ async fn codes(sealing: f64) {
     figure("Sends per second", batches.rate(), "/s", Bar::None);
     batches.report_cost(sealing, [Bar::None; 2]);
     figure("From request to answer, p50", batches.ms(50), "ms", Bar::None);
-}
-
-fn code(to: SubscriptionId) -> Value {
-    let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
-    json!({"to": {"subscriptions": [to]}, "tier": "transactional", "content": content})
 }
 
 /// Measures `sends`, which returns how long each request waited for its answer and is for `each` codes. The cost includes

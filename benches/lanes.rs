@@ -1,23 +1,21 @@
 //! Many lanes with a little work each, beside one-time codes: apps with ten VAPID keys, four gateways to a key, all due at the same
 //! moment. How long until everything is delivered, what a delivery costs when nearly every claim yields but one or two, and
-//! what that does to the codes. `cargo bench --bench lanes`
+//! what that does to the codes. `scripts/bench lanes`
 //!
 //! `LANES` (10,000) in apps of 40, `EACH` (2) deliveries in each. Codes go at `RATE` (100) a second to another app, from a second
 //! before the lanes begin until they are done. Ends with an error if a delivery is missing or comes twice.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
 use bellwire::testkit::model::id::{AppId, MessageId};
 use serde_json::{Value, json};
-use support::codes::{self, Sent};
-use support::cpu::per;
-use support::seed::{GATEWAYS, Seeder};
-use support::setting;
-use support::stage::{Stage, notice};
-use support::table::{Bar, figure, heading, number, percentiles};
+
+use crate::support::codes::{self, Sent};
+use crate::support::cpu::per;
+use crate::support::seed::{GATEWAYS, Seeder};
+use crate::support::setting;
+use crate::support::stage::{Stage, notice};
+use crate::support::table::{Bar, figure, heading, number, percentiles};
 
 const KEYS_PER_APP: u32 = 10;
 /// Subscribers of the app that sends codes; the simulator records the requests of one in a hundred.
@@ -26,11 +24,7 @@ const CODES_TO: u32 = 10_000;
 const CODES_FROM: u32 = 100_000_000;
 const HEAD_START: Duration = Duration::from_secs(1);
 
-fn main() {
-    support::run(lanes());
-}
-
-async fn lanes() {
+pub async fn run() {
     let (lanes, each, rate) = (setting("LANES", 10_000), setting("EACH", 2), setting("RATE", 100));
     let stage = Stage::open().await;
     let seeder = Seeder::start(&stage.pool, &stage.vault).await;

@@ -1,21 +1,19 @@
 //! How long a one-time code takes while campaigns of both other tiers run: from the request to the REST API until its POST has arrived at
-//! the gateway. `cargo bench --bench latency`
+//! the gateway. `scripts/bench latency`
 //!
 //! `N` subscribers of the campaigns (100,000), sent to again and again; `SECONDS` (20) of single sends at 200/s, to
 //! subscribers of the same lanes. Beside it runs a floor: as often, a bare client inserts and commits what a send does, on
 //! the same Postgres. Ends with an error if one of the codes does not arrive exactly once.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::time::Duration;
 
 use bellwire::testkit::model::id::AppId;
 use serde_json::json;
-use support::codes::{self, Sent};
-use support::stage::{Stage, notice};
-use support::table::{Bar, heading, number, percentiles};
-use support::{seed, setting};
+
+use crate::support::codes::{self, Sent};
+use crate::support::stage::{Stage, notice};
+use crate::support::table::{Bar, heading, number, percentiles};
+use crate::support::{seed, setting};
 
 const PER_SECOND: u32 = 200;
 /// How many times as long as the bare client's commit a code may take at the 99th percentile.
@@ -26,11 +24,7 @@ const P99_MS: f64 = 20.0;
 /// The campaign has found its speed by then.
 const HEAD_START: Duration = Duration::from_secs(2);
 
-fn main() {
-    support::run(latency());
-}
-
-async fn latency() {
+pub async fn run() {
     let (n, seconds) = (setting("N", 100_000), setting("SECONDS", 20));
     let stage = Stage::open().await;
     let app = stage.app("latency").await;

@@ -1,29 +1,24 @@
 //! The libraries that one would use instead, against the same simulated gateway, with the same payload and TLS:
 //! npm `web-push`, PyPI `pywebpush`, and the `web-push` crate, which leaves HTTP to its user. None of them stores
-//! anything; Bellwire does. `cargo bench --bench peers`
+//! anything; Bellwire does. `scripts/bench peers`
 //!
 //! Needs `npm` and `python3` with `venv`; they install what the lock files pin into the target directory. Each library
 //! runs with the number of processes and of requests at a time that a short search found to be the fastest.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::webpush::keys::SigningKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use support::client::Client;
-use support::cpu::{self, per};
-use support::process::{Simulator, TempDir};
-use support::stage::{SAMPLE, Stage};
-use support::table::number;
-use support::{seed, setting};
-use web_push::{ContentEncoding, SubscriptionInfo, VapidSignatureBuilder, WebPushMessageBuilder};
+
+use crate::sealing;
+use crate::support::client::Client;
+use crate::support::cpu::per;
+use crate::support::process::{Simulator, TempDir};
+use crate::support::stage::{SAMPLE, Stage};
+use crate::support::table::number;
+use crate::support::{seed, setting};
 
 const SUBJECT: &str = "mailto:push@example.com";
 const SUBSCRIPTIONS: u32 = 5_000;
@@ -31,10 +26,6 @@ const SUBSCRIPTIONS: u32 = 5_000;
 const CONCURRENCY: [u32; 4] = [4, 16, 64, 256];
 /// Messages of one step of the search.
 const TRIAL: u32 = 1_500;
-
-fn main() {
-    support::run(peers());
-}
 
 /// What sending one message took.
 #[derive(Clone, Copy)]
@@ -44,7 +35,7 @@ struct Cost {
     rate: Option<f64>,
 }
 
-async fn peers() {
+pub async fn run() {
     let payload = "x".repeat(300);
     let bellwire = bellwire(&payload).await;
     println!("\nA payload of {} octets over TLS, best of what each can\n", payload.len());
@@ -67,7 +58,8 @@ async fn peers() {
             Err(why) => println!("{name}: left out, {why}"),
         }
     }
-    show("web-push crate, without any HTTP", web_push_crate(&payload), bellwire);
+    let web_push_crate = Cost { cpu_us: sealing::one_message_by_web_push(&payload), rate: None };
+    show("web-push crate, without any HTTP, on one core", web_push_crate, bellwire);
 }
 
 fn show(name: &str, cost: Cost, ours: Cost) {
@@ -191,26 +183,4 @@ fn done(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("{program}: {status}")),
         Err(error) => Err(format!("{program}: {error}")),
     }
-}
-
-/// Signing and sealing as the crate's documentation shows it, for two seconds on one core.
-fn web_push_crate(payload: &str) -> Cost {
-    let key = SigningKey::generate();
-    let signer = VapidSignatureBuilder::from_base64_no_sub(&key.expose_raw()).expect("reads the key");
-    let browser = SigningKey::generate().public_base64();
-    let subscription =
-        SubscriptionInfo::new("https://fcm.googleapis.com/fcm/send/x", &browser, &URL_SAFE_NO_PAD.encode([7; 16]));
-    let me = std::process::id().try_into().expect("Linux counts processes in i32");
-    let (cpu, began) = (cpu::of_process(me), Instant::now());
-    let mut messages = 0;
-    while began.elapsed() < Duration::from_secs(2) {
-        let mut signature = signer.clone().add_sub_info(&subscription);
-        signature.add_claim("sub", SUBJECT);
-        let mut message = WebPushMessageBuilder::new(&subscription);
-        message.set_payload(ContentEncoding::Aes128Gcm, payload.as_bytes());
-        message.set_vapid_signature(signature.build().expect("signs"));
-        std::hint::black_box(message.build().expect("seals"));
-        messages += 1;
-    }
-    Cost { cpu_us: per(cpu::of_process(me) - cpu, messages), rate: None }
 }

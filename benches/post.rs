@@ -1,6 +1,7 @@
 //! CPU time of one POST on the client's side (headers, HTTP/2, TLS, reply), against a TLS and HTTP/2 server in
-//! threads of its own. `cargo bench --bench post [-- octets-of-body]`
-#![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
+//! threads of its own. `scripts/bench post`
+//!
+//! `OCTETS` of body (500).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,11 +19,13 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
+use crate::support::{cpu, setting};
+
 const HOST: &str = "fcm.googleapis.com";
 
-fn main() {
-    let body_len = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(500);
-    let (address, ca) = serve();
+pub fn run() {
+    let body_len = setting("OCTETS", 500) as usize;
+    let (_server, address, ca) = serve();
     println!("body of {body_len} octets; µs of client CPU per POST, POSTs per second");
     for in_flight in [1, 8, 32, 128, 512] {
         for workers in [1, 2] {
@@ -86,17 +89,17 @@ fn runtime(name: &str, workers: usize) -> Runtime {
 /// CPU time that the kernel counts for the client's threads.
 fn client_cpu() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this benchmark needs Linux");
-    let nanos = tasks.filter_map(|task| {
+    let times = tasks.filter_map(|task| {
         let task = task.ok()?.path();
         let name = std::fs::read_to_string(task.join("comm")).ok()?;
-        let counted = std::fs::read_to_string(task.join("schedstat")).ok()?;
-        name.starts_with("client").then(|| counted.split(' ').next()?.parse::<u64>().ok()).flatten()
+        name.starts_with("client").then(|| cpu::of_thread(&task))
     });
-    Duration::from_nanos(nanos.sum())
+    times.sum()
 }
 
-/// A push service that answers 201 to everything. Returns its address and its authority's certificate.
-fn serve() -> (SocketAddr, String) {
+/// A push service that answers 201 to everything, until its runtime is dropped. Returns its address and its authority's
+/// certificate, too.
+fn serve() -> (Runtime, SocketAddr, String) {
     let certified = rcgen::generate_simple_self_signed([HOST.to_owned()]).expect("a certificate");
     let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -115,8 +118,7 @@ fn serve() -> (SocketAddr, String) {
             tokio::spawn(answer(acceptor.clone(), tcp));
         }
     });
-    std::mem::forget(runtime);
-    (address, certified.cert.pem())
+    (runtime, address, certified.cert.pem())
 }
 
 async fn answer(acceptor: TlsAcceptor, tcp: tokio::net::TcpStream) -> Option<()> {

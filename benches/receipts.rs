@@ -1,18 +1,14 @@
 //! Receipts through the real server over HTTP, stored before they are answered: receipts per second, and CPU per receipt of
-//! server and Postgres apart. `cargo bench --bench receipts`
+//! server and Postgres apart. `scripts/bench receipts`
 //!
 //! `N` receipts (100,000) of a campaign, one in each request as service workers send them, over `CONNECTIONS` (2,000)
 //! connections; then as many in lists of 100, as those that were offline send them. Whoever asks for them runs on the same
 //! machine. Ends with an error if any is not counted, or counted twice.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::cli::admin::raise_open_files;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::testkit::webpush::payload::receipt_token;
@@ -23,19 +19,15 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use support::cpu::{Usage, per};
-use support::setting;
-use support::stage::{Stage, notice};
-use support::table::{Bar, figure, heading, number};
+
+use crate::support::cpu::{Usage, per};
+use crate::support::setting;
+use crate::support::stage::{Stage, notice};
+use crate::support::table::{Bar, figure, heading, number};
 
 type Hyper = Client<HttpConnector, Full<Bytes>>;
 
-fn main() {
-    raise_open_files();
-    support::run(receipts());
-}
-
-async fn receipts() {
+pub async fn run() {
     let n = setting("N", 100_000);
     let connections = setting("CONNECTIONS", 2_000) as usize;
     let stage = Stage::open().await;

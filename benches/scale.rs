@@ -1,27 +1,21 @@
 //! Whether a delivery costs the same in small and large campaigns, and how much memory the server takes, also with many
-//! retries waiting. `cargo bench --bench scale`
+//! retries waiting. `scripts/bench scale`
 //!
 //! Campaigns to 10,000 and 100,000 with 100,000 retries waiting; with `SCALE=full` also to 1,000,000, and with 1,000,000
 //! waiting, which takes some minutes.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use bellwire::testkit::model::id::AppId;
-use support::cpu::{self, per};
-use support::seed;
-use support::stage::{Stage, notice};
-use support::table::{Bar, figure, heading, number};
+
+use crate::support::cpu::{self, per};
+use crate::support::seed;
+use crate::support::stage::{Stage, notice};
+use crate::support::table::{Bar, figure, heading, number};
 
 /// Each size is sent so often, that what is measured is not lost in the grain of the kernel's clock.
 const SIZES: [(u32, u32); 3] = [(10_000, 20), (100_000, 2), (1_000_000, 1)];
 /// How much more than the smallest a larger campaign may cost for each delivery.
 const FLAT: f64 = 1.15;
 const MEMORY_MIB: f64 = 150.0;
-
-fn main() {
-    support::run(scale());
-}
 
 /// What deliveries of one size cost.
 #[derive(Clone, Copy)]
@@ -32,7 +26,7 @@ struct Cost {
     rate: f64,
 }
 
-async fn scale() {
+pub async fn run() {
     let full = std::env::var("SCALE").is_ok_and(|scale| scale == "full");
     let (sizes, retries) = if full { (&SIZES[..], 1_000_000) } else { (&SIZES[..2], 100_000) };
     let stage = Stage::open().await;

@@ -1,25 +1,46 @@
 //! What preparing one push message costs, on one core, in CPU time: encryption and, where the contender's interface
-//! makes it part of a message, the VAPID signature. `cargo bench --bench sealing`
+//! makes it part of a message, the VAPID signature. `scripts/bench sealing`
 //!
 //! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
 //! contender's output is opened before anything is timed.
 
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use aes_gcm::aead::{Aead as _, KeyInit as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::{MessageId, SubscriptionId, VapidKeyId};
+use bellwire::testkit::model::message::{Content, PLAINTEXT_MAX, Payload};
 use bellwire::testkit::model::subscription::BrowserKeys;
+use bellwire::testkit::vault::Vault;
 use bellwire::testkit::webpush::keys::SigningKey;
-use bellwire::testkit::webpush::seal::seal;
+use bellwire::testkit::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
+use bellwire::testkit::webpush::seal::{padded_len, seal};
+use bellwire::testkit::webpush::vapid::TokenCache;
 use p256::elliptic_curve::Generate as _;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
-use support::sealing::{ORIGIN, PAYLOAD_OCTETS, Prepare, ROUNDS, SUBJECT, bellwire_line, median, round};
+use uuid::Uuid;
 use web_push::{ContentEncoding, SubscriptionInfo, VapidSignatureBuilder, WebPushMessageBuilder};
 
-fn main() {
+use crate::support::cpu;
+
+/// Octets of the message that is sealed.
+const PAYLOAD_OCTETS: usize = 300;
+/// The contact in its VAPID token.
+const SUBJECT: &str = "mailto:push@example.com";
+/// Where it would go.
+const ORIGIN: &str = "https://updates.push.services.mozilla.com";
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 21;
+const ROUND: Duration = Duration::from_millis(100);
+
+/// A way to prepare a message: leaves the body in the buffer it is given.
+type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
+
+pub fn run() {
     let (pair, auth) = ece::generate_keypair_and_auth_secret().expect("randomness");
     let p256dh = pair.pub_as_raw().expect("a fresh key").try_into().expect("65 octets");
     let (browser, keys) = (pair.raw_components().expect("a fresh key"), BrowserKeys { p256dh, auth });
@@ -56,6 +77,74 @@ fn main() {
     for (((name, _), micros), median) in contenders.iter().zip(&rounds).zip(&medians) {
         println!("{name:<38} {median:>12.1} {:>12.1} {:>7.1}x", micros[0], median / medians[0]);
     }
+}
+
+/// CPU-µs that Bellwire takes for one message, measured now on this machine.
+pub fn one_message() -> f64 {
+    let (keys, vapid) = fresh_keys();
+    alone(bellwire_line(&keys, &vapid, &"x".repeat(PAYLOAD_OCTETS)))
+}
+
+/// CPU-µs that the `web-push` crate takes for one message with this payload, measured now on this machine.
+pub fn one_message_by_web_push(payload: &str) -> f64 {
+    let (keys, vapid) = fresh_keys();
+    alone(web_push_crate(&keys, &vapid, payload))
+}
+
+fn fresh_keys() -> (BrowserKeys, SigningKey) {
+    (BrowserKeys { p256dh: *SigningKey::generate().public(), auth: [7; 16] }, SigningKey::generate())
+}
+
+/// CPU-µs per message, with no other contender in between.
+fn alone(mut prepare: Prepare) -> f64 {
+    let mut micros: Vec<f64> = (0..ROUNDS).map(|_| round(&mut prepare)).collect();
+    median(&mut micros)
+}
+
+/// CPU-µs per message over one round.
+fn round(prepare: &mut Prepare) -> f64 {
+    let mut out = Vec::with_capacity(4096);
+    let (start, cpu) = (Instant::now(), thread_cpu());
+    let mut messages = 0;
+    while start.elapsed() < ROUND {
+        for _ in 0..50 {
+            out.clear();
+            prepare(&mut out);
+            black_box(&out);
+        }
+        messages += 50;
+    }
+    (thread_cpu() - cpu).as_secs_f64() * 1e6 / f64::from(messages)
+}
+
+/// Time that this thread spent on a core.
+fn thread_cpu() -> Duration {
+    std::thread::yield_now();
+    cpu::of_thread(Path::new("/proc/thread-self"))
+}
+
+/// The middle one; sorts them.
+fn median(micros: &mut [f64]) -> f64 {
+    micros.sort_by(f64::total_cmp);
+    micros[micros.len() / 2]
+}
+
+/// What the line does for one delivery between the claim and the POST.
+fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str) -> Prepare<'a> {
+    let vault = Vault::new([(1, [1; 32])], &[2; 32]);
+    let template =
+        Template::new(&Content::Raw { payload: Payload::Text(payload.into()), envelope: true }).expect("fits");
+    let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 0));
+    let (cache, key_id, clock) = (TokenCache::default(), VapidKeyId(Uuid::now_v7()), Clock::system());
+    let mut plaintext = Vec::new();
+    Box::new(move |out| {
+        plaintext.clear();
+        let id = delivery_id(&vault, message, subscription.0);
+        let receipt = receipt_token(&vault, message, subscription);
+        template.render(&Stamp { id, receipt, retried: 0, content_type: None }, &mut plaintext);
+        seal(keys, &plaintext, padded_len(plaintext.len(), PLAINTEXT_MAX), out).expect("seals");
+        black_box(cache.header(key_id, vapid, SUBJECT, ORIGIN, clock.now()));
+    })
 }
 
 /// As its documentation shows it: a signature goes into every message.

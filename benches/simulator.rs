@@ -3,10 +3,10 @@
 //! The sender runs on a thread of its own and posts bodies that were sealed beforehand. `paced` makes it work 65 µs
 //! for each POST, about what sealing takes: arrivals are then as spread out as a real campaign's. The figures come
 //! from the kernel's account of the server's thread (`/proc/…/schedstat`), so the sender's share is not in them.
+//! `scripts/bench simulator`
 
 use std::collections::VecDeque;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use http::{HeaderValue, Request};
 use p256::ecdsa::signature::Signer as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 
+use crate::support::cpu;
+
 const HOST: &str = "push.bellwire.test";
 const CONNECTIONS: usize = 4;
 const POSTS: usize = 100_000;
@@ -26,33 +28,27 @@ const POSTS: usize = 100_000;
 const BODIES: usize = 2_000;
 const STREAMS: usize = 100;
 
-fn main() {
-    let mut out = std::io::stdout();
-    let mut say = |line: String| writeln!(out, "{line}").expect("standard output can be written to");
-    mint(&mut say);
+pub fn run() {
+    mint();
     for gateway in [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns] {
         for (name, verify) in [("sample of 1 in 100", Verify::Sample(100)), ("all verified", Verify::All)] {
             for paced in [false, true] {
                 let (cpu, rate) = post(gateway, verify, paced);
                 let pace = if paced { "paced" } else { "flat out" };
-                say(format!("{:8} {name:18} {pace:8} {cpu:6.1} µs CPU per POST at {rate:6.0}/s", gateway.name()));
+                println!("{:8} {name:18} {pace:8} {cpu:6.1} µs CPU per POST at {rate:6.0}/s", gateway.name());
             }
         }
     }
 }
 
-fn mint(say: &mut impl FnMut(String)) {
+fn mint() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let simulator = runtime.block_on(Simulator::start(options(Gateway::Fcm, Verify::All))).expect("a simulator");
     let key = [4; 65];
     let begun = Instant::now();
     let octets: usize =
         (0..100_000).map(|index| simulator.mint(HOST, index, Some(&key)).expect("the host").endpoint.len()).sum();
-    say(format!(
-        "minting {:.1} µs each ({} octets of endpoint)",
-        begun.elapsed().as_secs_f64() * 10.0,
-        octets / 100_000
-    ));
+    println!("minting {:.1} µs each ({} octets of endpoint)", begun.elapsed().as_secs_f64() * 10.0, octets / 100_000);
 }
 
 fn options(gateway: Gateway, verify: Verify) -> Options {
@@ -66,7 +62,7 @@ fn post(gateway: Gateway, verify: Verify, paced: bool) -> (f64, f64) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let simulator = Arc::new(Simulator::start(options(gateway, verify)).await.expect("a simulator"));
-            let thread = std::fs::read_link("/proc/thread-self").expect("procfs");
+            let thread = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").expect("procfs"));
             started.send((Arc::clone(&simulator), thread)).expect("the sender waits");
             while Arc::strong_count(&simulator) > 1 {
                 simulator.wait_until(|report| report.hosts[HOST].open_connections == 0).await;
@@ -87,10 +83,10 @@ fn post(gateway: Gateway, verify: Verify, paced: bool) -> (f64, f64) {
         for _ in 0..CONNECTIONS {
             senders.push_back(connect(&simulator).await);
         }
-        run(&mut senders, &requests, POSTS / 10, paced).await; // warm
-        let (cpu, begun) = (cpu_time(&thread), Instant::now());
-        run(&mut senders, &requests, POSTS, paced).await;
-        let (cpu, elapsed) = (cpu_time(&thread) - cpu, begun.elapsed());
+        send(&mut senders, &requests, POSTS / 10, paced).await; // warm
+        let (cpu, begun) = (cpu::of_thread(&thread), Instant::now());
+        send(&mut senders, &requests, POSTS, paced).await;
+        let (cpu, elapsed) = (cpu::of_thread(&thread) - cpu, begun.elapsed());
         (cpu.as_secs_f64() * 1e6 / POSTS as f64, POSTS as f64 / elapsed.as_secs_f64())
     });
     assert_eq!(simulator.report().accepted, (POSTS + POSTS / 10) as u64);
@@ -100,7 +96,7 @@ fn post(gateway: Gateway, verify: Verify, paced: bool) -> (f64, f64) {
 }
 
 /// Posts with up to [`STREAMS`] requests in flight on each connection.
-async fn run(
+async fn send(
     senders: &mut VecDeque<h2::client::SendRequest<Bytes>>,
     requests: &[(Request<()>, Bytes)],
     posts: usize,
@@ -187,10 +183,4 @@ async fn connect(simulator: &Simulator) -> h2::client::SendRequest<Bytes> {
     let (send, connection) = h2::client::handshake(tls).await.expect("HTTP/2");
     tokio::spawn(connection);
     send
-}
-
-/// CPU time that a thread has had, by the scheduler's account.
-fn cpu_time(thread: &PathBuf) -> Duration {
-    let account = std::fs::read_to_string(PathBuf::from("/proc").join(thread).join("schedstat")).expect("schedstat");
-    Duration::from_nanos(account.split(' ').next().and_then(|ns| ns.parse().ok()).expect("nanoseconds"))
 }

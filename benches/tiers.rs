@@ -1,19 +1,17 @@
 //! How the tiers share what is scarce: three campaigns to the same browsers, one of each tier, until the first ends. While
 //! all three have work, deliveries go 8 : 3 : 1, be it sealing that is scarce, since gateways answer at once, or the
-//! lanes' permits, since they take their time. `cargo bench --bench tiers`
+//! lanes' permits, since they take their time. `scripts/bench tiers`
 //!
 //! `N` subscriptions (60,000). What it costs a one-time code to pass two campaigns is measured by `latency`.
-#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
-
-mod support;
 
 use std::time::Duration;
 
 use bellwire::testkit::model::id::{AppId, MessageId};
 use serde_json::json;
-use support::stage::{Stage, notice};
-use support::table::{Bar, figure, heading, number};
-use support::{seed, setting};
+
+use crate::support::stage::{Stage, notice};
+use crate::support::table::{Bar, figure, heading, number};
+use crate::support::{seed, setting};
 
 /// Shares of the tiers, in the order of their numbers.
 const WEIGHTS: [f64; 3] = [8.0, 3.0, 1.0];
@@ -21,11 +19,7 @@ const TIERS: [&str; 3] = ["transactional", "promotional", "engagement"];
 /// How long gateways take where permits are scarce: a lane's, used up all the time, let through a tenth of what is sealed.
 const SLOW_MS: u32 = 200;
 
-fn main() {
-    support::run(tiers());
-}
-
-async fn tiers() {
+pub async fn run() {
     let n = setting("N", 60_000);
     let stage = Stage::open().await;
     let app = stage.app("tiers").await;

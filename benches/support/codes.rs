@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::testkit::webpush::payload::delivery_id;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -27,22 +27,25 @@ impl Sent {
     }
 }
 
+/// The request that sends one.
+pub fn code(to: SubscriptionId) -> Value {
+    let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
+    json!({"to": {"subscriptions": [to]}, "tier": "transactional", "content": content})
+}
+
 /// Sends at a steady rate, whether or not earlier requests were answered.
 pub async fn send(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Vec<Sent> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut requests = JoinSet::new();
-    for subscription in to.iter().copied().cycle().take((per_second * seconds) as usize) {
+    for to in to.iter().copied().cycle().take((per_second * seconds) as usize) {
         ticks.tick().await;
         let api = stage.api.clone();
         requests.spawn(async move {
-            let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
-            let to = json!({"subscriptions": [subscription]});
             let asked_ms = now_ms();
-            let body = json!({"to": to, "tier": "transactional", "content": content});
-            let taken = api.post(&format!("/v1/apps/{app}/messages"), &body).await;
+            let taken = api.post(&format!("/v1/apps/{app}/messages"), &code(to)).await;
             let message = taken["id"].as_str().and_then(|id| id.parse().ok()).expect("a message's id");
-            Sent { message, to: subscription, asked_ms, answered_ms: now_ms() }
+            Sent { message, to, asked_ms, answered_ms: now_ms() }
         });
     }
     requests.join_all().await

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Sub;
+use std::path::Path;
 use std::time::Duration;
 
 /// CPU time that a process has used, its ended children's included.
@@ -29,6 +30,14 @@ pub fn of_tree(root: i32) -> Duration {
         all.extend(children.remove(&pid).unwrap_or_default());
     }
     sum
+}
+
+/// CPU time of a thread, to the nanosecond, by its directory in `/proc`. The kernel brings it up to date when the thread
+/// gives way. Zero if the thread is gone.
+pub fn of_thread(dir: &Path) -> Duration {
+    let schedstat = fs::read_to_string(dir.join("schedstat")).unwrap_or_default();
+    let nanos = schedstat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 /// The fields after the process's name, which may hold spaces (proc_pid_stat(5), from field 3 on).

@@ -44,7 +44,7 @@ pub struct Stage {
     /// What the server seals with.
     pub vault: Vault,
     postgres: Postgres,
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 /// A Postgres that is stopped in good order, so that nothing of it stays behind.
@@ -116,7 +116,7 @@ impl Stage {
         let gateways = Client::new(&simulator.control);
         let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");
         table::machine(&format!("Postgres {version} (synchronous_commit on)"));
-        Self { server, simulator, api, gateways, pool, vault, postgres, dir }
+        Self { server, simulator, api, gateways, pool, vault, postgres, _dir: dir }
     }
 
     /// A client that only inserts, on the same Postgres.

@@ -1,0 +1,101 @@
+//! Measures what docs/scale.md quotes: `cargo bench --bench bellwire -- campaign codes`, or `scripts/bench`. One program, so
+//! that the crate is linked once. Settings come from the environment; each module names its own.
+#![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+
+mod campaign;
+mod codes;
+mod lanes;
+mod latency;
+mod peers;
+mod post;
+mod receipts;
+mod scale;
+mod sealing;
+mod simulator;
+mod support;
+mod tiers;
+
+use bellwire::testkit::cli::admin::raise_open_files;
+use clap::{Parser, ValueEnum};
+use tokio::runtime::Runtime;
+
+/// Measures what docs/scale.md quotes, on an otherwise idle machine.
+#[derive(Parser)]
+#[command(bin_name = "scripts/bench")]
+struct Arguments {
+    /// What to measure, one after the other [default: everything]
+    #[arg(value_enum, value_name = "BENCHMARK")]
+    benchmarks: Vec<Benchmark>,
+    /// List the benchmarks instead
+    #[arg(long)]
+    list: bool,
+    /// What cargo adds to tell benchmarks from tests
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// In the order in which all of them run.
+#[derive(Clone, Copy, ValueEnum)]
+enum Benchmark {
+    /// What preparing one push message costs, beside other libraries
+    Sealing,
+    /// What one POST costs on the client's side
+    Post,
+    /// What the simulator itself costs, so that other figures can be trusted
+    Simulator,
+    /// A campaign through the real server
+    Campaign,
+    /// Receipts, stored before they are answered
+    Receipts,
+    /// One-time codes when nothing else is sent
+    Codes,
+    /// One-time codes beside campaigns
+    Latency,
+    /// How tiers share what is scarce
+    Tiers,
+    /// Thousands of lanes with a little work each
+    Lanes,
+    /// Whether cost and memory grow with the audience
+    Scale,
+    /// What other senders do with the same payload
+    Peers,
+}
+
+fn main() {
+    let Arguments { benchmarks, list, .. } = Arguments::parse();
+    let everything = Benchmark::value_variants();
+    if list {
+        return everything.iter().filter_map(ValueEnum::to_possible_value).for_each(|benchmark| {
+            println!("{:<10} {}", benchmark.get_name(), benchmark.get_help().cloned().unwrap_or_default());
+        });
+    }
+    raise_open_files();
+    for benchmark in if benchmarks.is_empty() { everything } else { &benchmarks } {
+        println!("\n== {}", benchmark.to_possible_value().expect("none is hidden").get_name());
+        benchmark.run();
+    }
+}
+
+impl Benchmark {
+    /// Panics where what is measured does not do its work in full; a bar that is missed is only shown.
+    fn run(self) {
+        match self {
+            Self::Sealing => sealing::run(),
+            Self::Post => post::run(),
+            Self::Simulator => simulator::run(),
+            Self::Campaign => block_on(campaign::run()),
+            Self::Receipts => block_on(receipts::run()),
+            Self::Codes => block_on(codes::run()),
+            Self::Latency => block_on(latency::run()),
+            Self::Tiers => block_on(tiers::run()),
+            Self::Lanes => block_on(lanes::run()),
+            Self::Scale => block_on(scale::run()),
+            Self::Peers => block_on(peers::run()),
+        }
+    }
+}
+
+/// Each has threads of its own, so that it leaves nothing to the next.
+fn block_on(benchmark: impl Future<Output = ()>) {
+    Runtime::new().expect("threads start").block_on(benchmark);
+}
