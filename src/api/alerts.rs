@@ -15,7 +15,7 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::id::{AlertId, AppId};
 use crate::store::keys::audit::Action;
-use crate::store::outcomes::alerts::{self, AlertRow};
+use crate::store::outcomes::alerts::{self, AlertRow, Kind};
 
 /// An alert.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,8 +26,8 @@ pub struct AlertView {
     /// Whose it is; null: the server's as a whole.
     #[schema(value_type = Option<String>)]
     app: Option<AppId>,
-    /// `key_refused`, `tampered`, `replayed` or `figure`.
-    kind: String,
+    /// What kind of thing it is about.
+    kind: Kind,
     /// What it is about: a key, a message, a lane, a figure.
     subject: String,
     /// What happened, for people.

@@ -13,7 +13,7 @@ use super::details::check_topics;
 use super::extract::{AppRef, At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
-use super::vapid_keys::{self, Role, VapidKeyView};
+use super::vapid_keys::{self, VapidKeyView};
 use super::{ApiState, Work};
 use crate::model::id::AppId;
 use crate::model::permission::{BrowserRight, BrowsersMay, Speaker};
@@ -21,6 +21,7 @@ use crate::policy::RETRIES_MAX;
 use crate::store::keys::api_keys::Scope;
 use crate::store::keys::apps::{self, App, WEIGHT_MAX};
 use crate::store::keys::audit::Action;
+use crate::store::keys::vapid_keys::Role;
 use crate::store::{audience::topics, operations::removal};
 use crate::webpush::keys::{SigningKey, check_subject};
 

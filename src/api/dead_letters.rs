@@ -89,7 +89,7 @@ impl From<LetterRow> for LetterView {
     fn from(row: LetterRow) -> Self {
         Self {
             id: DeadLetterId(row.id),
-            state: Standing::from_name(&row.state).unwrap_or(Standing::Closed),
+            state: row.state,
             reason: row.reason,
             status: row.status,
             detail: row.detail,

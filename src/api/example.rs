@@ -22,12 +22,14 @@ use super::limits::peer;
 use super::problem::Problem;
 use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
-use super::vapid_keys::{self, Role};
+use super::vapid_keys;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::permission::{BrowsersMay, Speaker};
+use crate::model::subscription::SubscriptionState;
 use crate::store::audience::subscriptions::{self, Right};
 use crate::store::audience::topics;
 use crate::store::keys::apps::{self, App};
+use crate::store::keys::vapid_keys::Role;
 use crate::webpush::keys::{SigningKey, check_subject};
 
 /// Short name of the example's app.
@@ -228,7 +230,7 @@ pub async fn send(
     let found = subscriptions::find(&state.pool, app.id, wish.subscription).await?;
     let (row, _) =
         found.filter(|(row, _)| Right::Browser(Some(&token)).covers(&state.vault, row)).ok_or_else(unknown)?;
-    if row.state != "active" {
+    if row.state != SubscriptionState::Active {
         return Err(ended());
     }
     let body: NewMessageBody = serde_json::from_value(json!({

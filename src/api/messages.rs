@@ -21,6 +21,7 @@ use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, MessageId};
+use crate::model::message::MessageState;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::receipts::kept_since;
@@ -181,11 +182,11 @@ pub struct MessageView {
 
 impl MessageView {
     fn new(app: &App, row: MessageRow, counts: Option<Counts>) -> Self {
-        let state = match row.state.as_str() {
-            "cancelled" => Standing::Cancelled,
+        let state = match row.state {
+            MessageState::Cancelled => Standing::Cancelled,
             _ if !row.moving => Standing::Done,
-            "paused" => Standing::Paused,
-            _ => Standing::Sending,
+            MessageState::Paused => Standing::Paused,
+            MessageState::Scheduled | MessageState::Sending => Standing::Sending,
         };
         let id = MessageId(row.id);
         Self {

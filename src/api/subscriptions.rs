@@ -21,13 +21,11 @@ use super::{ApiState, Work};
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
-use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
+use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription, SubscriptionState};
 use crate::store::audience::registration::{self, Registered, Registration};
 use crate::store::audience::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
-
-const STATES: [&str; 6] = ["active", "suspended", "gone", "unsubscribed", "replaced", "expired"];
 
 /// A subscription. Its endpoint and keys are secrets and never shown.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,8 +33,8 @@ pub struct SubscriptionView {
     /// Its id.
     #[schema(value_type = String)]
     id: SubscriptionId,
-    /// `active`, `suspended`, `gone`, `unsubscribed`, `replaced` or `expired`.
-    state: String,
+    /// Whether it is sent to, or how it ended.
+    state: SubscriptionState,
     /// The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`.
     gateway: String,
     /// The VAPID key that it was made with.
@@ -216,7 +214,8 @@ pub struct SubscriptionQuery {
     /// A tag they carry.
     tag: Option<String>,
     /// Their state.
-    state: Option<String>,
+    #[param(inline)]
+    state: Option<SubscriptionState>,
     /// Their push service.
     gateway: Option<String>,
 }
@@ -481,9 +480,6 @@ pub async fn list(
     Query(query): Query<SubscriptionQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
-    if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
-        return Err(Problem::invalid_parameter("state", format!("must be one of {}", STATES.join(", "))));
-    }
     if query.gateway.as_deref().is_some_and(|name| Gateway::from_name(name).is_none()) {
         return Err(Problem::invalid_parameter("gateway", "must be one of fcm, mozilla, wns, apple, other"));
     }

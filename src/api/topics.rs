@@ -16,7 +16,7 @@ use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
 use super::subscriptions::{ended, too_many_topics, unknown};
 use crate::model::id::SubscriptionId;
-use crate::model::permission::Join;
+use crate::model::permission::{Join, Maker};
 use crate::store::audience::membership::{self, Membership};
 use crate::store::audience::topics::{self, Made, Removed, TopicRow};
 use crate::store::keys::apps::App;
@@ -29,8 +29,8 @@ pub struct TopicView {
     name: String,
     /// Who may join it, and leave it: `anyone`, or only a `server` with its key.
     join: Join,
-    /// Who made it: a `server` or a `browser`.
-    made_by: String,
+    /// Who made it.
+    made_by: Maker,
     /// Subscriptions in it.
     members: i64,
     /// When it was made.

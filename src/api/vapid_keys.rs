@@ -19,20 +19,9 @@ use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::model::id::VapidKeyId;
 use crate::store::keys::audit::Action;
-use crate::store::keys::vapid_keys::{self, VapidKey};
+use crate::store::keys::vapid_keys::{self, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
-
-/// What a key is used for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// New subscribers get it. The one before is retired.
-    #[default]
-    Active,
-    /// It signs for the subscriptions that were made with it.
-    Retired,
-}
 
 /// A VAPID key, without its private half.
 #[derive(Debug, Serialize, ToSchema)]
@@ -61,7 +50,7 @@ impl VapidKeyView {
             id: VapidKeyId(key.id),
             public_key: URL_SAFE_NO_PAD.encode(&key.public_key),
             subject: key.subject,
-            state: if key.state == "active" { Role::Active } else { Role::Retired },
+            state: key.state,
             created_at: key.created_at,
             retired_at: key.retired_at,
             subscriptions,
@@ -113,13 +102,13 @@ pub(super) async fn add(
     role: Role,
 ) -> Result<VapidKeyView, Problem> {
     let now = state.clock.now();
-    let (name, retired_at) = if role == Role::Active { ("active", None) } else { ("retired", Some(now)) };
+    let retired_at = (role == Role::Retired).then_some(now);
     let key = VapidKey {
         id: state.clock.uuid(),
         app,
         public_key: pair.public().to_vec(),
         subject: subject.to_owned(),
-        state: name.to_owned(),
+        state: role,
         created_at: now,
         retired_at,
     };

@@ -10,10 +10,11 @@ pub mod retry_after;
 use std::time::Duration;
 
 use http::HeaderMap;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::model::clock::Timestamp;
 use crate::model::lane::Gateway;
+use crate::model::named;
 
 /// Why a POST got no answer. Made by [`crate::gateway`], read by [`classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,75 +92,39 @@ pub enum Answer<'a> {
     Failure(Failure),
 }
 
-/// Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DeadReason {
-    /// 400.
-    BadRequest,
-    /// 401 or 403, or Apple's 400 for a VAPID key that is not the subscription's.
-    Unauthorized,
-    /// 413, and nothing is left to shrink.
-    PayloadTooLarge,
-    /// 489 with the header that forbids another try.
-    NonRetryable,
-    /// 3xx: redirects are never followed.
-    Redirected,
-    /// Any other 4xx; the status stored beside it keeps them apart.
-    #[serde(rename = "http_4xx")]
-    Http4xx,
-    /// The endpoint's host may not be talked to.
-    EndpointForbidden,
-    /// Every retry of the policy failed, or the guide's window of 24 hours closed.
-    RetriesExhausted,
-    /// Claimed five times without an ending: whoever handled it, crashed.
-    LeaseExhausted,
-    /// Its retry token does not fit the row: somebody changed it by hand.
-    Tampered,
-    /// This attempt was made already.
-    Replayed,
-    /// Its keys or payload could not be opened or encrypted.
-    Unsealable,
-}
-
-impl DeadReason {
-    /// Every reason.
-    pub const ALL: [DeadReason; 12] = [
-        DeadReason::BadRequest,
-        DeadReason::Unauthorized,
-        DeadReason::PayloadTooLarge,
-        DeadReason::NonRetryable,
-        DeadReason::Redirected,
-        DeadReason::Http4xx,
-        DeadReason::EndpointForbidden,
-        DeadReason::RetriesExhausted,
-        DeadReason::LeaseExhausted,
-        DeadReason::Tampered,
-        DeadReason::Replayed,
-        DeadReason::Unsealable,
-    ];
-
-    /// The name used in the database, JSON, metrics and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            DeadReason::BadRequest => "bad_request",
-            DeadReason::Unauthorized => "unauthorized",
-            DeadReason::PayloadTooLarge => "payload_too_large",
-            DeadReason::NonRetryable => "non_retryable",
-            DeadReason::Redirected => "redirected",
-            DeadReason::Http4xx => "http_4xx",
-            DeadReason::EndpointForbidden => "endpoint_forbidden",
-            DeadReason::RetriesExhausted => "retries_exhausted",
-            DeadReason::LeaseExhausted => "lease_exhausted",
-            DeadReason::Tampered => "tampered",
-            DeadReason::Replayed => "replayed",
-            DeadReason::Unsealable => "unsealable",
-        }
-    }
-
-    /// The reason of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
+named! {
+    /// Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
+    /// a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+    pub enum DeadReason {
+        /// 400: the gateway finds the request itself wrong. [`classify`] says so of the first such answer.
+        BadRequest = "bad_request",
+        /// 401 or 403, or Apple's 400 for a VAPID key that is not the subscription's. [`classify`] says so; a key that many
+        /// subscriptions are refused with is held instead, and raises an alert.
+        Unauthorized = "unauthorized",
+        /// 413, and nothing is left to shrink. [`decide`](crate::policy::decide) says so, or dispatch, which finds nothing
+        /// to leave out.
+        PayloadTooLarge = "payload_too_large",
+        /// 489 with the header that forbids another try. [`classify`] says so.
+        NonRetryable = "non_retryable",
+        /// 3xx: redirects are never followed. [`classify`] says so.
+        Redirected = "redirected",
+        /// Any other 4xx; the status stored beside it keeps them apart. [`classify`] says so.
+        Http4xx = "http_4xx",
+        /// The endpoint's host may not be talked to: it is no push service that is let in, or leads into a private network.
+        /// The gateway's guard says so.
+        EndpointForbidden = "endpoint_forbidden",
+        /// Every retry of the policy failed, or the guide's window of 24 hours closed. [`decide`](crate::policy::decide)
+        /// says so.
+        RetriesExhausted = "retries_exhausted",
+        /// Claimed five times without an ending: whoever handled it, crashed. Dispatch says so when it claims it once more.
+        LeaseExhausted = "lease_exhausted",
+        /// Its retry token does not fit the row: somebody changed it by hand. Dispatch says so when it claims it,
+        /// and raises an alert.
+        Tampered = "tampered",
+        /// This attempt was made already: somebody put a row back. Dispatch says so when it claims it, and raises an alert.
+        Replayed = "replayed",
+        /// Its keys or payload could not be opened or encrypted. Dispatch says so before it sends.
+        Unsealable = "unsealable",
     }
 }
 

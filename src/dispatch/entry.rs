@@ -397,6 +397,6 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Settled {
 }
 
 fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Settled {
-    let death = Death { id, reason: reason.name(), detail: None, policy: Some(message.policy.to_json()) };
+    let death = Death { id, reason, detail: None, policy: Some(message.policy.to_json()) };
     (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
 }

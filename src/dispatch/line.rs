@@ -305,7 +305,7 @@ impl Dispatcher {
 
     fn death(&self, job: &Job, reason: DeadReason, detail: Option<Box<str>>) -> Box<Death> {
         debug!(subscription = label(&self.vault, job.subscription), reason = reason.name(), "a delivery died");
-        Box::new(Death { id: self.clock.uuid(), reason: reason.name(), detail, policy: Some(job.policy.to_json()) })
+        Box::new(Death { id: self.clock.uuid(), reason, detail, policy: Some(job.policy.to_json()) })
     }
 
     /// A death without a POST.

@@ -15,6 +15,26 @@ use utoipa::ToSchema;
 
 pub use self::payload::Payload;
 use crate::model::id::AppId;
+use crate::model::named;
+
+named! {
+    /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
+    /// fact about cursors, pages and queue rows: none is left.
+    pub enum MessageState {
+        /// It is to be sent later. Nobody sets it yet.
+        Scheduled = "scheduled",
+        /// Whatever is due goes out. Accepting it sets it (`store::queue::sending`), and so does resuming it
+        /// (`store::queue::steering`).
+        Sending = "sending",
+        /// Nothing goes out until it is resumed: cursors and queue rows are due at infinity. Its sender sets it
+        /// (`store::queue::steering`). Its time to live keeps running; when it is over, maintenance ends what is parked as
+        /// expired (`store::operations::sweeps`).
+        Paused = "paused",
+        /// Nothing goes out any more, for good. Its sender sets it, or the removal of its app. Cursors go at once, and what
+        /// waits ends as cancelled (`store::queue::steering`).
+        Cancelled = "cancelled",
+    }
+}
 
 /// Most octets of plaintext in one push: a body of 4,096 less header (86), delimiter (1) and tag (16), RFC 8291
 /// section 4.

@@ -5,5 +5,8 @@ pub mod delivery;
 pub mod id;
 pub mod lane;
 pub mod message;
+mod named;
 pub mod permission;
 pub mod subscription;
+
+pub(crate) use named::named;

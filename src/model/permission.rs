@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::model::named;
+
 /// Something that an app may let its browsers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -84,40 +86,35 @@ impl Speaker {
         *self == Self::Server || join == Join::Anyone
     }
 
-    /// As the API and the database name it.
-    pub fn name(&self) -> &'static str {
+    /// What it is the maker of a topic as.
+    pub fn maker(&self) -> Maker {
         match self {
-            Self::Server => "server",
-            Self::Browser(_) => "browser",
+            Self::Server => Maker::Server,
+            Self::Browser(_) => Maker::Browser,
         }
     }
 }
 
-/// Who may join a topic, and leave it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Join {
-    /// Browsers, of their own accord, and servers.
-    #[default]
-    Anyone,
-    /// Servers only. A browser stays where a server put it.
-    Server,
-}
-
-impl Join {
-    /// As the API and the database name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anyone => "anyone",
-            Self::Server => "server",
-        }
+named! {
+    /// Who made a topic, as stored in `topics.made_by`.
+    pub enum Maker {
+        /// A browser, by naming it where its app lets browsers make topics. Such topics are limited in number, and
+        /// maintenance removes those that nobody has used for a week.
+        Browser = "browser",
+        /// A server, by making it or naming it. It stays until a server removes it.
+        Server = "server",
     }
 }
 
-/// Reads what the database has.
-impl From<String> for Join {
-    fn from(name: String) -> Self {
-        if name == Self::Anyone.name() { Self::Anyone } else { Self::Server }
+named! {
+    /// Who may join a topic, and leave it, as stored in `topics.join_by`.
+    #[derive(Default)]
+    pub enum Join {
+        /// Browsers, of their own accord, and servers. Every topic begins so unless a server makes it otherwise.
+        #[default]
+        Anyone = "anyone",
+        /// Servers only: one of them said so. A browser stays where a server put it.
+        Server = "server",
     }
 }
 
@@ -160,10 +157,6 @@ mod tests {
             let may = BrowsersMay::default().and(right);
             assert_eq!(serde_json::to_value(&may).unwrap(), serde_json::json!(may.names()));
             assert_eq!(BrowsersMay::from(may.names()), may);
-        }
-        for join in [Join::Anyone, Join::Server] {
-            assert_eq!(serde_json::to_value(join).unwrap(), join.name());
-            assert_eq!(Join::from(join.name().to_owned()), join);
         }
     }
 }

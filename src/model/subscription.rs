@@ -6,6 +6,49 @@ use std::sync::Arc;
 use base64::Engine as _;
 use p256::elliptic_curve::sec1::FromSec1Point as _;
 
+use crate::model::named;
+
+named! {
+    /// Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
+    /// in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
+    /// not sent to it.
+    pub enum SubscriptionState {
+        /// It is sent to. Registering sets it: a new endpoint, a known one that had ended, or one that takes the place of
+        /// another.
+        Active = "active",
+        /// It is kept, but not sent to: it has never taken a push, and its gateway kept refusing those to it while it took
+        /// others in its lane, so its own keys are probably wrong. Maintenance sets it (`store::audience::refusals`). What
+        /// waited for it is cancelled.
+        Suspended = "suspended",
+        /// Its gateway does not know it any more (404, 410), or DNS has not known its endpoint's host for hours. The
+        /// settling of that attempt sets it (`store::outcomes::endings`). What waits for it ends as gone. Retention deletes
+        /// the row.
+        Gone = "gone",
+        /// Its browser, its site or the erasure of its user ended it (`store::audience::subscriptions`). What waited for it
+        /// is cancelled. Retention deletes the row.
+        Unsubscribed = "unsubscribed",
+        /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
+        /// registration of the other one sets it (`store::audience::succession`). Retention deletes the row.
+        Replaced = "replaced",
+        /// Its browser's `expirationTime` has passed. Maintenance sets it (`store::operations::sweeps`). What waits for it
+        /// ends as gone. Retention deletes the row.
+        Expired = "expired",
+    }
+}
+
+impl SubscriptionState {
+    /// Whether the subscription may still be changed: it is sent to, or may be again without registering anew.
+    pub fn lives(self) -> bool {
+        matches!(self, Self::Active | Self::Suspended)
+    }
+
+    /// Whether the subscription hands on what it was to the one that takes its place. One that was unsubscribed or
+    /// replaced before does not: whoever comes now begins anew.
+    pub fn has_heirs(self) -> bool {
+        matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
+    }
+}
+
 /// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
 pub const ENDPOINT_MAX: usize = 2048;
 

@@ -114,7 +114,6 @@ const TEXTS: &[(&str, Text)] = &[
     // Words of answers.
     ("gateway", Like("^(fcm|mozilla|wns|apple|other)$")),
     ("breaker", Like("^(closed|open|half_open)$")),
-    ("made_by", Like("^(server|browser)$")),
     ("query.state", Long(1, 32)),
     ("state", Long(1, 32)),
     ("status", Long(1, 32)),

@@ -69,7 +69,7 @@ pub async fn set_membership(
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
-        if member && !row.lives() {
+        if member && !row.state.lives() {
             return Ok(Membership::Ended);
         }
         if member {

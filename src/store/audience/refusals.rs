@@ -76,7 +76,7 @@ fn weight(settlement: &Settlement) -> Option<i16> {
     match &settlement.fate {
         _ if settlement.proven => None,
         Fate::Ended(Ending::Accepted, _) => Some(0),
-        Fate::Ended(Ending::Dead, Some(death)) => match DeadReason::from_name(death.reason)? {
+        Fate::Ended(Ending::Dead, Some(death)) => match death.reason {
             DeadReason::Unauthorized => Some(REFUSALS_MAX),
             // Answers that would come again whatever is sent.
             DeadReason::BadRequest | DeadReason::NonRetryable | DeadReason::Http4xx => Some(1),

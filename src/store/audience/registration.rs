@@ -13,7 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
-use crate::model::subscription::{BrowserKeys, Endpoint};
+use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
 use crate::policy::Place;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::{
@@ -129,10 +129,7 @@ async fn register_within(
             _ => return Ok(Registered::ReplacesUnknown),
         },
     };
-    // One that was unsubscribed or replaced hands nothing on: whoever comes now begins anew.
-    let mut old = old.filter(|old| {
-        old.endpoint_mac != mac && matches!(old.state.as_str(), "active" | "suspended" | "gone" | "expired")
-    });
+    let mut old = old.filter(|old| old.endpoint_mac != mac && old.state.has_heirs());
     if let Some(old) = old.as_mut().filter(|old| request.wanted.changes_user(old)) {
         forget_what_servers_said(conn, old).await?;
     }
@@ -209,7 +206,7 @@ async fn refresh(
         covered: request.right.covers(vault, &before),
         same_keys,
         proven: before.keys_proven_at.is_some(),
-        active: before.state == "active",
+        active: before.state == SubscriptionState::Active,
         user: before.user_id.as_deref(),
         wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
     });
@@ -234,8 +231,8 @@ async fn refresh(
         row.address = vault.seal(ADDRESS, row.id, &given);
     }
     row.expires_at = request.expires_at;
-    if row.state != "active" {
-        row.state = "active".into();
+    if row.state != SubscriptionState::Active {
+        row.state = SubscriptionState::Active;
         row.since = now;
         row.ended_at = None;
         revive(conn, &row).await?;
@@ -292,7 +289,7 @@ async fn insert(
         lane,
         vapid_key: request.vapid_key,
         gateway: request.gateway.name().to_owned(),
-        state: "active".into(),
+        state: SubscriptionState::Active,
         since: now,
         endpoint_mac: mac.to_vec(),
         address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
 use crate::model::permission::{BrowserRight, Refused, Speaker};
+use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, set_topics};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::tally::Tally;
@@ -29,8 +30,8 @@ pub struct SubscriptionRow {
     pub vapid_key: Uuid,
     /// The push service behind its endpoint.
     pub gateway: String,
-    /// `active`, or how it ended.
-    pub state: String,
+    /// Whether it is sent to, or how it ended.
+    pub state: SubscriptionState,
     /// Messages accepted before are not for it.
     pub since: Timestamp,
     /// HMAC of (app, endpoint).
@@ -65,11 +66,6 @@ impl SubscriptionRow {
     /// Its typed id.
     pub fn typed_id(&self) -> SubscriptionId {
         SubscriptionId(self.id)
-    }
-
-    /// Whether it may still be changed: it is sent to, or may be again without registering anew.
-    pub fn lives(&self) -> bool {
-        matches!(self.state.as_str(), "active" | "suspended")
     }
 }
 
@@ -187,10 +183,10 @@ pub(in crate::store) async fn lock(
 ) -> Result<Option<SubscriptionRow>, sqlx::Error> {
     sqlx::query_as!(
         SubscriptionRow,
-        "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
-         FOR NO KEY UPDATE OF s",
+         FOR NO KEY UPDATE OF s"#,
         id.shard(),
         id.0,
         app
@@ -238,7 +234,7 @@ pub struct Filter {
     /// A tag they carry.
     pub tag: Option<String>,
     /// Their state.
-    pub state: Option<String>,
+    pub state: Option<SubscriptionState>,
     /// Their push service.
     pub gateway: Option<String>,
 }
@@ -253,18 +249,18 @@ pub async fn list(
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let rows = sqlx::query_as!(
         SubscriptionRow,
-        "SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state, s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
            AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
            AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
              WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
-         ORDER BY s.id DESC LIMIT $8",
+         ORDER BY s.id DESC LIMIT $8"#,
         app,
         before,
         filter.user_id,
-        filter.state,
+        filter.state.map(SubscriptionState::name),
         filter.tag,
         filter.gateway,
         filter.topic,
@@ -315,7 +311,7 @@ pub async fn change(
         let Some(before) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(Changed::Unknown);
         };
-        if !before.lives() {
+        if !before.state.lives() {
             return Ok(Changed::Ended);
         }
         let mut row = before.clone();
@@ -369,7 +365,7 @@ pub(in crate::store) async fn write_details(
            keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END WHERE shard = $1 AND id = $2",
         shard,
         row.id,
-        row.state,
+        row.state.name(),
         row.since,
         row.address,
         row.user_id,

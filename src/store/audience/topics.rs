@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::MessageId;
-use crate::model::permission::{BrowserRight, Join, Speaker};
+use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
 
 /// Most topics of one app.
 pub const TOPICS_MAX: i64 = 10_000;
@@ -44,7 +44,7 @@ pub async fn ensure(
 ) -> Result<(Vec<Topic>, Vec<String>), sqlx::Error> {
     let mut there = sqlx::query_as!(
         Topic,
-        r#"SELECT id, name, join_by AS "join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
+        r#"SELECT id, name, join_by AS "join: Join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
         app,
         names
     )
@@ -64,10 +64,10 @@ pub async fn ensure(
     let made = sqlx::query_as!(
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
-         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join""#,
+         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
         app,
         &missing,
-        by.name(),
+        by.maker().name(),
         now
     );
     there.extend(made.fetch_all(conn).await?);
@@ -103,8 +103,8 @@ pub struct TopicRow {
     pub name: String,
     /// Who may join it.
     pub join: Join,
-    /// Who made it: `browser` or `server`.
-    pub made_by: String,
+    /// Who made it.
+    pub made_by: Maker,
     /// Subscriptions in it.
     pub members: i64,
     /// When it was made.
@@ -121,7 +121,7 @@ pub async fn list(
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
     sqlx::query_as!(
         TopicRow,
-        r#"SELECT t.id, t.name, t.join_by AS "join", t.made_by, t.created_at,
+        r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
              coalesce((SELECT sum(n) FROM (
                SELECT n FROM audience_counts WHERE topic = t.id
                UNION ALL SELECT n FROM audience_changes WHERE topic = t.id) kept), 0)::bigint AS "members!"

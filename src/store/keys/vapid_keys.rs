@@ -4,6 +4,20 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::named;
+
+named! {
+    /// What a key is used for, as stored in `vapid_keys.state`.
+    #[derive(Default)]
+    pub enum Role {
+        /// New subscribers get it; each app has exactly one. Making or importing one sets it, and retires the one before.
+        #[default]
+        Active = "active",
+        /// It signs for the subscriptions that were made with it, for as long as there is one; it never becomes active
+        /// again. The next active key sets it, or importing it so.
+        Retired = "retired",
+    }
+}
 
 /// A row of `vapid_keys`, without the private key.
 #[derive(Debug, Clone)]
@@ -16,8 +30,8 @@ pub struct VapidKey {
     pub public_key: Vec<u8>,
     /// The `sub` claim.
     pub subject: String,
-    /// `active` or `retired`.
-    pub state: String,
+    /// What it is used for.
+    pub state: Role,
     /// When it was made or imported.
     pub created_at: Timestamp,
     /// When another one took over.
@@ -27,7 +41,7 @@ pub struct VapidKey {
 /// Adds a key pair. An active one retires the one before it. False: the app has this key already.
 /// `private_key` is sealed under [`crate::vault::VAPID_PRIVATE`] and the key's id.
 pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
-    if key.state == "active" {
+    if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
         sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app).fetch_optional(&mut *conn).await?;
         let known = sqlx::query_scalar!(
@@ -56,7 +70,7 @@ pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) ->
         &key.public_key,
         private_key,
         key.subject,
-        key.state,
+        key.state.name(),
         key.created_at,
         key.retired_at
     )
@@ -69,8 +83,8 @@ pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) ->
 pub async fn active(pool: &PgPool, app: Uuid) -> Result<VapidKey, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
-        "SELECT id, app, public_key, subject, state, created_at, retired_at FROM vapid_keys
-         WHERE app = $1 AND state = 'active'",
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+         WHERE app = $1 AND state = 'active'"#,
         app
     )
     .fetch_one(pool)
@@ -81,7 +95,8 @@ pub async fn active(pool: &PgPool, app: Uuid) -> Result<VapidKey, sqlx::Error> {
 pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
-        "SELECT id, app, public_key, subject, state, created_at, retired_at FROM vapid_keys WHERE app = $1 AND id = $2",
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+         WHERE app = $1 AND id = $2"#,
         app,
         id
     )
@@ -92,7 +107,7 @@ pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<VapidKey>
 /// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
 pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
     let rows = sqlx::query!(
-        r#"SELECT k.id, k.app, k.public_key, k.subject, k.state, k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
+        r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
              JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
          FROM vapid_keys k WHERE k.app = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3"#,
         app,

@@ -5,32 +5,21 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::AppId;
+use crate::model::named;
 
-/// What an alert is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Gateways refuse a VAPID key.
-    KeyRefused,
-    /// A delivery's row was changed by hand.
-    Tampered,
-    /// A delivery that had ended was put back.
-    Replayed,
-    /// A figure misses its target.
-    Figure,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 4] = [Self::KeyRefused, Self::Tampered, Self::Replayed, Self::Figure];
-
-    /// The name used in the database, JSON, metrics and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::KeyRefused => "key_refused",
-            Self::Tampered => "tampered",
-            Self::Replayed => "replayed",
-            Self::Figure => "figure",
-        }
+named! {
+    /// What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
+    /// that is counted, afterwards it is a new alert.
+    #[schema(as = AlertKind)]
+    pub enum Kind {
+        /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
+        KeyRefused = "key_refused",
+        /// A delivery's row was changed by hand. Dispatch raises it as it claims the row, which becomes a dead letter.
+        Tampered = "tampered",
+        /// A delivery that had ended was put back. Dispatch raises it as it claims the row, which becomes a dead letter.
+        Replayed = "replayed",
+        /// A figure misses its target. Maintenance raises it, and nothing follows by itself.
+        Figure = "figure",
     }
 }
 
@@ -75,8 +64,8 @@ pub struct AlertRow {
     pub id: Uuid,
     /// Whose it is.
     pub app: Option<Uuid>,
-    /// [`Kind::name`].
-    pub kind: String,
+    /// What kind of thing it is about.
+    pub kind: Kind,
     /// What it is about.
     pub subject: String,
     /// For people.
@@ -96,12 +85,12 @@ pub struct AlertRow {
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
-        "SELECT a.id, a.app, a.kind, a.subject, a.detail, a.n, a.first_at, a.last_at, a.resolved_at FROM alerts a
+        r#"SELECT a.id, a.app, a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at, a.resolved_at FROM alerts a
          WHERE coalesce(
              (SELECT CASE WHEN last.resolved_at IS NULL THEN a.resolved_at IS NOT NULL OR a.id < last.id
                           ELSE a.resolved_at IS NOT NULL AND a.id < last.id END
               FROM alerts last WHERE last.id = $1), true)
-         ORDER BY a.resolved_at IS NOT NULL, a.id DESC LIMIT $2",
+         ORDER BY a.resolved_at IS NOT NULL, a.id DESC LIMIT $2"#,
         before,
         limit
     )
@@ -114,8 +103,8 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<A
 pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
-        "UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
-         RETURNING id, app, kind, subject, detail, n, first_at, last_at, resolved_at",
+        r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
+         RETURNING id, app, kind AS "kind: Kind", subject, detail, n, first_at, last_at, resolved_at"#,
         id,
         now
     )
@@ -125,8 +114,10 @@ pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) ->
 
 /// How many alerts of each kind are open.
 pub async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
-    let found = sqlx::query!(r#"SELECT kind, count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#)
-        .fetch_all(pool);
-    let found = found.await?;
-    Ok(Kind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind.name()).map_or(0, |row| row.n))))
+    let found = sqlx::query!(
+        r#"SELECT kind AS "kind: Kind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(Kind::ALL.map(|kind| (kind, found.iter().find(|row| row.kind == kind).map_or(0, |row| row.n))))
 }

@@ -18,39 +18,24 @@ use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
+use crate::model::named;
 
 /// Most groups that are answered.
 pub const GROUPS_MAX: i64 = 1000;
 
-/// Where a letter stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = LetterState)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// To be replayed or discarded.
-    Open,
-    /// Sent again.
-    Replayed,
-    /// Put aside by somebody.
-    Discarded,
-    /// Gone or expired: kept for the record, without payload and without a way back.
-    Closed,
-}
-
-impl State {
-    /// The name used in the database.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Open => "open",
-            State::Replayed => "replayed",
-            State::Discarded => "discarded",
-            State::Closed => "closed",
-        }
-    }
-
-    /// The state of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [State::Open, State::Replayed, State::Discarded, State::Closed].into_iter().find(|state| state.name() == name)
+named! {
+    /// Where a letter stands, as stored in `dead_letters.state`.
+    #[schema(as = LetterState)]
+    pub enum State {
+        /// To be replayed or discarded. Whatever ends a delivery as dead sets it. Its message's content is kept as long.
+        Open = "open",
+        /// Sent again, as or in another message. A replay sets it (`handling`); what becomes of the delivery now is told
+        /// by that message.
+        Replayed = "replayed",
+        /// Put aside by somebody, or by the erasure of its user. Retention deletes it.
+        Discarded = "discarded",
+        /// Gone or expired: kept for the record, without payload and without a way back, from the beginning.
+        Closed = "closed",
     }
 }
 
@@ -195,8 +180,8 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: Uuid, filter: &Filter) {
 pub struct LetterRow {
     /// Its id, a UUIDv7 of the time of death.
     pub id: Uuid,
-    /// [`State::name`].
-    pub state: String,
+    /// Where it stands.
+    pub state: State,
     /// Why it died.
     pub reason: String,
     /// HTTP status of the last answer.

@@ -62,7 +62,7 @@ pub async fn write<'a>(
         match &settlement.fate {
             Fate::Ended(Ending::Gone, _) => gone.push((settlement.subscription.0, settlement.life)),
             Fate::Ended(Ending::Dead, Some(death)) => {
-                let body = Body::DeadLetterCreated { reason: death.reason.to_owned(), dead_letter: id };
+                let body = Body::DeadLetterCreated { reason: death.reason.name().to_owned(), dead_letter: id };
                 told.push(Event { app: settlement.app.0, body, n: 1 });
             }
             _ => {}
@@ -158,7 +158,9 @@ impl<'a> Letters<'a> {
         let last = settlement.attempts.last();
         let at = last.map_or(now, |attempt| attempt.at);
         let (id, reason, detail, policy) = match &settlement.fate {
-            Fate::Ended(_, Some(death)) => (death.id, death.reason, death.detail.as_deref(), death.policy.as_ref()),
+            Fate::Ended(_, Some(death)) => {
+                (death.id, death.reason.name(), death.detail.as_deref(), death.policy.as_ref())
+            }
             // Without a POST the reason says it all.
             Fate::Ended(ending, None) => {
                 let answered = last.filter(|attempt| attempt.status.is_some());

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 pub use rows::settle_rows;
 
+use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
@@ -95,8 +96,8 @@ pub enum Fate {
 pub struct Death {
     /// The dead letter's id.
     pub id: Uuid,
-    /// A [`crate::classify::DeadReason`]'s name.
-    pub reason: &'static str,
+    /// Why.
+    pub reason: DeadReason,
     /// The gateway's words.
     pub detail: Option<Box<str>>,
     /// The policy in force.

@@ -16,6 +16,8 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::message::MessageState;
+use crate::model::subscription::SubscriptionState;
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 
@@ -173,26 +175,40 @@ pub enum Standing {
 }
 
 /// What decides over the standing of a delivery.
-struct Circumstances<'a> {
+struct Circumstances {
     /// The message's state.
-    message: &'a str,
+    message: MessageState,
     /// The subscription's, if it exists.
-    subscription: Option<&'a str>,
+    subscription: Option<SubscriptionState>,
     /// Whether another one is known to have taken its place.
     has_successor: bool,
     /// Whether the delivery was for an earlier life of it.
     is_past: bool,
 }
 
-fn standing(circumstances: &Circumstances<'_>) -> Standing {
+impl Circumstances {
+    /// From the names that the statements of the hot path read.
+    fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
+        const CHECKED: &str = "checked by the table";
+        Self {
+            message: MessageState::from_name(message).expect(CHECKED),
+            subscription: subscription.map(|name| SubscriptionState::from_name(name).expect(CHECKED)),
+            has_successor,
+            is_past,
+        }
+    }
+}
+
+fn standing(circumstances: &Circumstances) -> Standing {
+    use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     match (circumstances.message, circumstances.subscription) {
-        ("cancelled", _) => Standing::Cancelled,
+        (MessageState::Cancelled, _) => Standing::Cancelled,
         _ if circumstances.is_past => Standing::Cancelled,
-        (_, Some("gone" | "expired")) => Standing::Gone,
-        (_, Some("replaced")) if circumstances.has_successor => Standing::Replaced,
-        (_, None | Some("unsubscribed" | "replaced" | "suspended")) => Standing::Cancelled,
-        ("paused", _) => Standing::Paused,
-        _ => Standing::Sendable,
+        (_, Some(Gone | Expired)) => Standing::Gone,
+        (_, Some(Replaced)) if circumstances.has_successor => Standing::Replaced,
+        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Standing::Cancelled,
+        (MessageState::Paused, Some(Active)) => Standing::Paused,
+        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Standing::Sendable,
     }
 }
 
@@ -290,12 +306,12 @@ pub async fn claim_rows(
                 subscription: SubscriptionId(row.subscription),
                 origin_id: row.origin_id.unwrap_or_default(),
                 address: row.address.unwrap_or_default(),
-                standing: standing(&Circumstances {
-                    message: &row.message_state,
-                    subscription: row.subscription_state.as_deref(),
-                    has_successor: row.has_successor,
-                    is_past: row.is_past,
-                }),
+                standing: standing(&Circumstances::read(
+                    &row.message_state,
+                    row.subscription_state.as_deref(),
+                    row.has_successor,
+                    row.is_past,
+                )),
                 policy: row.policy,
                 timezone: row.timezone,
                 proven: row.proven.unwrap_or(false),
@@ -427,7 +443,7 @@ mod tests {
             ("sending", Some("replaced"), true, true, Standing::Cancelled),
             ("sending", Some("active"), false, true, Standing::Cancelled),
         ] {
-            let circumstances = Circumstances { message, subscription, has_successor, is_past };
+            let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
             assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
         }
     }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::MessageId;
+use crate::model::message::MessageState;
 
 /// A message, without its content.
 #[derive(Debug, Clone)]
@@ -15,7 +16,7 @@ pub struct MessageRow {
     /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// As stored; whether it is done is in `moving`.
-    pub state: String,
+    pub state: MessageState,
     /// `to`, as it was given.
     pub audience: Value,
     /// Time to live.
@@ -73,7 +74,7 @@ pub async fn account(
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
     let found = sqlx::query!(
-        r#"SELECT m.id, m.tier, m.state, m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
+        r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
@@ -161,7 +162,7 @@ pub async fn terms(pool: &PgPool, app: Uuid, id: MessageId) -> Result<Option<Ter
 pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
-        r#"SELECT id, tier, state, audience, ttl_s, urgency, topic_header, policy, replay_of,
+        r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy, replay_of,
              enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::MessageId;
+use crate::model::message::MessageState;
 use crate::store::keys::audit::Entry;
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::stops::{Stop, StopKind, stop_message};
@@ -75,30 +76,31 @@ async fn steer_within(
     turn: Turn,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
-    let state =
-        sqlx::query_scalar!("SELECT state FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE", id.0, app)
-            .fetch_optional(&mut *conn)
-            .await?;
-    let kind = match (state.as_deref(), turn) {
-        (None, _) => return Ok(Steered::Unknown),
-        (Some("cancelled"), Turn::Cancel) | (Some("paused"), Turn::Pause) | (Some("sending"), Turn::Resume) => {
-            return Ok(Steered::Already);
-        }
-        (Some("cancelled"), _) => return Ok(Steered::Cancelled),
-        (Some(_), Turn::Pause) => StopKind::Pause,
-        (Some(_), Turn::Resume) => StopKind::Resume,
-        (Some(_), Turn::Cancel) => StopKind::Cancel,
+    let found = sqlx::query_scalar!(
+        r#"SELECT state AS "state: MessageState" FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
+        id.0,
+        app
+    );
+    let Some(state) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
+    let kind = match (state, turn) {
+        (MessageState::Cancelled, Turn::Cancel)
+        | (MessageState::Paused, Turn::Pause)
+        | (MessageState::Sending, Turn::Resume) => return Ok(Steered::Already),
+        (MessageState::Cancelled, _) => return Ok(Steered::Cancelled),
+        (_, Turn::Pause) => StopKind::Pause,
+        (_, Turn::Resume) => StopKind::Resume,
+        (_, Turn::Cancel) => StopKind::Cancel,
     };
     if !is_moving(conn, id).await? {
         return Ok(Steered::Done);
     }
     match turn {
         Turn::Pause => {
-            set_state(conn, id, "paused", None).await?;
+            set_state(conn, id, MessageState::Paused, None).await?;
             set_cursors_due(conn, id, None).await?;
         }
         Turn::Resume => {
-            set_state(conn, id, "sending", Some(now)).await?;
+            set_state(conn, id, MessageState::Sending, Some(now)).await?;
             set_cursors_due(conn, id, Some(now)).await?;
         }
         Turn::Cancel => {}
@@ -117,7 +119,7 @@ pub(in crate::store) async fn cancel_locked(
     id: MessageId,
     now: Timestamp,
 ) -> Result<Stop, sqlx::Error> {
-    set_state(conn, id, "cancelled", None).await?;
+    set_state(conn, id, MessageState::Cancelled, None).await?;
     sqlx::query!("DELETE FROM cursors WHERE message = $1", id.0).execute(&mut *conn).await?;
     stop_message(conn, StopKind::Cancel, id, now).await
 }
@@ -135,10 +137,10 @@ async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx:
 async fn set_state(
     conn: &mut PgConnection,
     id: MessageId,
-    state: &str,
+    state: MessageState,
     resumed_at: Option<Timestamp>,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", id.0, state, resumed_at)
+    sqlx::query!("UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", id.0, state.name(), resumed_at)
         .execute(conn)
         .await?;
     Ok(())
@@ -159,12 +161,15 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool,
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         // Held until the chunk is done: no other turn comes in between.
-        let row = sqlx::query!("SELECT state, resumed_at FROM messages WHERE id = $1 FOR SHARE", id.0)
-            .fetch_optional(&mut *tx)
-            .await?;
+        let row = sqlx::query!(
+            r#"SELECT state AS "state: MessageState", resumed_at FROM messages WHERE id = $1 FOR SHARE"#,
+            id.0
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
         let turn = match row {
-            Some(row) if row.state == "cancelled" => Turn::Cancel,
-            Some(row) if row.state == "paused" => Turn::Pause,
+            Some(row) if row.state == MessageState::Cancelled => Turn::Cancel,
+            Some(row) if row.state == MessageState::Paused => Turn::Pause,
             Some(row) if row.resumed_at.is_some() => Turn::Resume,
             _ => return Ok(false),
         };

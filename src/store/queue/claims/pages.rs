@@ -266,12 +266,7 @@ pub async fn lease_lost_page(
             subscription: SubscriptionId(row.id),
             origin_id: row.origin_id.unwrap_or_default(),
             address: row.address.unwrap_or_default(),
-            standing: standing(&Circumstances {
-                message: &page.state,
-                subscription: row.state.as_deref(),
-                has_successor: row.has_successor,
-                is_past: row.is_past,
-            }),
+            standing: standing(&Circumstances::read(&page.state, row.state.as_deref(), row.has_successor, row.is_past)),
             policy: row.policy,
             timezone: row.timezone,
             proven: row.proven.unwrap_or(false),
