@@ -275,7 +275,7 @@ impl Lane {
         }
         .map(|_| self.breaker.snapshot());
         self.unreached = if answer.reached { 0 } else { self.unreached.saturating_add(1) };
-        news.alone = self.is_broken() && self.unreached >= UNREACHED_ALONE;
+        news.alone = news.breaker.is_some() && self.is_broken() && self.unreached >= UNREACHED_ALONE;
         match answer.outcome.kind {
             Kind::Throttled => {
                 self.limit.congested();

@@ -183,3 +183,22 @@ async fn a_claim_does_not_walk_over_the_dead_rows_that_a_long_snapshot_keeps() {
     assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_a_tier_that_does_not_exist_stops_nobodys_work() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    sqlx::query(
+        "INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+         SELECT shard, id, id, lane, 9, 'epoch', 'epoch', '' FROM subscriptions",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 1);
+    let kept = scalar(&app.pool, "SELECT count(*) FROM queue WHERE tier = 9 AND lease IS NULL").await;
+    assert_eq!(kept, 1, "nobody has touched it");
+    app.finish().await;
+}
