@@ -7,6 +7,7 @@ mod replay;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
+use bellwire::model::id::AppId;
 use bellwire::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -86,8 +87,15 @@ async fn export(app: &TestApp, query: &str) -> (String, String) {
 /// A key of the app with these scopes.
 async fn key(app: &TestApp, scopes: &[bellwire::store::keys::api_keys::Scope]) -> String {
     let owner: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
-    let made =
-        bellwire::store::keys::api_keys::create(&app.pool, &app.vault, Some(owner), "k", scopes, None, &app.clock);
+    let made = bellwire::store::keys::api_keys::create(
+        &app.pool,
+        &app.vault,
+        Some(AppId(owner)),
+        "k",
+        scopes,
+        None,
+        &app.clock,
+    );
     made.await.unwrap().1
 }
 
