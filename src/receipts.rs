@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
-use uuid::Uuid;
 
 use crate::model::clock::Clock;
+use crate::model::id::AppId;
 use crate::store::outcomes::receipts::{self, Receipt};
 
 /// How receipts are gathered.
@@ -46,7 +46,7 @@ pub enum NotTaken {
 
 /// What one request reported.
 struct Report {
-    app: Uuid,
+    app: AppId,
     receipts: Vec<Receipt>,
     written: oneshot::Sender<bool>,
     _room: OwnedSemaphorePermit,
@@ -72,7 +72,7 @@ impl Receipts {
     }
 
     /// Has receipts of an app written, and waits until they are durable.
-    pub async fn write(&self, app: Uuid, receipts: Vec<Receipt>) -> Result<(), NotTaken> {
+    pub async fn write(&self, app: AppId, receipts: Vec<Receipt>) -> Result<(), NotTaken> {
         let n = u32::try_from(receipts.len()).map_err(|_| NotTaken::Busy)?;
         let room = self.0.room.clone().try_acquire_many_owned(n).map_err(|_| NotTaken::Busy)?;
         let (written, answer) = oneshot::channel();

@@ -57,11 +57,11 @@ impl<'a> Seeder<'a> {
 
     /// Adds the simulator's subscriptions of these numbers to an app, under its active key, over four gateways in turn.
     pub async fn subscribe(&self, app: AppId, numbers: Range<u32>) -> Audience {
-        let key = vapid_keys::active(self.pool, app.0).await.expect("an app has a key");
+        let key = vapid_keys::active(self.pool, app).await.expect("an app has a key");
         let mut connection = self.pool.acquire().await.expect("a connection");
         let mut gateways = Vec::new();
         for host in self.twin.hosts().into_iter().take(GATEWAYS as usize) {
-            let lane = lanes::ensure(&mut connection, app.0, key.id, host.gateway).await.expect("a lane");
+            let lane = lanes::ensure(&mut connection, app, key.id, host.gateway).await.expect("a lane");
             gateways.push((host.host, lane));
         }
         let (mut all, mut sampled) = (Vec::with_capacity(numbers.len()), Vec::new());

@@ -45,7 +45,7 @@ pub struct AlertView {
 impl From<AlertRow> for AlertView {
     fn from(row: AlertRow) -> Self {
         let AlertRow { id, app, kind, subject, detail, n, first_at, last_at, resolved_at } = row;
-        Self { id: AlertId(id), app: app.map(AppId), kind, subject, detail, n, first_at, last_at, resolved_at }
+        Self { id: AlertId(id), app, kind, subject, detail, n, first_at, last_at, resolved_at }
     }
 }
 

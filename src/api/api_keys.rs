@@ -9,14 +9,13 @@ use axum::routing::{delete, get};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
 use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
-use crate::model::id::ApiKeyId;
+use crate::model::id::{ApiKeyId, AppId};
 use crate::store::keys::api_keys::{self, ApiKey, NewKey, Scope};
 use crate::store::keys::audit;
 
@@ -168,7 +167,7 @@ async fn revoke_of_server(
     revoke_of(&state, None, &operator.caller, id, query).await
 }
 
-async fn list_of(state: &ApiState, app: Option<Uuid>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
+async fn list_of(state: &ApiState, app: Option<AppId>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = api_keys::list(&state.pool, app, cut.before, cut.ask()).await?;
     Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(uri))
@@ -176,7 +175,7 @@ async fn list_of(state: &ApiState, app: Option<Uuid>, uri: &Uri, paging: &Paging
 
 async fn create_for(
     state: &ApiState,
-    app: Option<Uuid>,
+    app: Option<AppId>,
     maker: &Caller,
     mut body: NewApiKey,
 ) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
@@ -231,7 +230,7 @@ fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
 
 async fn revoke_of(
     state: &ApiState,
-    app: Option<Uuid>,
+    app: Option<AppId>,
     by: &Caller,
     id: ApiKeyId,
     RevokeQuery { keep_descendants }: RevokeQuery,

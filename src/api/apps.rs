@@ -67,7 +67,7 @@ pub struct AppView {
 impl From<App> for AppView {
     fn from(app: App) -> Self {
         Self {
-            id: AppId(app.id),
+            id: app.id,
             slug: app.slug,
             name: app.name,
             origins: app.origins,
@@ -271,7 +271,7 @@ pub async fn create(
     let topics = check_topics(body.topics, &mut faults);
     faults.finish()?;
     let app = App {
-        id: state.clock.uuid(),
+        id: AppId(state.clock.uuid()),
         slug: body.slug,
         name: body.name,
         origins: body.origins,
@@ -292,7 +292,7 @@ pub async fn create(
     }
     let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
     topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
-    let entry = operator.caller.did(Some(app.id), Action::AppCreated, AppId(app.id));
+    let entry = operator.caller.did(Some(app.id), Action::AppCreated, app.id);
     let detail = json!({
         "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
         "browsers_may": app.browsers_may,
@@ -313,7 +313,7 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = apps::list(&state.pool, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
+    Ok(cut.page(rows, |app| app.id.0, AppView::from).answer(&uri))
 }
 
 /// Shows an app.
@@ -342,7 +342,7 @@ pub async fn change(
     }
     apps::update(&mut *tx, &app).await?;
     if let Some(detail) = changed(&before, &app) {
-        server.did(Action::AppChanged, AppId(app.id)).with(detail).record(&mut tx, 1, state.clock.now()).await?;
+        server.did(Action::AppChanged, app.id).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     }
     tx.commit().await?;
     Ok(axum::Json(app.into()))
@@ -379,7 +379,7 @@ pub async fn delete(
     let changing = state.known_keys.changing();
     let mut tx = state.pool.begin().await?;
     let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
-    let entry = operator.caller.did(Some(app.id), Action::AppDeleted, AppId(app.id));
+    let entry = operator.caller.did(Some(app.id), Action::AppDeleted, app.id);
     entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     drop(changing);

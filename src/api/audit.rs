@@ -47,7 +47,7 @@ pub struct EntryView {
 impl From<Row> for EntryView {
     fn from(row: Row) -> Self {
         let Row { id, at, app, actor_kind, actor, address, action, target, n, detail } = row;
-        let (id, app, actor) = (EntryId(id), app.map(AppId), audit::name_of(actor));
+        let (id, actor) = (EntryId(id), audit::name_of(actor));
         Self { id, at, app, actor_kind, actor, address, action, target, n, detail }
     }
 }
@@ -110,7 +110,7 @@ fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Api
 }
 
 impl AppAuditQuery {
-    fn read(self, app: Option<uuid::Uuid>) -> (Filter, Paging) {
+    fn read(self, app: Option<AppId>) -> (Filter, Paging) {
         let Self { actor, action, since, until, limit, iterator } = self;
         let actor = actor.map(|key| key.map(|key| key.0));
         (Filter { app, actor, action, since, until }, Paging { limit, iterator })
@@ -129,7 +129,7 @@ pub async fn list(
     let AuditQuery { app, actor, action, since, until, limit, iterator } = query;
     let app = match app.as_deref().map(AppRef::from) {
         None => None,
-        Some(AppRef::Id(id)) => Some(id.0),
+        Some(AppRef::Id(id)) => Some(id),
         Some(slug) => Some(named_app(&state, slug).await?.id),
     };
     let (filter, paging) = AppAuditQuery { actor, action, since, until, limit, iterator }.read(app);

@@ -17,6 +17,7 @@ use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 use crate::model::permission::Speaker;
 use crate::store::audience::subscriptions::Right;
 use crate::store::keys::api_keys::{self, ApiKey, Scope};
@@ -133,7 +134,7 @@ impl Caller {
     }
 
     /// What it does, to be recorded in the transaction that does it: to things of that app, or (none) of the server.
-    pub fn did(&self, app: Option<Uuid>, action: Action, target: impl Display) -> Entry {
+    pub fn did(&self, app: Option<AppId>, action: Action, target: impl Display) -> Entry {
         Entry::new(self.actor(), app, action, target)
     }
 }

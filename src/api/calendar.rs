@@ -8,7 +8,6 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
-use crate::model::id::AppId;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use crate::store::keys::audit::Action;
 use crate::store::queue::calendars;
@@ -66,7 +65,7 @@ pub async fn change(
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.pool.begin().await?;
     calendars::write(&mut *tx, app, &calendar, now).await?;
-    server.did(Action::CalendarChanged, AppId(app)).record(&mut tx, 1, now).await?;
+    server.did(Action::CalendarChanged, app).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(calendar.into()))
 }

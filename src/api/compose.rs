@@ -14,7 +14,7 @@ use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use crate::model::clock::uuid_of;
 use crate::model::delivery::{Tier, TierSchema, Urgency};
-use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::model::permission::BrowserRight;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
@@ -151,7 +151,7 @@ impl NewMessageBody {
             content: state.vault.seal(CONTENT, id.0, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
-            topic_header: self.collapse_key.map(|key| topic_header(AppId(app.id), &key)),
+            topic_header: self.collapse_key.map(|key| topic_header(app.id, &key)),
             policy: retries.over(self.policy).map(kept),
             enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,

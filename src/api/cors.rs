@@ -10,13 +10,13 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::is_servers;
 use super::extract::{AppRef, BodyLimit, named_app, path_param};
 use super::limits::Budget;
 use super::problem::Problem;
+use crate::model::id::AppId;
 use crate::store::keys::apps::App;
 
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
@@ -55,10 +55,6 @@ async fn visitor(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget,
     Ok((budget, app))
 }
 
-/// The app that receipts come under, in the request's extensions.
-#[derive(Debug, Clone, Copy)]
-pub struct AppId(pub Uuid);
-
 /// Stands before the route of receipts, which come in bursts: with limits of its own, and without asking the database for
 /// the app each time. Whoever reports is a browser, whatever else it shows.
 pub async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
@@ -77,7 +73,7 @@ pub async fn reports(State(state): State<ApiState>, request: Request, next: Next
     if parts.method == Method::OPTIONS {
         return for_browsers(preflight(), origin, Some(budget));
     }
-    parts.extensions.insert(AppId(app.id));
+    parts.extensions.insert(app.id);
     for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 
@@ -125,7 +121,7 @@ impl KnownApps {
     const MAX: usize = 1_000;
 
     /// Asks the database for an app again the next time: it is being deleted.
-    pub fn forget(&self, app: Uuid) {
+    pub fn forget(&self, app: AppId) {
         self.0.lock().retain(|_, (_, known)| known.id != app);
     }
 

@@ -23,7 +23,7 @@ use super::extract::{At, parse_query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::delivery::Tier;
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::keys::api_keys::Scope;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
@@ -204,12 +204,12 @@ pub async fn show(
 }
 
 /// The letter of that id.
-async fn find(state: &ApiState, app: Uuid, id: DeadLetterId) -> Result<LetterView, Problem> {
+async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<LetterView, Problem> {
     let found = dead_letters::list(&state.pool, app, &Filter::one(id), Uuid::max(), 1).await?.pop();
     found.map(LetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
 }
 
-async fn open(state: &ApiState, app: Uuid, caller: &Caller, id: DeadLetterId) -> Result<Opened, Problem> {
+async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<Opened, Problem> {
     let letter = find(state, app, id).await?;
     let enclosed = dead_letters::enclosed(&state.pool, app, id).await?;
     let enclosed = enclosed.ok_or_else(|| Problem::not_found("dead letter"))?;

@@ -15,7 +15,7 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
@@ -99,7 +99,7 @@ fn standing(row: &DeliveryRow, attempts: &[AttemptView]) -> &'static str {
 
 async fn read(
     state: &ApiState,
-    app: Uuid,
+    app: AppId,
     message: MessageId,
     rows: Vec<DeliveryRow>,
 ) -> Result<Vec<(Uuid, DeliveryView)>, Problem> {
@@ -167,7 +167,7 @@ pub async fn show(
 
 async fn one(
     state: &ApiState,
-    app: Uuid,
+    app: AppId,
     message: MessageId,
     id: SubscriptionId,
 ) -> Result<axum::Json<DeliveryView>, Problem> {

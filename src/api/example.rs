@@ -149,7 +149,7 @@ pub async fn app(state: &ApiState, visitor: Visitor, headers: &HeaderMap) -> Res
 /// Makes the app. False: its short name is taken, by another request at the same moment or by an app of the operator's.
 async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
     let app = App {
-        id: state.clock.uuid(),
+        id: AppId(state.clock.uuid()),
         slug: SLUG.to_owned(),
         name: "Example page".to_owned(),
         origins: vec![origin.to_owned()],
@@ -194,7 +194,7 @@ pub async fn config(
     headers: HeaderMap,
 ) -> Result<axum::Json<ExampleConfig>, Problem> {
     let (app, server) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
-    Ok(axum::Json(ExampleConfig { app: SLUG, app_id: AppId(app.id), server }))
+    Ok(axum::Json(ExampleConfig { app: SLUG, app_id: app.id, server }))
 }
 
 /// Who wants a message.

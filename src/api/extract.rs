@@ -12,7 +12,6 @@ use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::mismatch::{in_plain_words, mismatches};
@@ -261,9 +260,9 @@ impl FromStr for AppRef {
 
 impl AppRef {
     /// As an id and as a slug, one of which it is.
-    pub(super) fn parts(&self) -> (Option<Uuid>, Option<&str>) {
+    pub(super) fn parts(&self) -> (Option<AppId>, Option<&str>) {
         match self {
-            Self::Id(id) => (Some(id.0), None),
+            Self::Id(id) => (Some(*id), None),
             Self::Slug(slug) => (None, Some(slug)),
         }
     }

@@ -137,7 +137,7 @@ async fn change(
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     let flow = flows::change(&mut *tx, state.clock.uuid(), app, lane, change, now).await?;
-    caller.did(Some(app.0), action, target).with(detail).record(&mut tx, 1, now).await?;
+    caller.did(Some(app), action, target).with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     (state.engine.tell)(Work::Flow(flow));
     Ok(())
@@ -157,7 +157,7 @@ async fn change_and_show(
 /// The app whose lane it is.
 async fn owner(state: &ApiState, LaneNumber(lane): LaneNumber) -> Result<(AppId, Option<LaneId>), Problem> {
     let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
-    Ok((AppId(row.app), Some(lane)))
+    Ok((row.app, Some(lane)))
 }
 
 /// Shows what is let through of an app as a whole, and what waits.
@@ -165,7 +165,7 @@ async fn owner(state: &ApiState, LaneNumber(lane): LaneNumber) -> Result<(AppId,
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = FlowView)))]
 pub async fn show_app(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<FlowView>, Problem> {
-    show(&state, AppId(server.app.id), None).await
+    show(&state, server.app.id, None).await
 }
 
 /// Sets what is let through of an app as a whole.
@@ -177,7 +177,7 @@ pub async fn set_app(
     State(state): State<ApiState>,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, AppId(server.app.id), None, body.check()?).await
+    change_and_show(&state, &server.caller, server.app.id, None, body.check()?).await
 }
 
 /// Lets anything of an app through.
@@ -185,7 +185,7 @@ pub async fn set_app(
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 204)))]
 pub async fn clear_app(server: Server<MaySetPolicies>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
-    change(&state, &server.caller, AppId(server.app.id), None, Change::Clear).await?;
+    change(&state, &server.caller, server.app.id, None, Change::Clear).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -197,7 +197,7 @@ pub async fn pause_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Paused(true)).await
+    change_and_show(&state, &server.caller, server.app.id, None, Change::Paused(true)).await
 }
 
 /// Lets through again what an app's limits allow.
@@ -208,7 +208,7 @@ pub async fn resume_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Paused(false)).await
+    change_and_show(&state, &server.caller, server.app.id, None, Change::Paused(false)).await
 }
 
 /// Forgets what was used of an app's rate: the period begins anew.
@@ -219,7 +219,7 @@ pub async fn reset_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, AppId(server.app.id), None, Change::Reset).await
+    change_and_show(&state, &server.caller, server.app.id, None, Change::Reset).await
 }
 
 /// Shows what is let through of a lane, and what waits.

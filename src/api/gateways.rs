@@ -216,7 +216,7 @@ async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Prob
     let trips = lanes::trips_since(&state.pool, &numbers, now - Duration::from_secs(3_600)).await?;
     let view = |row: &LaneRow| LaneView {
         lane: row.id,
-        app: AppId(row.app),
+        app: row.app,
         vapid_key_id: VapidKeyId(row.vapid_key),
         gateway: row.gateway.clone(),
         subscriptions: row.subscriptions,

@@ -14,7 +14,7 @@ use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
-use crate::model::id::{AppId, IdentityKeyId};
+use crate::model::id::IdentityKeyId;
 use crate::store::keys::api_keys::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -216,7 +216,7 @@ pub(super) async fn check_user(
         (Some(user), Some(token)) => (user, token),
     };
     let keys = keys_of(state, app).await?;
-    let id = AppId(app.id).to_string();
+    let id = app.id.to_string();
     prove(token, user, [&id, &app.slug], &keys, state.clock.now()).map_err(|unproven| {
         let detail = format!("The user token {unproven}.");
         let mut problem = Problem::new(StatusCode::FORBIDDEN, unproven.code(), detail);

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::Settings;
 use super::problem::Problem;
 use crate::http_server::address::{household, site};
+use crate::model::id::AppId;
 pub use keys::{Account, KeyLimits};
 
 /// How many requests are let in.
@@ -112,8 +113,8 @@ impl Limits {
     }
 
     /// Counts a public request against its app.
-    pub fn app(&self, app: Uuid) -> Result<(), Problem> {
-        take(&self.apps, "app", &app).map(drop)
+    pub fn app(&self, app: AppId) -> Result<(), Problem> {
+        take(&self.apps, "app", &app.0).map(drop)
     }
 
     /// Counts a request with receipts against its client. Returns the budget left, as headers.
@@ -122,8 +123,8 @@ impl Limits {
     }
 
     /// Counts a request with receipts against its app.
-    pub fn reports_of(&self, app: Uuid) -> Result<(), Problem> {
-        take(&self.reports, "app", &app).map(drop)
+    pub fn reports_of(&self, app: AppId) -> Result<(), Problem> {
+        take(&self.reports, "app", &app.0).map(drop)
     }
 
     /// Counts a message that a visitor of the example page sends to itself.

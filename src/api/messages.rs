@@ -20,7 +20,7 @@ use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::MessageId;
 use crate::model::message::MessageState;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -61,7 +61,7 @@ pub struct Links {
 
 impl Links {
     fn new(app: &App, id: MessageId) -> Self {
-        let this = format!("/v1/apps/{}/messages/{id}", AppId(app.id));
+        let this = format!("/v1/apps/{}/messages/{id}", app.id);
         let to = |what: &str| format!("{this}/{what}");
         Self { deliveries: to("deliveries"), pause: to("pause"), resume: to("resume"), cancel: to("cancel"), this }
     }

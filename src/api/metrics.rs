@@ -117,7 +117,7 @@ impl MetricsView {
             }
             all.merge(&of_lane);
             let figures = figures::read(&of_lane, 1).to_vec();
-            shown.push(LaneFigures { lane: lane.lane.0, app: AppId(lane.app), gateway: lane.gateway.clone(), figures });
+            shown.push(LaneFigures { lane: lane.lane.0, app: lane.app, gateway: lane.gateway.clone(), figures });
         }
         shown.sort_by_key(|lane| std::cmp::Reverse(lane.figures.iter().map(|reading| reading.state).max()));
         shown.truncate(LANES_MAX);

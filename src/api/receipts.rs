@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::cors::AppId;
 use super::extract::{is_plain_text, parse, read_body};
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::ReceiptKind;
+use crate::model::id::AppId;
 use crate::receipts::NotTaken;
 use crate::store::outcomes::receipts::Receipt;
 use crate::webpush::payload::parse_receipt;
@@ -68,7 +68,7 @@ pub struct Taken {
     responses((status = 204), (status = 202, body = Taken)))]
 pub async fn take(
     State(state): State<ApiState>,
-    Extension(AppId(app)): Extension<AppId>,
+    Extension(app): Extension<AppId>,
     request: Request,
 ) -> Result<Response, Problem> {
     let body = read_body(request, BODY_MAX, state.settings.body_timeout).await?;
@@ -104,7 +104,7 @@ fn check(state: &ApiState, report: Report, now: Timestamp) -> Result<Receipt, Pr
     Ok(Receipt { message, subscription, kind: report.kind, action: report.action, at: now })
 }
 
-async fn write(state: &ApiState, app: uuid::Uuid, receipts: Vec<Receipt>) -> Result<(), Problem> {
+async fn write(state: &ApiState, app: AppId, receipts: Vec<Receipt>) -> Result<(), Problem> {
     if receipts.is_empty() {
         return Ok(());
     }

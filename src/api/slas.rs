@@ -11,7 +11,6 @@ use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
 use crate::model::delivery::Tier;
-use crate::model::id::AppId;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::slas;
 
@@ -74,7 +73,7 @@ pub async fn change(
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.pool.begin().await?;
     slas::write(&mut *tx, app, &wanted, now).await?;
-    server.did(Action::SlasChanged, AppId(app)).with(json!(body)).record(&mut tx, 1, now).await?;
+    server.did(Action::SlasChanged, app).with(json!(body)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(body))
 }

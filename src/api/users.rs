@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
@@ -90,7 +89,7 @@ pub async fn erase(
 
 async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem> {
     let so_far = erasures::find(&state.pool, begun.app, begun.id).await?.ok_or_else(Problem::internal)?;
-    let place = format!("/v1/apps/{}/erasures/{}", AppId(begun.app), ErasureId(begun.id));
+    let place = format!("/v1/apps/{}/erasures/{}", begun.app, ErasureId(begun.id));
     let location = HeaderValue::try_from(place).expect("ids and slashes");
     let view = axum::Json(ErasureView::from(so_far));
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
@@ -110,8 +109,8 @@ pub async fn show_erasure(
 }
 
 /// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.
-fn label(vault: &Vault, app: Uuid, user: &str) -> String {
-    let mac = vault.mac(Purpose::LogLabel, &[b"user", app.as_bytes(), user.as_bytes()]);
+fn label(vault: &Vault, app: AppId, user: &str) -> String {
+    let mac = vault.mac(Purpose::LogLabel, &[b"user", app.0.as_bytes(), user.as_bytes()]);
     let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();
     format!("user:{digits}")
 }

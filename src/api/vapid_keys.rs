@@ -10,14 +10,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
-use crate::model::id::VapidKeyId;
+use crate::model::id::{AppId, VapidKeyId};
 use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::{self, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
@@ -96,7 +95,7 @@ pub struct VapidKeyExport {
 pub(super) async fn add(
     conn: &mut PgConnection,
     state: &ApiState,
-    app: Uuid,
+    app: AppId,
     pair: &SigningKey,
     subject: &str,
     role: Role,
@@ -242,6 +241,6 @@ pub async fn export(
     }))
 }
 
-async fn find(state: &ApiState, app: Uuid, id: VapidKeyId) -> Result<VapidKey, Problem> {
+async fn find(state: &ApiState, app: AppId, id: VapidKeyId) -> Result<VapidKey, Problem> {
     vapid_keys::find(&state.pool, app, id.0).await?.ok_or_else(|| Problem::not_found("VAPID key"))
 }

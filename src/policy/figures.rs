@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::model::delivery::Tier;
-use crate::model::id::LaneId;
+use crate::model::id::{AppId, LaneId};
 
 /// Figures are of the last hour.
 pub const WINDOW: Duration = Duration::from_secs(3600);
@@ -118,7 +117,7 @@ pub struct LaneSums {
     /// Its number.
     pub lane: LaneId,
     /// Whose it is.
-    pub app: Uuid,
+    pub app: AppId,
     /// The push service it leads to.
     pub gateway: String,
     /// By tier; what belongs to none stands under none.

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::AppId;
 use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step;
 use crate::store::{
@@ -233,12 +234,12 @@ async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: 
 pub async fn remove_apps(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let mut outcome = Ok(());
     for (app, begun_at) in removal::begun(pool).await? {
-        outcome = remove_app(pool, app, begun_at, now).await.and(outcome);
+        outcome = remove_app(pool, AppId(app), begun_at, now).await.and(outcome);
     }
     outcome
 }
 
-async fn remove_app(pool: &PgPool, app: Uuid, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<()> {
+async fn remove_app(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
         match removal::step(pool, app, begun_at, now).await? {

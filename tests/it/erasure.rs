@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::testkit::model::id::AppId;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
@@ -141,10 +142,15 @@ async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
     // As a crash leaves it: asked for, and one of three done.
     let shop: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let mut connection = app.pool.acquire().await.unwrap();
-    let begun =
-        bellwire::testkit::store::audience::erasures::begin(&mut connection, shop, USER, "local", app.clock.now())
-            .await
-            .unwrap();
+    let begun = bellwire::testkit::store::audience::erasures::begin(
+        &mut connection,
+        AppId(shop),
+        USER,
+        "local",
+        app.clock.now(),
+    )
+    .await
+    .unwrap();
     bellwire::testkit::store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
         .await
         .unwrap();

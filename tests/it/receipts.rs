@@ -176,7 +176,7 @@ async fn reports_that_come_at_once_are_each_counted_once() {
 async fn writers_of_two_processes_count_a_delivery_once() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 30).await;
-    let app = api.app_uuid();
+    let app = api.app_id();
     let (now, kept_since) =
         (api.clock.now(), bellwire::testkit::store::outcomes::receipts::kept_since(api.clock.now(), 35));
     let batch = |kind| {

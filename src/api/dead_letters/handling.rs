@@ -7,7 +7,6 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{Opened, Standing, find, open};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
@@ -16,7 +15,7 @@ use crate::api::extract::{At, Json, Query};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem};
 use crate::api::{ApiState, Work};
-use crate::model::id::{ActionId, DeadLetterId, MessageId};
+use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId};
 use crate::store::outcomes::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
 use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
 
@@ -108,7 +107,7 @@ fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
     cap
 }
 
-fn operation(state: &ApiState, app: Uuid, caller: &Caller, action: Action, filter: Filter) -> Operation {
+fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filter: Filter) -> Operation {
     Operation { id: state.clock.uuid(), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
@@ -247,7 +246,7 @@ fn not_replayable(found: Found) -> Problem {
     Problem::conflict("unreachable", "The subscription of this letter is not active any more.")
 }
 
-async fn must_be_open(state: &ApiState, app: Uuid, id: DeadLetterId) -> Result<(), Problem> {
+async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<(), Problem> {
     match find(state, app, id).await?.state {
         Standing::Open => Ok(()),
         Standing::Closed => {

@@ -1,8 +1,8 @@
 //! How many there are to reach in each lane, of everyone and of each topic: kept, not counted. Triggers note each change in
 //! `audience_changes`; [`fold`] adds the notes up. The sum of both is right to the row in every snapshot.
 
+use crate::model::id::AppId;
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 /// What stands for a topic in the count of everyone.
 const EVERYONE: i32 = 0;
@@ -24,13 +24,13 @@ pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(
 }
 
 /// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
-pub async fn of_everyone(conn: &mut PgConnection, app: Uuid) -> sqlx::Result<Vec<(i32, i64)>> {
+pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
              SELECT sum(n)::bigint AS n FROM (SELECT n FROM audience_counts WHERE topic = $2 AND lane = l.id
                UNION ALL SELECT n FROM audience_changes WHERE topic = $2 AND lane = l.id) both_kept) kept
            WHERE l.app = $1 AND kept.n > 0 ORDER BY l.id"#,
-        app,
+        app.0,
         EVERYONE
     )
     .map(|row| (row.lane, row.n))

@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{ErasureId, SubscriptionId};
+use crate::model::id::{AppId, ErasureId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::{SubscriptionRow, end, lock};
 use crate::store::operations::retrying::retrying;
@@ -33,7 +33,7 @@ pub struct Erasure {
     /// Its id.
     pub id: Uuid,
     /// The app.
-    pub app: Uuid,
+    pub app: AppId,
     /// Who is forgotten; none: they are.
     pub user_id: Option<String>,
     /// Who asked for it.
@@ -51,7 +51,7 @@ pub struct Erasure {
 /// Writes down that a user is to be erased. If they are being erased already, that is the erasure.
 pub async fn begin(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     user_id: &str,
     actor: &str,
     now: Timestamp,
@@ -62,7 +62,7 @@ pub async fn begin(
          ON CONFLICT (app, user_id) WHERE completed_at IS NULL DO UPDATE SET actor = e.actor
          RETURNING id, app, user_id, actor, subscriptions, messages, requested_at, completed_at",
         uuid_of(now),
-        app,
+        app.0,
         user_id,
         actor,
         now
@@ -72,19 +72,19 @@ pub async fn begin(
 }
 
 /// How many subscriptions a user has, ended ones included.
-pub async fn subscriptions_of(conn: &mut PgConnection, app: Uuid, user_id: &str) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND user_id = $2"#, app, user_id)
+pub async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND user_id = $2"#, app.0, user_id)
         .fetch_one(conn)
         .await
 }
 
 /// An app's erasure.
-pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> sqlx::Result<Option<Erasure>> {
+pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> sqlx::Result<Option<Erasure>> {
     sqlx::query_as!(
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
          WHERE app = $1 AND id = $2",
-        app,
+        app.0,
         id
     )
     .fetch_optional(pool)
@@ -117,7 +117,7 @@ pub async fn erase_subscription(
         loop {
             let next = sqlx::query_scalar!(
                 "SELECT id FROM subscriptions WHERE app = $1 AND user_id = $2 ORDER BY shard, id LIMIT 1",
-                erasure.app,
+                erasure.app.0,
                 user_id
             );
             let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
@@ -153,7 +153,7 @@ async fn put_letters_aside(
            SELECT ctid FROM dead_letters WHERE app = $1 AND subscription = $2 AND state = 'open'
            ORDER BY message, id LIMIT $4 FOR UPDATE))
          RETURNING message",
-        erasure.app,
+        erasure.app.0,
         row.id,
         now,
         CHUNK
@@ -180,7 +180,7 @@ async fn leave_trail(
     sqlx::query!(
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
-        erasure.app,
+        erasure.app.0,
         uuid_of(now),
         erasure.actor,
         filter,

@@ -4,6 +4,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ pub struct LossRow {
 }
 
 /// What was lost since then, the latest day first.
-pub async fn losses(pool: &PgPool, app: Uuid, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
+pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
     sqlx::query_as!(
         LossRow,
         r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway, l.vapid_key,
@@ -30,7 +31,7 @@ pub async fn losses(pool: &PgPool, app: Uuid, since: Timestamp) -> sqlx::Result<
            FROM subscriptions s JOIN lanes l ON l.id = s.lane
            WHERE s.app = $1 AND s.ended_at >= $2 AND s.state IN ('gone', 'suspended')
            GROUP BY 1, l.gateway, l.vapid_key ORDER BY 1 DESC, l.gateway, l.vapid_key"#,
-        app,
+        app.0,
         since
     )
     .fetch_all(pool)

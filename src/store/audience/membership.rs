@@ -1,10 +1,9 @@
 //! Who is in which topic, and who may change that.
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
+use crate::model::id::{AppId, SubscriptionId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::store::audience::subscriptions::{SubscriptionRow, Wanted, lock};
 use crate::store::audience::topics;
@@ -17,7 +16,7 @@ use crate::store::operations::retrying::retrying;
 /// A browser's list speaks of the topics only that browsers may join: it neither leaves nor joins the others.
 pub(in crate::store) async fn set_topics(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     row: &SubscriptionRow,
     wanted: &Wanted,
     now: Timestamp,
@@ -60,7 +59,7 @@ pub enum Membership {
 /// Puts a subscription into a topic, or takes it out, as a server does.
 pub async fn set_membership(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
     topic: &str,
     member: bool,

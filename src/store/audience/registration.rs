@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
@@ -32,7 +32,7 @@ pub struct Registration<'a> {
     /// A fresh UUIDv7, of which a new subscription's id is made.
     pub id: Uuid,
     /// The app.
-    pub app: Uuid,
+    pub app: AppId,
     /// What the browser gave.
     pub endpoint: &'a Endpoint,
     /// What the browser gave.
@@ -77,16 +77,16 @@ pub enum Registered {
 }
 
 /// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
-pub fn shard_of(app: Uuid, endpoint: &str) -> u8 {
+pub fn shard_of(app: AppId, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    context.update(app.as_bytes());
+    context.update(app.0.as_bytes());
     context.update(endpoint.as_bytes());
     context.finish().as_ref()[31] % crate::model::id::SHARDS
 }
 
 /// What finds a subscription by its endpoint.
-pub fn endpoint_mac(vault: &Vault, app: Uuid, endpoint: &str) -> [u8; 32] {
-    vault.mac(Purpose::Endpoint, &[app.as_bytes(), endpoint.as_bytes()])
+pub fn endpoint_mac(vault: &Vault, app: AppId, endpoint: &str) -> [u8; 32] {
+    vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), endpoint.as_bytes()])
 }
 
 /// What is sealed into `subscriptions.address`: p256dh (65), auth (16), endpoint.
@@ -176,13 +176,13 @@ async fn register_within(
 
 async fn find_endpoint(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     shard: u8,
     mac: &[u8; 32],
 ) -> Result<Option<SubscriptionId>, sqlx::Error> {
     let id = sqlx::query_scalar!(
         "SELECT id FROM subscriptions WHERE app = $1 AND endpoint_mac = $2 AND shard = $3",
-        app,
+        app.0,
         mac.as_slice(),
         i16::from(shard)
     )
@@ -316,7 +316,7 @@ async fn insert(
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
         id.shard(),
         id.0,
-        request.app,
+        request.app.0,
         lane,
         old.map(|old| old.typed_id().shard()),
         old.map(|old| old.id),

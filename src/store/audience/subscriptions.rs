@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
+use crate::model::id::{AppId, SubscriptionId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, set_topics};
@@ -178,7 +178,7 @@ impl Wanted {
 /// Reads a subscription, and locks it until the transaction ends.
 pub(in crate::store) async fn lock(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<SubscriptionRow>, sqlx::Error> {
     sqlx::query_as!(
@@ -189,7 +189,7 @@ pub(in crate::store) async fn lock(
          FOR NO KEY UPDATE OF s"#,
         id.shard(),
         id.0,
-        app
+        app.0
     )
     .fetch_optional(conn)
     .await
@@ -216,7 +216,7 @@ pub(in crate::store) async fn lock_in_order(
 /// A subscription and its topics: the list's query, asked for the first row from this id down.
 pub async fn find(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let above = Uuid::from_u128(id.0.as_u128().saturating_add(1));
@@ -242,7 +242,7 @@ pub struct Filter {
 /// An app's subscriptions with ids below `before`, the newest first, with their topics.
 pub async fn list(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     filter: &Filter,
     before: Uuid,
     limit: i64,
@@ -257,7 +257,7 @@ pub async fn list(
            AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
              WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
          ORDER BY s.id DESC LIMIT $8"#,
-        app,
+        app.0,
         before,
         filter.user_id,
         filter.state.map(SubscriptionState::name),
@@ -300,7 +300,7 @@ pub enum Changed {
 pub async fn change(
     pool: &PgPool,
     vault: &Vault,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
     right: Right<'_>,
     wanted: &Wanted,
@@ -394,7 +394,7 @@ pub(in crate::store) async fn write_details(
 pub async fn unsubscribe(
     pool: &PgPool,
     vault: &Vault,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
     right: Right<'_>,
     now: Timestamp,

@@ -7,10 +7,9 @@
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::MessageId;
+use crate::model::id::{AppId, MessageId};
 use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
 
 /// Most topics of one app.
@@ -37,7 +36,7 @@ pub struct Topic {
 /// make topics and all of them fit.
 pub async fn ensure(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     names: &[String],
     by: &Speaker,
     now: Timestamp,
@@ -45,7 +44,7 @@ pub async fn ensure(
     let mut there = sqlx::query_as!(
         Topic,
         r#"SELECT id, name, join_by AS "join: Join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
-        app,
+        app.0,
         names
     )
     .fetch_all(&mut *conn)
@@ -65,7 +64,7 @@ pub async fn ensure(
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
          ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
-        app,
+        app.0,
         &missing,
         by.maker().name(),
         now
@@ -75,10 +74,10 @@ pub async fn ensure(
 }
 
 /// How many more topics of the app may be made by them.
-async fn room(conn: &mut PgConnection, app: Uuid, by: &Speaker) -> Result<i64, sqlx::Error> {
+async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, sqlx::Error> {
     let made = sqlx::query!(
         r#"SELECT count(*) AS "n!", count(*) FILTER (WHERE made_by = 'browser') AS "by_browsers!" FROM topics WHERE app = $1"#,
-        app
+        app.0
     )
     .fetch_one(conn)
     .await?;
@@ -90,8 +89,8 @@ async fn room(conn: &mut PgConnection, app: Uuid, by: &Speaker) -> Result<i64, s
 }
 
 /// The number of a topic, if there is one of that name.
-pub async fn find(conn: &mut PgConnection, app: Uuid, name: &str) -> Result<Option<i32>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app, name).fetch_optional(conn).await
+pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app.0, name).fetch_optional(conn).await
 }
 
 /// A topic and how many subscriptions are in it.
@@ -114,7 +113,7 @@ pub struct TopicRow {
 /// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
 pub async fn list(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     name: Option<&str>,
     below: i32,
     limit: i64,
@@ -127,7 +126,7 @@ pub async fn list(
                UNION ALL SELECT n FROM audience_changes WHERE topic = t.id) kept), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
          ORDER BY t.id DESC LIMIT $4"#,
-        app,
+        app.0,
         name,
         below,
         limit
@@ -150,7 +149,7 @@ pub enum Made {
 /// Makes a topic, as a server does. Whatever is not [`Made::Done`] is to be rolled back.
 pub async fn create(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     name: &str,
     join: Join,
     now: Timestamp,
@@ -159,7 +158,7 @@ pub async fn create(
     let done = sqlx::query!(
         "INSERT INTO topics (app, name, join_by, made_by, created_at) VALUES ($1, $2, $3, 'server', $4)
          ON CONFLICT (app, name) DO NOTHING",
-        app,
+        app.0,
         name,
         join.name(),
         now
@@ -172,8 +171,8 @@ pub async fn create(
 }
 
 /// Sets who may join a topic; whoever is in it stays. False: there is no topic of that name.
-pub async fn change(conn: &mut PgConnection, app: Uuid, name: &str, join: Join) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app, name, join.name());
+pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
     Ok(done.execute(conn).await?.rows_affected() == 1)
 }
 
@@ -190,8 +189,8 @@ pub enum Removed {
 
 /// Removes a topic, within a transaction. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
 /// messages that wait singly go on without its policy.
-pub async fn remove(conn: &mut PgConnection, app: Uuid, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
-    let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app, name);
+pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
+    let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
     let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
     let message = sqlx::query_scalar!("SELECT message FROM cursors WHERE topic = $1 LIMIT 1", topic);
     if let Some(message) = message.fetch_optional(&mut *conn).await? {

@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::ApiKeyId;
+use crate::model::id::{ApiKeyId, AppId};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::vault::{Purpose, Vault};
@@ -86,7 +86,7 @@ pub struct ApiKey {
     /// Its id.
     pub id: Uuid,
     /// The app it acts for; none for the server's own.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// The first characters of the secret.
     pub hint: String,
     /// Its name for people.
@@ -116,7 +116,7 @@ impl ApiKey {
 #[derive(Debug, Clone, Copy)]
 pub struct NewKey<'a> {
     /// The app it acts for; none for the server's own.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// Its name for people.
     pub name: &'a str,
     /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
@@ -130,7 +130,7 @@ pub struct NewKey<'a> {
 pub async fn create(
     pool: &PgPool,
     vault: &Vault,
-    app: Option<Uuid>,
+    app: Option<AppId>,
     name: &str,
     scopes: &[Scope],
     expires_at: Option<Timestamp>,
@@ -174,7 +174,7 @@ pub async fn make(
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE $10 OR EXISTS (
            SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))",
         key.id,
-        key.app,
+        key.app.map(|app| app.0),
         secret_mac.as_slice(),
         key.hint,
         key.name,
@@ -213,7 +213,7 @@ pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
 pub async fn authenticate(
     pool: &PgPool,
     secret_mac: &SecretMac,
-    app_id: Option<Uuid>,
+    app_id: Option<AppId>,
     app_slug: Option<&str>,
     now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
@@ -227,7 +227,7 @@ pub async fn authenticate(
              AND a.deleting_at IS NULL
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
         secret_mac.as_slice(),
-        app_id,
+        app_id.map(|app| app.0),
         app_slug,
         now
     )
@@ -236,7 +236,7 @@ pub async fn authenticate(
     Ok(found.map(|row| {
         let app = (|| {
             Some(App {
-                id: row.app_id?,
+                id: AppId(row.app_id?),
                 slug: row.slug?,
                 name: row.app_name?,
                 origins: row.origins?,
@@ -250,7 +250,7 @@ pub async fn authenticate(
         })();
         let key = ApiKey {
             id: row.id,
-            app: row.app,
+            app: row.app.map(AppId),
             hint: row.hint,
             name: row.name,
             scopes: row.scopes,
@@ -265,12 +265,12 @@ pub async fn authenticate(
 }
 
 /// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
+pub async fn list(pool: &PgPool, app: Option<AppId>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
-        "SELECT id, app, hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally FROM api_keys
-         WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        app,
+        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally
+         FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
+        app.map(|app| app.0),
         before,
         limit
     )
@@ -279,7 +279,7 @@ pub async fn list(pool: &PgPool, app: Option<Uuid>, before: Uuid, limit: i64) ->
 }
 
 /// A key of an app or, without one, of the server.
-pub async fn find(pool: &PgPool, app: Option<Uuid>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
+pub async fn find(pool: &PgPool, app: Option<AppId>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
     let above = Uuid::from_u128(id.as_u128().saturating_add(1));
     let first = list(pool, app, above, 1).await?.pop();
     Ok(first.filter(|key| key.id == id))
@@ -292,7 +292,7 @@ pub async fn find(pool: &PgPool, app: Option<Uuid>, id: Uuid) -> Result<Option<A
 /// Each app that loses keys finds that in its log.
 pub async fn revoke(
     pool: &PgPool,
-    app: Option<Uuid>,
+    app: Option<AppId>,
     id: Uuid,
     keep_descendants: bool,
     by: Actor,
@@ -300,7 +300,8 @@ pub async fn revoke(
 ) -> Result<Option<i64>, sqlx::Error> {
     let mut tx = pool.begin().await?;
     take_turns(&mut tx).await?;
-    let known = sqlx::query!("SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2", id, app);
+    let known =
+        sqlx::query!("SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2", id, app.map(|app| app.0));
     if known.fetch_optional(&mut *tx).await?.is_none() {
         return Ok(None);
     }
@@ -318,7 +319,7 @@ pub async fn revoke(
     .fetch_all(&mut *tx)
     .await?;
     for of_app in &revoked {
-        let entry = Entry::new(by, of_app.app, Action::ApiKeyRevoked, ApiKeyId(id));
+        let entry = Entry::new(by, of_app.app.map(AppId), Action::ApiKeyRevoked, ApiKeyId(id));
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
     }
     if !keep_descendants {
@@ -339,7 +340,7 @@ async fn remove_identity_keys(conn: &mut PgConnection, id: Uuid, by: Actor, now:
     .fetch_all(&mut *conn)
     .await?;
     for of_app in removed {
-        let entry = Entry::new(by, Some(of_app.app), Action::IdentityKeyRemoved, ApiKeyId(id));
+        let entry = Entry::new(by, Some(AppId(of_app.app)), Action::IdentityKeyRemoved, ApiKeyId(id));
         entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 use crate::model::permission::BrowsersMay;
 
 /// Greatest weight of an app.
@@ -13,7 +14,7 @@ pub const WEIGHT_MAX: i16 = 100;
 #[derive(Debug, Clone)]
 pub struct App {
     /// Its id.
-    pub id: Uuid,
+    pub id: AppId,
     /// Its short name, unique on this server.
     pub slug: String,
     /// Its name for people.
@@ -39,7 +40,7 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
     let done = sqlx::query!(
         "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
-        app.id,
+        app.id.0,
         app.slug,
         app.name,
         &app.origins,
@@ -55,17 +56,17 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
 }
 
 /// The app of that id or slug, unless it is being deleted.
-pub async fn find(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+pub async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     Ok(find_any(pool, id, slug).await?.filter(|app| app.deleting_at.is_none()))
 }
 
 /// The app of that id or slug, even if it is being deleted.
-pub async fn find_any(pool: &PgPool, id: Option<Uuid>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE id = $1 OR slug = $2",
-        id,
+        id.map(|id| id.0),
         slug
     )
     .fetch_optional(pool)
@@ -84,8 +85,8 @@ pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
 }
 
 /// Makes an app the example page's.
-pub async fn mark_example(conn: &mut PgConnection, id: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id).execute(conn).await.map(drop)
+pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
 /// Apps with ids below `before`, those being deleted included, the newest first.
@@ -103,12 +104,12 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
 }
 
 /// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.
-pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<App>, sqlx::Error> {
+pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
          FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
-        id
+        id.0
     )
     .fetch_optional(conn)
     .await
@@ -119,7 +120,7 @@ pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx
     sqlx::query!(
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7
          WHERE id = $1",
-        app.id,
+        app.id.0,
         app.name,
         &app.origins,
         app.allow_other_gateways,

@@ -12,7 +12,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
-use crate::model::id::ApiKeyId;
+use crate::model::id::{ApiKeyId, AppId};
 
 /// How the command line is named, which needs no key.
 pub const LOCAL: &str = "local";
@@ -184,7 +184,7 @@ pub struct Entry {
     /// By whom.
     pub actor: Actor,
     /// Whose things it is done to; none: the server's.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// What.
     pub action: Action,
     /// To what: a typed id, or a name. Never a secret, nor a user of the app.
@@ -195,7 +195,7 @@ pub struct Entry {
 
 impl Entry {
     /// An entry without details.
-    pub fn new(actor: Actor, app: Option<Uuid>, action: Action, target: impl Display) -> Self {
+    pub fn new(actor: Actor, app: Option<AppId>, action: Action, target: impl Display) -> Self {
         Self { actor, app, action, target: target.to_string(), detail: json!({}) }
     }
 
@@ -211,7 +211,7 @@ impl Entry {
              VALUES ($1, $2, $3, $4, $5, $6::text::inet, $7, $8, $9, $10)",
             uuid_of(now),
             now,
-            self.app,
+            self.app.map(|app| app.0),
             self.actor.who.kind(),
             self.actor.who.key(),
             self.actor.address.map(|address| address.to_canonical().to_string()),
@@ -230,7 +230,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct Filter {
     /// Of this app.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// By this key; inner none: at the command line.
     pub actor: Option<Option<Uuid>>,
     /// This action.
@@ -249,7 +249,7 @@ pub struct Row {
     /// When it was done.
     pub at: Timestamp,
     /// Whose things it was done to.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// `api_key`, `operator` or `local`.
     pub actor_kind: String,
     /// The key.

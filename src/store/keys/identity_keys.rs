@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
 pub const KEYS_MAX: i64 = 10;
@@ -30,10 +31,10 @@ pub struct IdentityKey {
 }
 
 /// Adds a key. False: the app has [`KEYS_MAX`] already.
-pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx::Result<bool> {
+pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<bool> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
-        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app).fetch_one(&mut *conn).await?;
+        sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
     let done = sqlx::query!(
         "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at, made_by)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $10 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
@@ -54,19 +55,20 @@ pub async fn add(conn: &mut PgConnection, app: Uuid, key: &IdentityKey) -> sqlx:
 }
 
 /// All keys of an app, the newest first.
-pub async fn list(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<IdentityKey>> {
+pub async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
         "SELECT id, name, algorithm, form, secret, public_key, made_by, created_at FROM identity_keys WHERE app = $1
          ORDER BY id DESC",
-        app
+        app.0
     )
     .fetch_all(pool)
     .await
 }
 
 /// Forgets a key: what it signed proves nothing from now on. False: the app has no such key.
-pub async fn remove(executor: impl PgExecutor<'_>, app: Uuid, id: Uuid) -> sqlx::Result<bool> {
-    let done = sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app, id).execute(executor).await?;
+pub async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<bool> {
+    let done =
+        sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id).execute(executor).await?;
     Ok(done.rows_affected() == 1)
 }

@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 use crate::model::named;
 
 named! {
@@ -25,7 +26,7 @@ pub struct VapidKey {
     /// Its id.
     pub id: Uuid,
     /// Whose it is.
-    pub app: Uuid,
+    pub app: AppId,
     /// The uncompressed point: what browsers know as `applicationServerKey`.
     pub public_key: Vec<u8>,
     /// The `sub` claim.
@@ -43,10 +44,12 @@ pub struct VapidKey {
 pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
-        sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app).fetch_optional(&mut *conn).await?;
+        sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
+            .fetch_optional(&mut *conn)
+            .await?;
         let known = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT 1 FROM vapid_keys WHERE app = $1 AND public_key = $2) AS "known!""#,
-            key.app,
+            key.app.0,
             &key.public_key
         )
         .fetch_one(&mut *conn)
@@ -56,7 +59,7 @@ pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) ->
         }
         sqlx::query!(
             "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
-            key.app,
+            key.app.0,
             key.created_at
         )
         .execute(&mut *conn)
@@ -66,7 +69,7 @@ pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) ->
         "INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at, retired_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, public_key) DO NOTHING",
         key.id,
-        key.app,
+        key.app.0,
         &key.public_key,
         private_key,
         key.subject,
@@ -80,24 +83,24 @@ pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) ->
 }
 
 /// The key that new subscribers are handed. Every app has one.
-pub async fn active(pool: &PgPool, app: Uuid) -> Result<VapidKey, sqlx::Error> {
+pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
          WHERE app = $1 AND state = 'active'"#,
-        app
+        app.0
     )
     .fetch_one(pool)
     .await
 }
 
 /// One key of an app.
-pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
+pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
          WHERE app = $1 AND id = $2"#,
-        app,
+        app.0,
         id
     )
     .fetch_optional(pool)
@@ -105,12 +108,12 @@ pub async fn find(pool: &PgPool, app: Uuid, id: Uuid) -> Result<Option<VapidKey>
 }
 
 /// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
-pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
+pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
              JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
          FROM vapid_keys k WHERE k.app = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3"#,
-        app,
+        app.0,
         before,
         limit
     )
@@ -121,7 +124,7 @@ pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<
         .map(|row| {
             let key = VapidKey {
                 id: row.id,
-                app: row.app,
+                app: AppId(row.app),
                 public_key: row.public_key,
                 subject: row.subject,
                 state: row.state,
@@ -134,8 +137,8 @@ pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<
 }
 
 /// The sealed private key, for export to another server.
-pub async fn private_key(executor: impl PgExecutor<'_>, app: Uuid, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app, id)
+pub async fn private_key(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id)
         .fetch_optional(executor)
         .await
 }
@@ -143,11 +146,11 @@ pub async fn private_key(executor: impl PgExecutor<'_>, app: Uuid, id: Uuid) -> 
 /// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
 pub async fn set_subject(
     executor: impl PgExecutor<'_>,
-    app: Uuid,
+    app: AppId,
     id: Uuid,
     subject: &str,
 ) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app, id, subject)
+    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id, subject)
         .execute(executor)
         .await?;
     Ok(done.rows_affected() == 1)

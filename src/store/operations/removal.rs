@@ -45,14 +45,14 @@ pub enum Step {
 
 /// Begins to delete an app: nobody finds it any more, its keys are revoked, and nothing is sent. Returns what this process's
 /// dispatch has to obey. Begun again, it changes nothing.
-pub async fn begin(conn: &mut PgConnection, app: Uuid, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
-    sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app, now)
+pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
+    sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app.0, now)
         .execute(&mut *conn)
         .await?;
-    sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app, now)
+    sqlx::query!("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", app.0, now)
         .execute(&mut *conn)
         .await?;
-    flows::change(conn, flow, AppId(app), None, Change::Paused(true), now).await
+    flows::change(conn, flow, app, None, Change::Paused(true), now).await
 }
 
 /// Apps that are being deleted, with the times when that was asked for.
@@ -64,7 +64,7 @@ pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
 }
 
 /// Does the next part of a deletion that was begun at `begun_at`.
-pub async fn step(pool: &PgPool, app: Uuid, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
+pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
         || end_lost_pages(pool, app, now).await? > 0
@@ -85,7 +85,7 @@ pub async fn step(pool: &PgPool, app: Uuid, begun_at: Timestamp, now: Timestamp)
 
 /// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
 /// to obey; none: there are no more.
-pub async fn cancel_messages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
+pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let messages = sqlx::query_scalar!(
         r#"
@@ -100,7 +100,7 @@ pub async fn cancel_messages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::
         )
         SELECT m.id FROM moving JOIN messages m ON m.id = moving.message AND m.state <> 'cancelled' ORDER BY m.id LIMIT $4
         "#,
-        app,
+        app.0,
         now,
         now + LEASE,
         MESSAGES_AT_ONCE
@@ -125,7 +125,7 @@ pub async fn cancel_messages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::
 }
 
 /// Cancels a chunk of the deliveries that wait and that nobody holds. Returns how many.
-async fn cancel_waiting(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
         let rows = sqlx::query_as!(
@@ -136,7 +136,7 @@ async fn cancel_waiting(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Resul
                  LIMIT $3 FOR UPDATE SKIP LOCKED) q
                WHERE l.app = $1 LIMIT $3))
              RETURNING shard, subscription, message, lane, tier, retries",
-            app,
+            app.0,
             now,
             CHUNK
         )
@@ -155,7 +155,7 @@ const DELETED: &str = "app deleted";
 
 /// Cancels what is left of pages whose workers were lost: since nothing is claimed for the app, no other one takes them.
 /// Returns how many pages.
-async fn end_lost_pages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+async fn end_lost_pages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
         let pages = sqlx::query!(
@@ -164,7 +164,7 @@ async fn end_lost_pages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Resul
                  SELECT ctid AS row FROM pages WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
                WHERE l.app = $1 LIMIT $3))
              RETURNING message, lane, tier, recipients",
-            app,
+            app.0,
             now,
             PAGES_AT_ONCE
         )
@@ -189,20 +189,20 @@ async fn end_lost_pages(pool: &PgPool, app: Uuid, now: Timestamp) -> sqlx::Resul
 }
 
 /// Whether anything is still in workers' hands.
-async fn is_moving(pool: &PgPool, app: Uuid) -> sqlx::Result<bool> {
+async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
              SELECT 1 FROM lanes l WHERE l.app = $1 AND (
                (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM pages WHERE lane = l.id LIMIT 1)
                OR (SELECT true FROM queue WHERE lane = l.id LIMIT 1))) AS "moving!""#,
-        app
+        app.0
     )
     .fetch_one(&mut *tx)
     .await
 }
 
-async fn delete_subscriptions(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT shard, id FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
@@ -211,7 +211,7 @@ async fn delete_subscriptions(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
            DELETE FROM former_topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
          throttles AS (DELETE FROM throttles t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id)
          DELETE FROM subscriptions s USING mine m WHERE s.shard = m.shard AND s.id = m.id",
-        app,
+        app.0,
         CHUNK_OF_MANY
     )
     .execute(&mut *tx)
@@ -220,14 +220,14 @@ async fn delete_subscriptions(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
     Ok(deleted.rows_affected())
 }
 
-async fn delete_messages(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
          receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
          DELETE FROM messages USING mine WHERE messages.id = mine.id",
-        app,
+        app.0,
         CHUNK_OF_MANY
     )
     .execute(&mut *tx)
@@ -237,27 +237,27 @@ async fn delete_messages(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
 }
 
 /// Letters, their trail, events, and answers to idempotent requests.
-async fn delete_archive(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
+async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let letters = sqlx::query!(
         "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letters WHERE app = $1 LIMIT $2))",
-        app,
+        app.0,
         CHUNK
     );
     let trail = sqlx::query!(
         "DELETE FROM dead_letter_actions
          WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letter_actions WHERE app = $1 LIMIT $2))",
-        app,
+        app.0,
         CHUNK
     );
     let events = sqlx::query!(
         "DELETE FROM events WHERE ctid = ANY (ARRAY(SELECT ctid FROM events WHERE app = $1 LIMIT $2))",
-        app,
+        app.0,
         CHUNK
     );
     let answers = sqlx::query!(
         "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(SELECT ctid FROM idempotency_keys WHERE app = $1 LIMIT $2))",
-        app,
+        app.0,
         CHUNK
     );
     sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
@@ -271,20 +271,20 @@ async fn delete_archive(pool: &PgPool, app: Uuid) -> sqlx::Result<u64> {
 
 /// What is left: settings, lanes, keys and the app itself, whose short name is free again then. Fails if another table
 /// refers to any of them still.
-async fn delete_rest(pool: &PgPool, app: Uuid) -> sqlx::Result<()> {
+async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;
-    sqlx::query!("DELETE FROM topics WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM erasures WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM alerts WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM flows WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app)
+    sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
         .execute(&mut *tx)
         .await?;
-    sqlx::query!("DELETE FROM lanes WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM api_keys WHERE app = $1", app).execute(&mut *tx).await?;
-    sqlx::query!("DELETE FROM apps WHERE id = $1", app).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM lanes WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM api_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM apps WHERE id = $1", app.0).execute(&mut *tx).await?;
     tx.commit().await
 }

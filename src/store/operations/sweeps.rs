@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::MessageId;
+use crate::model::id::{AppId, MessageId};
 use crate::store::keys::apps::{self, App};
 use crate::store::queue::unsent::{Waiting, settle_unsent};
 use crate::store::{BEGIN_BY_INDEX, queue::messages};
@@ -137,7 +137,7 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
     .await?;
     tx.commit().await?;
     for message in looked.iter().filter(|message| message.campaign_ended) {
-        log_end(pool, message.app, MessageId(message.id), now).await?;
+        log_end(pool, AppId(message.app), MessageId(message.id), now).await?;
     }
     for message in looked.iter().filter(|message| message.overdue) {
         while expire_rows(pool, message.id, now).await? > 0 {}
@@ -146,7 +146,7 @@ pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
 }
 
 /// Tells the log what a campaign came to.
-async fn log_end(pool: &PgPool, app: Uuid, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
+async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
     let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
     let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
     let messages::Account { targeted, accepted, gone, expired, dead, cancelled, capped, .. } = account;

@@ -63,7 +63,7 @@ pub struct AlertRow {
     /// Its id.
     pub id: Uuid,
     /// Whose it is.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// What kind of thing it is about.
     pub kind: Kind,
     /// What it is about.
@@ -85,7 +85,8 @@ pub struct AlertRow {
 pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
-        r#"SELECT a.id, a.app, a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at, a.resolved_at FROM alerts a
+        r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at,
+           a.resolved_at FROM alerts a
          WHERE coalesce(
              (SELECT CASE WHEN last.resolved_at IS NULL THEN a.resolved_at IS NOT NULL OR a.id < last.id
                           ELSE a.resolved_at IS NOT NULL AND a.id < last.id END
@@ -104,7 +105,7 @@ pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) ->
     sqlx::query_as!(
         AlertRow,
         r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
-         RETURNING id, app, kind AS "kind: Kind", subject, detail, n, first_at, last_at, resolved_at"#,
+         RETURNING id, app AS "app: AppId", kind AS "kind: Kind", subject, detail, n, first_at, last_at, resolved_at"#,
         id,
         now
     )

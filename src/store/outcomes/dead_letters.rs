@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::classify::DeadReason;
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Ending, Tier};
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::named;
 
@@ -132,7 +132,7 @@ impl Filter {
 }
 
 /// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
-fn push_filter(query: &mut QueryBuilder<Postgres>, app: Uuid, filter: &Filter) {
+fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) {
     query.push(" WHERE l.app = ").push_bind(app);
     // Written out, so that the planner sees that the index of open letters serves.
     if let Some(state) = filter.state {
@@ -209,7 +209,13 @@ pub struct LetterRow {
 }
 
 /// An app's letters with ids below `before` that fit, the newest first.
-pub async fn list(pool: &PgPool, app: Uuid, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<LetterRow>> {
+pub async fn list(
+    pool: &PgPool,
+    app: AppId,
+    filter: &Filter,
+    before: Uuid,
+    limit: i64,
+) -> sqlx::Result<Vec<LetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
            l.at, l.settled_at, l.replay, \
@@ -264,7 +270,7 @@ pub struct Group {
 }
 
 /// Counts the letters that fit, the largest groups first, at most [`GROUPS_MAX`].
-pub async fn groups(pool: &PgPool, app: Uuid, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
+pub async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
     query.push("JOIN lanes g ON g.id = l.lane");
@@ -283,12 +289,12 @@ pub struct Enclosed {
 }
 
 /// Opens a letter.
-pub async fn enclosed(pool: &PgPool, app: Uuid, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
+pub async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
     sqlx::query_as!(
         Enclosed,
         r#"SELECT l.policy, m.content AS "content?" FROM dead_letters l LEFT JOIN messages m ON m.id = l.message
            WHERE l.app = $1 AND l.id = $2"#,
-        app,
+        app.0,
         id.0
     )
     .fetch_optional(pool)

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::unsent::{Waiting, settle_unsent};
 
@@ -45,7 +45,7 @@ pub struct AttemptRow {
 /// queue and open pages stand in one snapshot. None at all if the message is another app's.
 pub async fn list(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     message: MessageId,
     only: Option<SubscriptionId>,
     before: Uuid,
@@ -75,7 +75,7 @@ pub async fn list(
         only.map(|id| id.0),
         limit,
         now,
-        app
+        app.0
     )
     .fetch_all(pool)
     .await
@@ -102,7 +102,7 @@ pub async fn attempts(
 /// or its message is paused.
 pub async fn hurry(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
@@ -114,7 +114,7 @@ pub async fn hurry(
         subscription.0,
         message.0,
         now,
-        app
+        app.0
     )
     .execute(pool)
     .await?;
@@ -124,7 +124,7 @@ pub async fn hurry(
 /// Ends a waiting delivery. False: it does not wait, or a worker holds it.
 pub async fn cancel(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
@@ -140,7 +140,7 @@ pub async fn cancel(
             subscription.0,
             message.0,
             now,
-            app
+            app.0
         )
         .fetch_all(&mut *tx)
         .await?;

@@ -53,7 +53,7 @@ pub async fn write<'a>(
     let (mut letters, mut gone, mut told) = (Letters::default(), Vec::new(), Vec::new());
     for settlement in settlements.filter(|settlement| is_special(settlement)) {
         if let Some(sla_s) = settlement.sla_missed_s {
-            told.push(Event::sla_missed(settlement.app.0, settlement.tier, sla_s, settlement.message, 1));
+            told.push(Event::sla_missed(settlement.app, settlement.tier, sla_s, settlement.message, 1));
         }
         if !leaves_letter(&settlement.fate) {
             continue;
@@ -63,7 +63,7 @@ pub async fn write<'a>(
             Fate::Ended(Ending::Gone, _) => gone.push((settlement.subscription.0, settlement.life)),
             Fate::Ended(Ending::Dead, Some(death)) => {
                 let body = Body::DeadLetterCreated { reason: death.reason.name().to_owned(), dead_letter: id };
-                told.push(Event { app: settlement.app.0, body, n: 1 });
+                told.push(Event { app: settlement.app, body, n: 1 });
             }
             _ => {}
         }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Tier;
-use crate::model::id::{DeadLetterId, MessageId, VapidKeyId};
+use crate::model::id::{AppId, DeadLetterId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
 
 /// What happened. Its shape is stable: members may be added, never changed or taken away.
@@ -77,7 +77,7 @@ impl Body {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// To whom.
-    pub app: Uuid,
+    pub app: AppId,
     /// What.
     pub body: Body,
     /// How often; at least once.
@@ -86,7 +86,7 @@ pub struct Event {
 
 impl Event {
     /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
-    pub fn sla_missed(app: Uuid, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
+    pub fn sla_missed(app: AppId, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
         Self { app, body: Body::SlaMissed { tier, sla_seconds, message }, n }
     }
 }
@@ -113,7 +113,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         ON CONFLICT (app, kind, subject, minute) DO UPDATE SET n = e.n + excluded.n
         "#,
         &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.app).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.app.0).collect::<Vec<_>>(),
         &events.iter().map(|event| event.body.kind().to_owned()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.n).collect::<Vec<_>>(),
@@ -144,7 +144,7 @@ pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -
         .map(|row| {
             let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
             let body = Body::SubscriptionGone { lane: row.id, gateway, vapid_key: VapidKeyId(row.vapid_key) };
-            Event { app: row.app, body, n: row.n }
+            Event { app: AppId(row.app), body, n: row.n }
         })
         .collect())
 }
@@ -163,11 +163,11 @@ pub struct EventRow {
 }
 
 /// An app's events with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
+pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
     sqlx::query_as!(
         EventRow,
         "SELECT id, n, body, at FROM events WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        app,
+        app.0,
         before,
         limit
     )
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_body_names_its_kind_as_the_database_does() {
         let message = MessageId(Uuid::nil());
-        let event = Event::sla_missed(Uuid::nil(), Tier::Transactional, 30, message, 2);
+        let event = Event::sla_missed(AppId(Uuid::nil()), Tier::Transactional, 30, message, 2);
         assert_eq!(
             serde_json::to_value(&event.body).unwrap(),
             json!({"kind": event.body.kind(), "data": {"tier": "transactional", "sla_seconds": 30, "message": message}})

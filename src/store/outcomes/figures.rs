@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DurationRound as _, TimeDelta};
 use sqlx::{PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
@@ -84,7 +83,7 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
     /// Only this app's lanes.
-    pub app: Option<Uuid>,
+    pub app: Option<AppId>,
     /// Only this lane.
     pub lane: Option<i32>,
 }
@@ -102,7 +101,7 @@ pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timesta
         "#,
         from,
         until,
-        wanted.app,
+        wanted.app.map(|app| app.0),
         wanted.lane,
         Count::BreakerTrips as i16
     )
@@ -112,7 +111,7 @@ pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timesta
     for row in rows {
         if lanes.last().is_none_or(|last| last.lane.0 != row.lane) {
             let tiers = BTreeMap::new();
-            lanes.push(LaneSums { lane: LaneId(row.lane), app: row.app, gateway: row.gateway, tiers });
+            lanes.push(LaneSums { lane: LaneId(row.lane), app: AppId(row.app), gateway: row.gateway, tiers });
         }
         if let Some(lane) = lanes.last_mut() {
             lane.tiers.entry(Tier::from_code(row.tier)).or_default().add(row.figure, row.n.unsigned_abs());
@@ -174,6 +173,6 @@ async fn raise(
         reading.value.unwrap_or_default(),
         reading.alert
     );
-    let alert = Alert { app: Some(AppId(lane.app)), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
+    let alert = Alert { app: Some(lane.app), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
     alerts::raise(&mut *pool.acquire().await?, &alert, now).await
 }

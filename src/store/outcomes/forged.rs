@@ -95,7 +95,7 @@ pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fe
         format!("a row of the queue was changed or put back by hand; it was not sent: see the dead letter {letter}");
     alerts::raise(&mut tx, &Alert { app: Some(row.app), kind, subject: &subject, detail: &detail }, now).await?;
     let body = Body::DeadLetterCreated { reason: row.reason.name().to_owned(), dead_letter: letter };
-    events::record(&mut tx, vec![Event { app: row.app.0, body, n: 1 }], now).await?;
+    events::record(&mut tx, vec![Event { app: row.app, body, n: 1 }], now).await?;
     tx.commit().await?;
     Ok(Fenced::Written)
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::unsent::{Waiting, settle_unsent};
 
@@ -51,7 +51,7 @@ const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bit
 /// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
 pub async fn write(
     pool: &PgPool,
-    receipts: &[(Uuid, Receipt)],
+    receipts: &[(AppId, Receipt)],
     kept_since: Timestamp,
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -60,7 +60,7 @@ pub async fn write(
         let counted = lock_counts(&mut tx, receipts, kept_since).await?;
         let mut batch: Vec<&Receipt> = receipts
             .iter()
-            .filter(|(app, receipt)| counted.contains(&(receipt.message.0, *app)))
+            .filter(|(app, receipt)| counted.contains(&(receipt.message, *app)))
             .map(|(_, r)| r)
             .collect();
         // The first of its kind counts; and everybody writes in the order of the key.
@@ -80,9 +80,9 @@ pub async fn write(
 /// only then is it certain which receipt of a delivery is its first. Answers (message, app) of those that are there.
 async fn lock_counts(
     conn: &mut PgConnection,
-    receipts: &[(Uuid, Receipt)],
+    receipts: &[(AppId, Receipt)],
     kept_since: Timestamp,
-) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+) -> sqlx::Result<Vec<(MessageId, AppId)>> {
     let mut messages: Vec<Uuid> = receipts.iter().map(|(_, receipt)| receipt.message.0).collect();
     messages.sort_unstable();
     messages.dedup();
@@ -98,7 +98,7 @@ async fn lock_counts(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.app)).collect())
+    Ok(rows.into_iter().map(|row| (MessageId(row.id), AppId(row.app))).collect())
 }
 
 /// Inserts and counts. Answers what the new ones took out of the queue.

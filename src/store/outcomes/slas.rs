@@ -5,16 +5,16 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
-use crate::model::id::{LaneId, MessageId};
+use crate::model::id::{AppId, LaneId, MessageId};
 use crate::policy::figures::Count;
 use crate::store::outcomes::events::{self, Event};
 use crate::store::outcomes::figures;
 
 /// Seconds, for the tiers that have any.
-pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<(Tier, u32)>> {
+pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
     let rows = sqlx::query!(
         r#"SELECT tier, sla_seconds AS "seconds!" FROM tier_settings WHERE app = $1 AND sla_seconds IS NOT NULL"#,
-        app
+        app.0
     )
     .fetch_all(pool)
     .await?;
@@ -24,7 +24,7 @@ pub async fn read(pool: &PgPool, app: Uuid) -> sqlx::Result<Vec<(Tier, u32)>> {
 /// Sets them, or takes them away. What else is set for the tiers stays.
 pub async fn write(
     executor: impl PgExecutor<'_>,
-    app: Uuid,
+    app: AppId,
     wanted: &[(Tier, Option<u32>)],
     now: Timestamp,
 ) -> sqlx::Result<()> {
@@ -35,7 +35,7 @@ pub async fn write(
         "INSERT INTO tier_settings (app, tier, sla_seconds, changed_at)
          SELECT $1, tier, seconds, $2 FROM unnest($3::smallint[], $4::integer[]) AS t (tier, seconds) ORDER BY tier
          ON CONFLICT (app, tier) DO UPDATE SET sla_seconds = excluded.sla_seconds, changed_at = excluded.changed_at",
-        app,
+        app.0,
         now,
         &tiers,
         &seconds as &[Option<i32>]
@@ -71,7 +71,7 @@ pub(in crate::store) async fn missed(
     for row in missed {
         let Some((tier, sla_s)) = Tier::from_code(row.tier).zip(u32::try_from(row.sla_seconds).ok()) else { continue };
         counted.push((LaneId(row.lane), Some(tier), Count::SlaMissed as i16, row.n.unsigned_abs()));
-        told.push(Event::sla_missed(row.app, tier, sla_s, MessageId(row.id), row.n));
+        told.push(Event::sla_missed(AppId(row.app), tier, sla_s, MessageId(row.id), row.n));
     }
     // One row for each figure: a statement cannot add to a row twice.
     counted.sort_unstable();

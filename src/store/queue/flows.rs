@@ -34,7 +34,7 @@ pub struct Flow {
 }
 
 struct Row {
-    app: Uuid,
+    app: AppId,
     lane: Option<i32>,
     rate: Option<i32>,
     period_ms: Option<i32>,
@@ -49,7 +49,7 @@ impl From<Row> for Flow {
         let positive = |n: i32| u32::try_from(n).ok().filter(|n| *n > 0);
         let rate = row.rate.and_then(positive).zip(row.period_ms.and_then(positive));
         Self {
-            app: AppId(row.app),
+            app: row.app,
             lane: row.lane.map(LaneId),
             rate: rate.map(|(n, period_ms)| Rate { n, period: Duration::from_millis(period_ms.into()) }),
             parallelism: row.parallelism.and_then(positive),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
 
 /// What a request with an idempotency key meets.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub enum Claim {
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The app.
-    pub app: Uuid,
+    pub app: AppId,
     /// Method and route.
     pub route: &'a str,
 }
@@ -64,7 +64,7 @@ pub async fn claim(
          SELECT $1, $2, t.key, t.body_hash, 0, 'null', $5 FROM unnest($3::text[], $4::bytea[]) AS t (key, body_hash)
          ORDER BY t.key
          ON CONFLICT (app, route, key) DO NOTHING RETURNING key",
-        place.app,
+        place.app.0,
         place.route,
         &names as &[&str],
         &hashes as &[&[u8]],
@@ -81,7 +81,7 @@ pub async fn claim(
     if first.len() < keys.len() {
         let rows = sqlx::query!(
             "SELECT key, body_hash, status, response FROM idempotency_keys WHERE app = $1 AND route = $2 AND key = ANY($3)",
-            place.app,
+            place.app.0,
             place.route,
             &names as &[&str]
         );
@@ -110,7 +110,7 @@ pub async fn remember(
     sqlx::query!(
         "UPDATE idempotency_keys i SET status = $5, response = t.response
          FROM unnest($3::text[], $4::jsonb[]) AS t (key, response) WHERE i.app = $1 AND i.route = $2 AND i.key = t.key",
-        place.app,
+        place.app.0,
         place.route,
         &keys as &[&str],
         &responses as &[&Value],
@@ -128,7 +128,7 @@ pub async fn release(conn: &mut PgConnection, place: Place<'_>, keys: &[&str]) -
     }
     sqlx::query!(
         "DELETE FROM idempotency_keys WHERE app = $1 AND route = $2 AND key = ANY($3)",
-        place.app,
+        place.app.0,
         place.route,
         keys as &[&str]
     )

@@ -15,7 +15,7 @@ use crate::store::operations::workers::{ALL_ORIGINS, LaneState, StateRow};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
 /// The lane of a VAPID key and gateway, made on demand.
-pub async fn ensure(conn: &mut PgConnection, app: Uuid, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
+pub async fn ensure(conn: &mut PgConnection, app: AppId, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
     let find =
         || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key, gateway.name());
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
@@ -24,7 +24,7 @@ pub async fn ensure(conn: &mut PgConnection, app: Uuid, key: Uuid, gateway: Gate
     // Looked for first, since a conflicting insert would use up a number of the sequence each time.
     sqlx::query!(
         "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
-        app,
+        app.0,
         key,
         gateway.name()
     )
@@ -39,7 +39,7 @@ pub struct LaneRow {
     /// Its number.
     pub id: i32,
     /// Whose it is.
-    pub app: Uuid,
+    pub app: AppId,
     /// The key that signs in it.
     pub vapid_key: Uuid,
     /// The push service it leads to.
@@ -194,7 +194,7 @@ pub async fn order(
         obey(state, order, now);
         write(&mut tx, state, order, now).await?;
     }
-    Entry { app: Some(app), ..entry }.record(&mut tx, 1, now).await?;
+    Entry { app: Some(AppId(app)), ..entry }.record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Some(states))
 }
@@ -346,7 +346,7 @@ pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<()
 /// A VAPID key that a gateway refuses.
 struct Refused {
     key: Uuid,
-    app: Uuid,
+    app: AppId,
     gateway: String,
 }
 
@@ -365,7 +365,7 @@ impl Refused {
 
     async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
         let subject = VapidKeyId(self.key).to_string();
-        let alert = Alert { app: Some(AppId(self.app)), kind: Kind::KeyRefused, subject: &subject, detail };
+        let alert = Alert { app: Some(self.app), kind: Kind::KeyRefused, subject: &subject, detail };
         alerts::raise(conn, &alert, now).await.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::MessageId;
+use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
 
 /// A message, without its content.
@@ -69,7 +69,7 @@ pub struct Account {
 /// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
 pub async fn account(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     id: MessageId,
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
@@ -97,7 +97,7 @@ pub async fn account(
              FROM receipt_counts WHERE message = m.id) r
          WHERE m.id = $1 AND m.app = $2"#,
         id.0,
-        app,
+        app.0,
         now
     )
     .fetch_optional(pool)
@@ -152,14 +152,14 @@ pub struct Terms {
 }
 
 /// What it takes to tell what a message's receipts mean.
-pub async fn terms(pool: &PgPool, app: Uuid, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
-    sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app)
+pub async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
+    sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
         .fetch_optional(pool)
         .await
 }
 
 /// An app's messages with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
+pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
         r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy, replay_of,
@@ -167,7 +167,7 @@ pub async fn list(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> Result<
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"
          FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
-        app,
+        app.0,
         before,
         limit
     )

@@ -2,21 +2,20 @@
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
-use crate::model::id::SubscriptionId;
+use crate::model::id::{AppId, SubscriptionId};
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
-pub async fn tiers(pool: &PgPool, app: Uuid) -> Result<[Option<Value>; 3], sqlx::Error> {
-    let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app).fetch_all(pool).await?;
+pub async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
+    let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app.0).fetch_all(pool).await?;
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
 }
 
 /// What an app sets for one tier.
-pub async fn tier(pool: &PgPool, app: Uuid, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app, tier.code())
+pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app.0, tier.code())
         .fetch_optional(pool)
         .await
         .map(Option::flatten)
@@ -25,7 +24,7 @@ pub async fn tier(pool: &PgPool, app: Uuid, tier: Tier) -> Result<Option<Value>,
 /// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
 pub async fn set_tier(
     executor: impl PgExecutor<'_>,
-    app: Uuid,
+    app: AppId,
     tier: Tier,
     policy: Option<&Value>,
     now: Timestamp,
@@ -33,7 +32,7 @@ pub async fn set_tier(
     sqlx::query!(
         "INSERT INTO tier_settings (app, tier, policy, changed_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (app, tier) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
-        app,
+        app.0,
         tier.code(),
         policy,
         now
@@ -44,8 +43,10 @@ pub async fn set_tier(
 }
 
 /// A topic's policy; the outer option is none if there is no such topic.
-pub async fn topic(pool: &PgPool, app: Uuid, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT policy FROM topics WHERE app = $1 AND name = $2", app, name).fetch_optional(pool).await
+pub async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
+        .fetch_optional(pool)
+        .await
 }
 
 /// A topic that has a policy.
@@ -60,12 +61,12 @@ pub struct TopicPolicy {
 }
 
 /// An app's topics that have a policy, with numbers below `below`, the newest first.
-pub async fn topics(pool: &PgPool, app: Uuid, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
+pub async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
     sqlx::query_as!(
         TopicPolicy,
         r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id < $2
          ORDER BY id DESC LIMIT $3"#,
-        app,
+        app.0,
         below,
         limit
     )
@@ -76,21 +77,21 @@ pub async fn topics(pool: &PgPool, app: Uuid, below: i32, limit: i64) -> Result<
 /// Sets a topic's policy, or takes it away. False: there is no such topic.
 pub async fn set_topic(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     name: &str,
     policy: Option<&Value>,
 ) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app, name, policy);
+    let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app.0, name, policy);
     Ok(done.execute(conn).await?.rows_affected() == 1)
 }
 
 /// A subscription's policy; the outer option is none if the app has no such subscription.
-pub async fn subscription(pool: &PgPool, app: Uuid, id: SubscriptionId) -> Result<Option<Option<Value>>, sqlx::Error> {
+pub async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<Option<Value>>, sqlx::Error> {
     sqlx::query_scalar!(
         "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
         id.0,
-        app
+        app.0
     )
     .fetch_optional(pool)
     .await
@@ -99,7 +100,7 @@ pub async fn subscription(pool: &PgPool, app: Uuid, id: SubscriptionId) -> Resul
 /// Sets a subscription's policy, or takes it away. False: the app has no such subscription.
 pub async fn set_subscription(
     executor: impl PgExecutor<'_>,
-    app: Uuid,
+    app: AppId,
     id: SubscriptionId,
     policy: Option<&Value>,
 ) -> Result<bool, sqlx::Error> {
@@ -107,7 +108,7 @@ pub async fn set_subscription(
         "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
         id.0,
-        app,
+        app.0,
         policy
     )
     .execute(executor)

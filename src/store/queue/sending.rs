@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::audience_counts;
 use crate::store::queue::claims::ClaimedRow;
 use crate::vault::Vault;
@@ -32,7 +32,7 @@ pub struct NewMessage {
     /// Its id.
     pub id: MessageId,
     /// Whose it is.
-    pub app: Uuid,
+    pub app: AppId,
     /// Its tier.
     pub tier: Tier,
     /// `to`, as it was given.
@@ -201,7 +201,7 @@ pub async fn send(
 /// Counts without sending.
 pub async fn dry_run(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
@@ -218,7 +218,7 @@ pub async fn dry_run(
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
-        app,
+        app.0,
         now
     )
     .fetch_all(conn)
@@ -245,7 +245,7 @@ fn count(n: usize) -> i64 {
 /// Finds out what audiences come to, those of users all at once.
 async fn resolve(
     conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (Uuid, &Audience)> + Clone,
+    audiences: impl Iterator<Item = (AppId, &Audience)> + Clone,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
     let groups: Vec<_> = audiences.clone().filter_map(|(app, audience)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
@@ -261,7 +261,7 @@ async fn resolve(
     Ok(resolved)
 }
 
-async fn resolve_topic(conn: &mut PgConnection, app: Uuid, name: &str) -> Result<Resolved, sqlx::Error> {
+async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Resolved, sqlx::Error> {
     let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
@@ -270,7 +270,7 @@ async fn resolve_topic(conn: &mut PgConnection, app: Uuid, name: &str) -> Result
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: Uuid) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId) -> Result<Resolved, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
     Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
 }
@@ -323,7 +323,7 @@ async fn fan_out(
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
         message.id.0,
-        message.app,
+        message.app.0,
         message.tier.code(),
         message.audience,
         message.content,

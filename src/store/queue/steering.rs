@@ -3,11 +3,10 @@
 //! [`go_on`]. Rows under a lease are left to the worker that holds it, who is told by the stop.
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::MessageId;
+use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
 use crate::store::keys::audit::Entry;
 use crate::store::operations::retrying::retrying;
@@ -51,7 +50,7 @@ pub enum Steered {
 /// Turns a message. `entry` goes into the audit log if that changes anything.
 pub async fn steer(
     pool: &PgPool,
-    app: Uuid,
+    app: AppId,
     id: MessageId,
     turn: Turn,
     entry: &Entry,
@@ -71,7 +70,7 @@ pub async fn steer(
 
 async fn steer_within(
     conn: &mut PgConnection,
-    app: Uuid,
+    app: AppId,
     id: MessageId,
     turn: Turn,
     now: Timestamp,
@@ -79,7 +78,7 @@ async fn steer_within(
     let found = sqlx::query_scalar!(
         r#"SELECT state AS "state: MessageState" FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
         id.0,
-        app
+        app.0
     );
     let Some(state) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
     let kind = match (state, turn) {

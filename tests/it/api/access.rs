@@ -13,7 +13,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
     let api = TestApi::start().await;
     let mut keys = Vec::new();
     for scope in Scope::OF_APPS {
-        let app = Some(api.app_uuid());
+        let app = Some(api.app_id());
         let made = api_keys::create(&api.pool, &api.vault, app, "k", &[scope], None, &api.clock).await.unwrap();
         keys.push((scope, made.1));
     }

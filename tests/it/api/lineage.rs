@@ -11,7 +11,7 @@ use super::{Reply, TestApi};
 
 /// A key of the shop made at the command line: its id and its secret.
 async fn made(api: &TestApi, scopes: &[Scope], expires_at: Option<Timestamp>) -> (String, String) {
-    let app = Some(api.app_uuid());
+    let app = Some(api.app_id());
     let made = api_keys::create(&api.pool, &api.vault, app, "k", scopes, expires_at, &api.clock).await.unwrap();
     (format!("ak_{}", made.0.id), made.1)
 }

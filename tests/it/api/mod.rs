@@ -28,6 +28,7 @@ use bellwire::testkit::api::limits::Rate;
 use bellwire::testkit::api::{ApiState, Engine, Settings, Work, router};
 use bellwire::testkit::gateway::{Gateways, Settings as GatewaySettings};
 use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::model::id::AppId;
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
@@ -136,13 +137,13 @@ impl TestApi {
         let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev",
             "browsers_may": ["create_topics", "set_tags", "set_attributes"]});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
-        let id = app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap();
+        let id = app["id"].as_str().unwrap().parse().unwrap();
         let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;
         (app, made.unwrap().1)
     }
 
-    pub fn app_uuid(&self) -> Uuid {
-        self.app["id"].as_str().unwrap().strip_prefix("app_").unwrap().parse().unwrap()
+    pub fn app_id(&self) -> AppId {
+        self.app["id"].as_str().unwrap().parse().unwrap()
     }
 
     /// Any request.

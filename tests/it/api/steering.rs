@@ -129,7 +129,7 @@ async fn a_long_queue_is_turned_in_chunks() {
     sqlx::query(insert).bind(uuid(&message)).bind(api.clock.now()).execute(&api.pool).await.unwrap();
     let raise = "UPDATE message_counts SET targeted = 25000";
     sqlx::query(raise).execute(&api.pool).await.unwrap();
-    let (app, id, now) = (api.app_uuid(), message.parse().unwrap(), api.clock.now());
+    let (app, id, now) = (api.app_id(), message.parse().unwrap(), api.clock.now());
     let entry = audit::Entry::new(audit::Actor::LOCAL, Some(app), audit::Action::MessagePaused, id);
     let first = steering::steer(&api.pool, app, id, steering::Turn::Pause, &entry, now).await.unwrap();
     assert!(matches!(first, steering::Steered::Now { more: true, .. }), "{first:?}");

@@ -182,7 +182,7 @@ impl Walk {
     async fn begin() -> Self {
         let api = TestApi::with(roomy(), None).await;
         let (_, stranger) = api.make_app("other").await;
-        let app = Some(api.app_uuid());
+        let app = Some(api.app_id());
         let soon = api.clock.now() + Duration::from_secs(1);
         let make = async |app, scopes: &[Scope], expires_at| {
             api_keys::create(&api.pool, &api.vault, app, "k", scopes, expires_at, &api.clock).await.unwrap()
@@ -231,7 +231,7 @@ impl Walk {
                 }
                 "{dead_letter}" => self.dead_letter(&subscription_id).await,
                 "{api_key}" => {
-                    let (api, app) = (&self.api, Some(self.api.app_uuid()));
+                    let (api, app) = (&self.api, Some(self.api.app_id()));
                     let scopes = [Scope::Keys]; // a key revokes none that may do more
                     let made = api_keys::create(&api.pool, &api.vault, app, "k", &scopes, None, &api.clock).await;
                     ApiKeyId(made.unwrap().0.id).to_string()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::model::id::{AppId, MessageId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::events::{self, Event};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn lost_subscriptions_are_told_by_lane_and_reported_by_day() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missed_promise_is_told_once_a_minute_and_only_if_its_transaction_holds() {
     let app = TestApp::start().await;
-    let owner: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
+    let owner: AppId = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let missed = |n| Event::sla_missed(owner, Tier::Transactional, 30, MessageId(uuid::Uuid::nil()), n);
     let mut tx = app.pool.begin().await.unwrap();
     events::record(&mut tx, vec![missed(1), missed(2)], app.clock.now()).await.unwrap();

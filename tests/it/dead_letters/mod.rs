@@ -7,6 +7,7 @@ mod replay;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
+use bellwire::testkit::model::id::AppId;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -89,7 +90,7 @@ async fn key(app: &TestApp, scopes: &[bellwire::testkit::store::keys::api_keys::
     let made = bellwire::testkit::store::keys::api_keys::create(
         &app.pool,
         &app.vault,
-        Some(owner),
+        Some(AppId(owner)),
         "k",
         scopes,
         None,

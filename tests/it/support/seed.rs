@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use bellwire::testkit::model::id::SubscriptionId;
+use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use bellwire::testkit::model::subscription::decode_base64;
 use bellwire::testkit::store::audience::registration::endpoint_mac;
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::vault;
-use uuid::Uuid;
 
 use super::TestApp;
 
@@ -19,7 +18,7 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
 pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
     let first = &app.subscribe(gateway, indices.start..indices.start + 1).await[0];
     let first: SubscriptionId = first.id.parse().expect("an id");
-    let (owner, lane): (Uuid, i32) = sqlx::query_as("SELECT app, lane FROM subscriptions WHERE id = $1")
+    let (owner, lane): (AppId, i32) = sqlx::query_as("SELECT app, lane FROM subscriptions WHERE id = $1")
         .bind(first.0)
         .fetch_one(&app.pool)
         .await
@@ -36,7 +35,7 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
         rows.row()
             .smallint(id.shard())
             .uuid(id.0)
-            .uuid(owner)
+            .uuid(owner.0)
             .integer(lane)
             .text_or_null(Some("active"))
             .uuid(id.0)

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Filter, push_filter};
 use crate::model::clock::{Clock, Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{ActionId, MessageId, SubscriptionId};
+use crate::model::id::{ActionId, AppId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::keys::audit::{self, Actor, Entry};
 use crate::store::operations::retrying::retrying;
@@ -61,7 +61,7 @@ pub struct Operation {
     /// Its id, a UUIDv7 of its beginning.
     pub id: Uuid,
     /// Whose letters.
-    pub app: Uuid,
+    pub app: AppId,
     /// What is done.
     pub action: Action,
     /// By whom.
@@ -287,7 +287,7 @@ fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
 fn compose(
     vault: &Vault,
     id: Uuid,
-    app: Uuid,
+    app: AppId,
     original: &Original,
     letters: &[Letter],
     ttl_s: Option<i32>,
@@ -327,7 +327,7 @@ struct Made {
 }
 
 /// Marks the letters that have a queue row now: a subscription that ended a moment ago got none. Answers how many.
-async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Timestamp) -> sqlx::Result<i64> {
+async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Timestamp) -> sqlx::Result<i64> {
     if made.messages.is_empty() {
         return Ok(0);
     }
@@ -345,7 +345,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: Uuid, made: &Made, now: Tim
          FROM unnest($2::uuid[], $3::uuid[]) AS t (letter, message), queue q
          WHERE l.app = $1 AND l.id = t.letter AND q.shard = l.shard AND q.subscription = l.subscription
            AND q.message = t.message",
-        app,
+        app.0,
         &made.letters,
         &made.by,
         now
@@ -423,7 +423,7 @@ pub async fn record(
     sqlx::query!(
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        operation.app,
+        operation.app.0,
         operation.id,
         part,
         operation.action.name(),
@@ -458,13 +458,13 @@ pub struct ActionRow {
 }
 
 /// An app's operations with ids below `before`, the newest first.
-pub async fn trail(pool: &PgPool, app: Uuid, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
+pub async fn trail(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
     sqlx::query_as!(
         ActionRow,
         r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
              sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
            FROM dead_letter_actions WHERE app = $1 AND operation < $2 GROUP BY operation ORDER BY operation DESC LIMIT $3"#,
-        app,
+        app.0,
         before,
         limit
     )

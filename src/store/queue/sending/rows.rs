@@ -6,10 +6,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use uuid::Uuid;
 
 use super::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
-use crate::model::id::{LaneId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
 use crate::vault::Vault;
@@ -38,7 +37,7 @@ impl Parcel<'_> {
 }
 
 /// Finds the subscriptions of several groups of users, each of which is of one app and names each user once.
-pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(Uuid, &[String])]) -> sqlx::Result<Vec<Resolved>> {
+pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String])]) -> sqlx::Result<Vec<Resolved>> {
     if groups.is_empty() {
         return Ok(Vec::new());
     }
@@ -46,7 +45,7 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(Uuid, &[String]
     for (place, (app, named)) in (0..).zip(groups) {
         for user in *named {
             places.push(place);
-            apps.push(*app);
+            apps.push(app.0);
             users.push(user.as_str());
         }
     }
@@ -139,7 +138,7 @@ pub(super) async fn write(
          SELECT n AS "n!", id, lane, origin_id, policy, timezone, proven, life, live AS "live!", token AS "token!",
            CASE WHEN live AND held THEN address ELSE '' END AS "address!" FROM named"#,
         &column(parcels, |m| m.id.0),
-        &column(parcels, |m| m.app),
+        &column(parcels, |m| m.app.0),
         &column(parcels, |m| m.tier.code()),
         &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>],
         &column(parcels, |m| m.content.as_slice()) as &[&[u8]],
