@@ -1,6 +1,7 @@
 //! Measures what docs/scale.md quotes: `cargo bench --bench bellwire -- campaign codes`, or `scripts/bench`. One program, so
 //! that the crate is linked once. Settings come from the environment; each module names its own.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
+#![allow(unreachable_pub, reason = "nobody is outside")]
 
 mod campaign;
 mod codes;

@@ -19,7 +19,7 @@ use crate::store::outcomes::alerts::{self, AlertRow, Kind};
 
 /// An alert.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct AlertView {
+pub(crate) struct AlertView {
     /// Its id.
     #[schema(value_type = String)]
     id: AlertId,
@@ -52,7 +52,7 @@ impl From<AlertRow> for AlertView {
 /// Lists all alerts: open ones first, each kind from the newest.
 #[utoipa::path(get, path = "/v1/alerts", tag = "Operations", params(Paging),
     security(("api_key" = ["operator"])), responses((status = 200, body = Page<AlertView>)))]
-pub async fn list(
+pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -66,7 +66,7 @@ pub async fn list(
 /// Resolves an alert: somebody has looked at it. If it happens again, that is a new one.
 #[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations", params(("alert" = String, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = AlertView)))]
-pub async fn resolve(
+pub(crate) async fn resolve(
     operator: Operator,
     State(state): State<ApiState>,
     At(id): At<AlertId>,

@@ -21,7 +21,7 @@ use crate::store::keys::audit;
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ApiKeyView {
+pub(crate) struct ApiKeyView {
     /// Its id.
     #[schema(value_type = String)]
     id: ApiKeyId,
@@ -58,7 +58,7 @@ impl From<ApiKey> for ApiKeyView {
 
 /// A new API key and its secret.
 #[derive(Serialize, ToSchema)]
-pub struct NewApiKeyView {
+pub(crate) struct NewApiKeyView {
     #[serde(flatten)]
     key: ApiKeyView,
     /// What requests show as `Authorization: Bearer …`. Shown now and never again.
@@ -68,7 +68,7 @@ pub struct NewApiKeyView {
 /// A new API key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewApiKey {
+pub(crate) struct NewApiKey {
     /// Its name for people, 1 to 200 characters.
     name: String,
     /// What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
@@ -81,7 +81,7 @@ pub struct NewApiKey {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct RevokeQuery {
+pub(crate) struct RevokeQuery {
     /// Whether the keys that it made, and those that these made, stay valid. By default they are revoked with it.
     #[serde(default)]
     keep_descendants: bool,
@@ -89,7 +89,7 @@ pub struct RevokeQuery {
 
 /// What was revoked.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Revoked {
+pub(crate) struct Revoked {
     /// How many keys: the named one and, unless they were kept, those that descend from it. Those that were revoked
     /// before do not count.
     revoked: i64,
@@ -99,7 +99,7 @@ pub struct Revoked {
 #[utoipa::path(get, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<ApiKeyView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
@@ -112,7 +112,7 @@ pub async fn list(
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
     security(("api_key" = ["keys"])), responses((status = 201, body = NewApiKeyView)))]
-pub async fn create(
+pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApiKey>,
@@ -125,7 +125,7 @@ pub async fn create(
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path), RevokeQuery),
     security(("api_key" = ["keys"])), responses((status = 200, body = Revoked)))]
-pub async fn revoke(
+pub(crate) async fn revoke(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<ApiKeyId>,

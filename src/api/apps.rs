@@ -38,7 +38,7 @@ const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
 /// An app.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct AppView {
+pub(crate) struct AppView {
     /// Its id.
     #[schema(value_type = String)]
     id: AppId,
@@ -83,7 +83,7 @@ impl From<App> for AppView {
 
 /// A new app and the VAPID key that it begins with.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct NewAppView {
+pub(crate) struct NewAppView {
     #[serde(flatten)]
     app: AppView,
     /// Its first VAPID key.
@@ -93,7 +93,7 @@ pub struct NewAppView {
 /// A new app.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewApp {
+pub(crate) struct NewApp {
     /// Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen.
     slug: String,
     /// Its name for people, 1 to 200 characters.
@@ -118,7 +118,7 @@ pub struct NewApp {
 /// What to change of an app.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AppChange {
+pub(crate) struct AppChange {
     /// Its name for people, 1 to 200 characters.
     name: Option<String>,
     /// All origins that browsers may call from.
@@ -255,7 +255,7 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 /// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
-pub async fn create(
+pub(crate) async fn create(
     operator: Operator,
     State(state): State<ApiState>,
     Json(body, _): Json<NewApp>,
@@ -305,7 +305,7 @@ pub async fn create(
 /// Lists all apps, those being deleted included, the newest first.
 #[utoipa::path(get, path = "/v1/apps", tag = "Apps", params(Paging),
     security(("api_key" = ["operator"])), responses((status = 200, body = Page<AppView>)))]
-pub async fn list(
+pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -319,14 +319,14 @@ pub async fn list(
 /// Shows an app.
 #[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = AppView)))]
-pub async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
+pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
     axum::Json(server.app.into())
 }
 
 /// Changes what is named of an app; everything else stays, whoever else changes it at the same time.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
     request_body = AppChange, security(("api_key" = ["settings"])), responses((status = 200, body = AppView)))]
-pub async fn change(
+pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
@@ -352,7 +352,7 @@ pub async fn change(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Confirmation {
+pub(crate) struct Confirmation {
     /// The app's slug once more.
     confirm: String,
 }
@@ -364,7 +364,7 @@ pub struct Confirmation {
 #[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps",
     params(("app" = String, Path, description = "Id or slug"), Confirmation),
     security(("api_key" = ["operator"])), responses((status = 202, body = AppView)))]
-pub async fn delete(
+pub(crate) async fn delete(
     operator: Operator,
     State(state): State<ApiState>,
     At(name): At<AppRef>,

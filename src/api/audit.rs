@@ -18,7 +18,7 @@ use crate::store::keys::audit::{self, Action, Filter, Row};
 
 /// Something that somebody did.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct EntryView {
+pub(crate) struct EntryView {
     /// Its id.
     #[schema(value_type = String)]
     id: EntryId,
@@ -56,7 +56,7 @@ impl From<Row> for EntryView {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct AppAuditQuery {
+pub(crate) struct AppAuditQuery {
     /// By whom: the id of an API key, or `local` for the command line.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
@@ -78,7 +78,7 @@ pub struct AppAuditQuery {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct AuditQuery {
+pub(crate) struct AuditQuery {
     /// Of this app: its id or slug. The id of an app that is not there any more works, too.
     app: Option<String>,
     /// By whom: the id of an API key, or `local` for the command line.
@@ -120,7 +120,7 @@ impl AppAuditQuery {
 /// Lists what was done with keys and at the command line on this server, the latest first.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations", params(AuditQuery),
     security(("api_key" = ["operator"])), responses((status = 200, body = super::paging::Page<EntryView>)))]
-pub async fn list(
+pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -142,7 +142,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
     params(("app" = String, Path, description = "Id or slug"), AppAuditQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = super::paging::Page<EntryView>)))]
-pub async fn list_of_app(
+pub(crate) async fn list_of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,

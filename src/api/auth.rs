@@ -25,15 +25,15 @@ use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 
 /// What every browser token begins with.
-pub const TOKEN_PREFIX: &str = "bt_";
+pub(crate) const TOKEN_PREFIX: &str = "bt_";
 
 /// A browser token as it is written.
-pub fn write_token(token: &[u8; 32]) -> String {
+pub(crate) fn write_token(token: &[u8; 32]) -> String {
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(token))
 }
 
 /// Reads a browser token.
-pub fn read_token(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn read_token(text: &str) -> Option<[u8; 32]> {
     URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?.try_into().ok()
 }
 
@@ -58,7 +58,7 @@ pub(super) fn is_servers(headers: &HeaderMap, extensions: &Extensions) -> bool {
 }
 
 /// The scope that a route asks for, as a type.
-pub trait Needed {
+pub(crate) trait Needed {
     /// That scope.
     const SCOPE: Scope;
 }
@@ -67,7 +67,7 @@ macro_rules! needed {
     ($($name:ident = $scope:ident),+) => { $(
         /// Marks routes that ask for this scope.
         #[derive(Debug)]
-        pub struct $name;
+        pub(crate) struct $name;
         impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
     )+ };
 }
@@ -84,7 +84,7 @@ needed!(
 
 /// A server acting for the app that the path names, with the scope that the route asks for.
 #[derive(Debug)]
-pub struct Server<S> {
+pub(crate) struct Server<S> {
     /// The app.
     pub app: App,
     /// Whose key it showed.
@@ -94,7 +94,7 @@ pub struct Server<S> {
 
 /// Who acts: with a key, or at the command line.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// The API key; none for somebody who has database and master key at hand.
     key: Option<ApiKey>,
     /// The client's address.
@@ -109,22 +109,22 @@ impl Caller {
     }
 
     /// Whether it may do what asks for that scope.
-    pub fn may(&self, scope: Scope) -> bool {
+    pub(crate) fn may(&self, scope: Scope) -> bool {
         self.key.as_ref().is_none_or(|key| key.may(scope))
     }
 
     /// Until when its key is valid; none: for ever, or until it is revoked.
-    pub fn expires_at(&self) -> Option<Timestamp> {
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
         self.key.as_ref().and_then(|key| key.expires_at)
     }
 
     /// The id of its key, whose rate what it does counts against.
-    pub fn key_id(&self) -> Option<Uuid> {
+    pub(crate) fn key_id(&self) -> Option<Uuid> {
         self.key.as_ref().map(|key| key.id)
     }
 
     /// Who it is, for the audit log.
-    pub fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         let who = match &self.key {
             None => Who::Local,
             Some(key) if key.app.is_none() => Who::Operator(key.id),
@@ -134,14 +134,14 @@ impl Caller {
     }
 
     /// What it does, to be recorded in the transaction that does it: to things of that app, or (none) of the server.
-    pub fn did(&self, app: Option<AppId>, action: Action, target: impl Display) -> Entry {
+    pub(crate) fn did(&self, app: Option<AppId>, action: Action, target: impl Display) -> Entry {
         Entry::new(self.actor(), app, action, target)
     }
 }
 
 impl<S> Server<S> {
     /// What it does to its app, to be recorded in the transaction that does it.
-    pub fn did(&self, action: Action, target: impl Display) -> Entry {
+    pub(crate) fn did(&self, action: Action, target: impl Display) -> Entry {
         self.caller.did(Some(self.app.id), action, target)
     }
 }
@@ -165,7 +165,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
 
 /// An operator, whose key is good for all apps.
 #[derive(Debug)]
-pub struct Operator {
+pub(crate) struct Operator {
     /// Whose key it showed.
     pub caller: Caller,
 }
@@ -180,7 +180,7 @@ impl FromRequestParts<ApiState> for Operator {
 
 /// Whoever collects the server's figures: with a key that may do nothing else, or an operator's.
 #[derive(Debug)]
-pub struct Scraper;
+pub(crate) struct Scraper;
 
 impl FromRequestParts<ApiState> for Scraper {
     type Rejection = Problem;
@@ -247,7 +247,7 @@ pub(super) fn unknown_key() -> Problem {
 
 /// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
 #[derive(Debug)]
-pub struct Client<S> {
+pub(crate) struct Client<S> {
     /// The app.
     pub app: App,
     /// Whether it showed an API key.
@@ -260,17 +260,17 @@ pub struct Client<S> {
 
 impl<S> Client<S> {
     /// By what right it acts on one subscription.
-    pub fn right(&self) -> Right<'_> {
+    pub(crate) fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
     }
 
     /// As whom it says something of a subscription.
-    pub fn speaker(&self) -> Speaker {
+    pub(crate) fn speaker(&self) -> Speaker {
         if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }
 
     /// Refuses a browser without a token.
-    pub fn must_show_something(&self) -> Result<(), Problem> {
+    pub(crate) fn must_show_something(&self) -> Result<(), Problem> {
         if self.server || self.token.is_some() {
             return Ok(());
         }

@@ -22,7 +22,7 @@ use crate::store::keys::apps::App;
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
 /// Most messages of a batch.
-pub const MESSAGES_MAX: usize = 1_000;
+pub(crate) const MESSAGES_MAX: usize = 1_000;
 /// How many times as long as another request's the body of a batch may be.
 const BODY_FACTOR: usize = 8;
 /// Messages with idempotency keys that are stored in one transaction: it holds their keys until it ends, and whoever sends
@@ -34,7 +34,7 @@ const CHECKED_AT_ONCE: usize = 50;
 /// Many messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// 1 to 1,000 messages to named subscriptions or users.
     #[schema(value_type = Vec<NewMessageBody>, min_items = 1, max_items = 1000)]
     messages: Vec<Box<RawValue>>,
@@ -42,7 +42,7 @@ pub struct Batch {
 
 /// What became of a batch.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct BatchView {
+pub(crate) struct BatchView {
     /// Messages that were accepted, now or before.
     accepted: usize,
     /// Messages that were refused.
@@ -53,7 +53,7 @@ pub struct BatchView {
 
 /// What became of one message of a batch: `message` or `problem`.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ResultView {
+pub(crate) struct ResultView {
     /// The HTTP status that it would have been answered with alone.
     #[schema(example = 202)]
     status: u16,
@@ -101,7 +101,7 @@ impl ResultView {
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")),
     request_body = Batch, security(("api_key" = ["send"])), responses((status = 200, body = BatchView)))]
-pub async fn send(
+pub(crate) async fn send(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     mut request: Request,

@@ -16,7 +16,7 @@ use crate::store::queue::calendars;
 /// time to live lasts that long.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CalendarView {
+pub(crate) struct CalendarView {
     /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
     #[schema(example = "Europe/Berlin")]
     timezone: String,
@@ -39,7 +39,10 @@ impl From<Calendar> for CalendarView {
 #[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = CalendarView)))]
-pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<CalendarView>, Problem> {
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<CalendarView>, Problem> {
     Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
 }
 
@@ -47,7 +50,7 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 #[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = CalendarView,
     security(("api_key" = ["policies"])), responses((status = 200, body = CalendarView)))]
-pub async fn change(
+pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<CalendarView>,

@@ -31,7 +31,7 @@ pub(super) const TTL_MAX_S: i64 = 2_419_200;
 /// Whom a message is for: exactly one of these.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct To {
+pub(crate) struct To {
     /// These subscriptions, at most 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -50,7 +50,7 @@ pub struct To {
 /// A new message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewMessageBody {
+pub(crate) struct NewMessageBody {
     /// Whom it is for.
     to: To,
     /// Decides policy, weight and defaults; `promotional` by default.
@@ -80,7 +80,7 @@ pub struct NewMessageBody {
 
 /// A checked message.
 #[derive(Debug)]
-pub struct Composed {
+pub(crate) struct Composed {
     /// The message, and whom it is for.
     pub addressed: Addressed,
     /// What its answer needs besides.
@@ -89,7 +89,7 @@ pub struct Composed {
 
 /// What the author of a message is to be told of.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The message's id.
     pub id: MessageId,
     /// What its author should know all the same.
@@ -102,7 +102,7 @@ pub struct Asked {
 
 impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content.
-    pub fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
+    pub(crate) fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
         faults.require(
             self.idempotency_key.is_none(),
@@ -165,7 +165,7 @@ impl NewMessageBody {
 impl Asked {
     /// Refuses ids that are no subscriptions of the app, each by its place, and a topic that is not there. Where browsers
     /// may make topics, the first of its members may be on the way: that is only warned of.
-    pub fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
+    pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
         match self.topic_may_be_missing {
             true if sent.lacks_topic => {

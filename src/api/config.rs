@@ -16,7 +16,7 @@ use crate::store::keys::vapid_keys;
 
 /// What a page needs to subscribe.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Config {
+pub(crate) struct Config {
     /// What to call `pushManager.subscribe` with, in base64url.
     application_server_key: String,
     /// Its id, to be handed back with the subscription.
@@ -32,7 +32,7 @@ const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug")),
     security((), ("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = Config)))]
-pub async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
+pub(crate) async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);
     Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) })))

@@ -21,7 +21,7 @@ use crate::store::keys::apps::App;
 
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
 /// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
-pub async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(crate) async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if is_servers(request.headers(), request.extensions()) {
         return next.run(request).await;
     }
@@ -57,7 +57,7 @@ async fn visitor(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget,
 
 /// Stands before the route of receipts, which come in bursts: with limits of its own, and without asking the database for
 /// the app each time. Whoever reports is a browser, whatever else it shows.
-pub async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(crate) async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let name = match path_param(&mut parts, &state, "app").await {
         Ok(name) => name,
@@ -112,7 +112,7 @@ fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
 
 /// Apps that browsers asked for, as they were when the database was last asked.
 #[derive(Default)]
-pub struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
+pub(crate) struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
 
 impl KnownApps {
     /// How long an app is believed to be as it was: its origins may change.
@@ -121,7 +121,7 @@ impl KnownApps {
     const MAX: usize = 1_000;
 
     /// Asks the database for an app again the next time: it is being deleted.
-    pub fn forget(&self, app: AppId) {
+    pub(crate) fn forget(&self, app: AppId) {
         self.0.lock().retain(|_, (_, known)| known.id != app);
     }
 
@@ -152,7 +152,7 @@ impl KnownApps {
 }
 
 /// The request's `Origin`, if it is one of these.
-pub fn allowed_origin(headers: &HeaderMap, origins: &[String]) -> Option<HeaderValue> {
+pub(crate) fn allowed_origin(headers: &HeaderMap, origins: &[String]) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN)?;
     origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
 }

@@ -8,7 +8,7 @@ use crate::store::queue::messages::Account;
 /// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
 /// + capped` at every moment. It grows until the message is expanded.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Deliveries that there are so far.
     targeted: i64,
     /// Waiting for their first attempt.

@@ -1,8 +1,8 @@
 //! `/v1/apps/{app}/dead-letters`: the archive of deliveries that failed. What is done with it is in [`handling`], and
 //! copying it out in [`export`].
 
-pub mod export;
-pub mod handling;
+pub(crate) mod export;
+pub(crate) mod handling;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::Uri;
@@ -33,7 +33,7 @@ use crate::webpush::shrink;
 
 /// A query string that holds a filter beside what the route itself takes.
 #[derive(Debug)]
-pub struct Filtered<T>(pub Filter, pub T);
+pub(crate) struct Filtered<T>(pub Filter, pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
     type Rejection = Problem;
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 
 /// A delivery that ended in failure.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct LetterView {
+pub(crate) struct LetterView {
     /// Its id.
     #[schema(value_type = String)]
     id: DeadLetterId,
@@ -110,7 +110,7 @@ impl From<LetterRow> for LetterView {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Filter, Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<LetterView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
@@ -125,7 +125,7 @@ pub async fn list(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Grouping {
+pub(crate) struct Grouping {
     /// What letters of one group have in common.
     #[param(inline)]
     by: By,
@@ -133,7 +133,7 @@ pub struct Grouping {
 
 /// Dead letters, counted.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Groups {
+pub(crate) struct Groups {
     /// The groups, the largest first.
     data: Vec<Group>,
     /// Whether these are all: at most 1,000 are shown.
@@ -144,7 +144,7 @@ pub struct Groups {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Grouping, Filter),
     security(("api_key" = ["read"])), responses((status = 200, body = Groups)))]
-pub async fn groups(
+pub(crate) async fn groups(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Filtered(filter, Grouping { by }): Filtered<Grouping>,
@@ -157,7 +157,7 @@ pub async fn groups(
 /// What became of a letter's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ContentState {
+pub(crate) enum ContentState {
     /// It is shown.
     Shown,
     /// It takes a key with the scope `export`.
@@ -168,7 +168,7 @@ pub enum ContentState {
 
 /// A dead letter with everything that is known of it.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Opened {
+pub(crate) struct Opened {
     #[serde(flatten)]
     letter: LetterView,
     /// What was attempted, in order.
@@ -190,7 +190,7 @@ pub struct Opened {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = Opened)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,

@@ -22,7 +22,7 @@ use crate::store::queue::messages;
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct DeliveryView {
+pub(crate) struct DeliveryView {
     /// Whom it goes to.
     #[schema(value_type = String)]
     subscription: SubscriptionId,
@@ -41,7 +41,7 @@ pub struct DeliveryView {
 
 /// What a browser reported.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ReceiptView {
+pub(crate) struct ReceiptView {
     /// What happened.
     kind: ReceiptKind,
     /// When it was reported.
@@ -52,7 +52,7 @@ pub struct ReceiptView {
 
 /// One push to a push service, or an ending without one.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct AttemptView {
+pub(crate) struct AttemptView {
     /// 0: the first.
     attempt: i32,
     /// When the answer was known.
@@ -138,7 +138,7 @@ async fn read(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<DeliveryView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
@@ -156,7 +156,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = DeliveryView)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
@@ -180,7 +180,7 @@ async fn one(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 202, body = DeliveryView)))]
-pub async fn retry(
+pub(crate) async fn retry(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
@@ -200,7 +200,7 @@ pub async fn retry(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = DeliveryView)))]
-pub async fn cancel(
+pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,

@@ -16,11 +16,11 @@ const TAG_CHARS_MAX: usize = 64;
 const TOPICS_MAX: usize = 50;
 
 /// Attributes as they are given.
-pub type Attributes = Map<String, Value>;
+pub(crate) type Attributes = Map<String, Value>;
 
 /// What is said, unchecked.
 #[derive(Debug)]
-pub struct Said {
+pub(crate) struct Said {
     /// Who says it.
     pub by: Speaker,
     /// `user_id`
@@ -39,7 +39,7 @@ pub struct Said {
 
 impl Said {
     /// Checks it all; complaints go into `faults`.
-    pub fn check(self, merge: Merge, faults: &mut Faults) -> Wanted {
+    pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Wanted {
         if let Some(Some(user)) = &self.user_id {
             faults.require(is_plain_text(user, 255), "/user_id", USER_ID_RULE);
         }

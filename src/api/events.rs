@@ -18,7 +18,7 @@ use crate::store::outcomes::events::{self, Body, EventRow};
 
 /// Something that happened. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct EventView {
+pub(crate) struct EventView {
     /// Its id.
     #[schema(value_type = String)]
     id: EventId,
@@ -42,7 +42,7 @@ impl From<EventRow> for EventView {
 #[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<EventView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,

@@ -78,7 +78,7 @@ impl Example {
 
 /// Who asks for the example page, in the request's extensions.
 #[derive(Debug, Clone, Copy)]
-pub struct Visitor {
+pub(crate) struct Visitor {
     address: IpAddr,
     sits_here: bool,
 }
@@ -97,7 +97,7 @@ impl Visitor {
 }
 
 /// Stands before the example's routes: whom they are not for finds none.
-pub async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let visitor = Visitor::of(&state, request.headers(), request.extensions());
     let audience = state.settings.example.as_ref().map(|example| example.audience);
     if !visitor.sits_here && audience != Some(Audience::Everybody) {
@@ -113,13 +113,17 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// The page is a directory.
-pub async fn to_page() -> Redirect {
+pub(crate) async fn to_page() -> Redirect {
     Redirect::permanent("/example/")
 }
 
 /// The example's app, made if need be, with the page's origin among its own. None: the page's origin is not known, an
 /// operator has an app of that name, or the app has as many origins as it may.
-pub async fn app(state: &ApiState, visitor: Visitor, headers: &HeaderMap) -> Result<Option<(App, String)>, Problem> {
+pub(crate) async fn app(
+    state: &ApiState,
+    visitor: Visitor,
+    headers: &HeaderMap,
+) -> Result<Option<(App, String)>, Problem> {
     let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(visitor, headers)) else {
         return Ok(None);
     };
@@ -181,14 +185,14 @@ fn without_app() -> Problem {
 
 /// What the page works with.
 #[derive(Debug, Serialize)]
-pub struct ExampleConfig {
+pub(crate) struct ExampleConfig {
     app: &'static str,
     app_id: AppId,
     server: String,
 }
 
 /// Shows what the page works with.
-pub async fn config(
+pub(crate) async fn config(
     State(state): State<ApiState>,
     Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
@@ -200,7 +204,7 @@ pub async fn config(
 /// Who wants a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub(crate) struct Wish {
     /// The browser that the page runs in.
     #[schema(value_type = String)]
     subscription: SubscriptionId,
@@ -208,13 +212,13 @@ pub struct Wish {
 
 /// What was sent.
 #[derive(Debug, Serialize)]
-pub struct Sent {
+pub(crate) struct Sent {
     id: MessageId,
 }
 
 /// Sends a message to the one subscription of the example's app whose token is shown; from the page itself only, and a few
 /// times a minute.
-pub async fn send(
+pub(crate) async fn send(
     State(state): State<ApiState>,
     Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,

@@ -24,7 +24,7 @@ use crate::store::keys::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]
-pub struct Json<T>(pub T, pub Bytes);
+pub(crate) struct Json<T>(pub T, pub Bytes);
 
 impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     type Rejection = Problem;
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
 
 /// A body as it came, of any type, within the limits of whoever sent it.
 #[derive(Debug)]
-pub struct Octets(pub Bytes);
+pub(crate) struct Octets(pub Bytes);
 
 impl FromRequest<ApiState> for Octets {
     type Rejection = Problem;
@@ -84,7 +84,7 @@ async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
 }
 
 /// Reads JSON; says all that is wrong with its form, by pointer.
-pub fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, Problem> {
     // Serde would read a struct from an array too, member by member.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid_member("", "must be an object"));
@@ -160,7 +160,7 @@ fn without_position(error: &serde_json::Error) -> String {
 
 /// A query string.
 #[derive(Debug)]
-pub struct Query<T>(pub T);
+pub(crate) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
@@ -183,7 +183,7 @@ pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem
 }
 
 /// What stands under one name in a route's path.
-pub trait PathParam: FromStr<Err: Display> {
+pub(crate) trait PathParam: FromStr<Err: Display> {
     /// Its name in the route.
     const NAME: &'static str;
 }
@@ -208,7 +208,7 @@ path_param!(
 
 /// A path parameter of this kind.
 #[derive(Debug)]
-pub struct At<T>(pub T);
+pub(crate) struct At<T>(pub T);
 
 impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
     type Rejection = Problem;
@@ -237,7 +237,7 @@ pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, nam
 
 /// An app as requests name it: by id or slug.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum AppRef {
+pub(crate) enum AppRef {
     /// `app_…`
     Id(AppId),
     /// Its slug, which never looks like an id: a slug has no underscore.
@@ -276,10 +276,10 @@ pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Pro
 
 /// Name of a topic: 1 to 128 of the unreserved characters of URLs and `%`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicName(pub String);
+pub(crate) struct TopicName(pub String);
 
 /// What a topic's name looks like, for whoever got it wrong.
-pub const TOPIC_NAME_RULE: &str = "must be 1 to 128 letters, digits or any of `_.~%-`";
+pub(crate) const TOPIC_NAME_RULE: &str = "must be 1 to 128 letters, digits or any of `_.~%-`";
 
 impl FromStr for TopicName {
     type Err = &'static str;
@@ -293,10 +293,10 @@ impl FromStr for TopicName {
 
 /// The site's own name for a person: 1 to 255 characters, no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserId(pub String);
+pub(crate) struct UserId(pub String);
 
 /// What a user id looks like, for whoever got it wrong.
-pub const USER_ID_RULE: &str = "must be 1 to 255 characters without control characters";
+pub(crate) const USER_ID_RULE: &str = "must be 1 to 255 characters without control characters";
 
 impl FromStr for UserId {
     type Err = &'static str;
@@ -307,12 +307,12 @@ impl FromStr for UserId {
 }
 
 /// Whether a text has 1 to `max_chars` characters, none of them a control character (Postgres refuses NUL).
-pub fn is_plain_text(text: &str, max_chars: usize) -> bool {
+pub(crate) fn is_plain_text(text: &str, max_chars: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control)
 }
 
 /// A member that tells absent from null: the outer `Option` is none when it is absent (RFC 7396).
-pub fn nullable<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+pub(crate) fn nullable<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: serde::Deserialize<'de>,
     D: serde::Deserializer<'de>,

@@ -30,7 +30,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
 /// What is let through, and what waits.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct FlowView {
+pub(crate) struct FlowView {
     /// Deliveries in each period at most, evenly spread; null: any number.
     rate: Option<u32>,
     /// The period in seconds.
@@ -50,7 +50,7 @@ pub struct FlowView {
 /// A period: seconds, or a duration such as `1m30s`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum Period {
+pub(crate) enum Period {
     /// Seconds, at least a thousandth.
     Seconds(f64),
     /// `500ms`, `10s`, `1m`, `24h`.
@@ -70,7 +70,7 @@ impl Period {
 /// What to let through. It replaces what was; whether it is paused stays.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FlowBody {
+pub(crate) struct FlowBody {
     /// Deliveries in each period, 1 to 1,000,000.
     rate: Option<u32>,
     /// Seconds, or a duration such as `1m`: a millisecond to a day. One second by default.
@@ -164,7 +164,10 @@ async fn owner(state: &ApiState, LaneNumber(lane): LaneNumber) -> Result<(AppId,
 #[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = FlowView)))]
-pub async fn show_app(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<FlowView>, Problem> {
+pub(crate) async fn show_app(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<FlowView>, Problem> {
     show(&state, server.app.id, None).await
 }
 
@@ -172,7 +175,7 @@ pub async fn show_app(server: Server<MayRead>, State(state): State<ApiState>) ->
 #[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")), request_body = FlowBody,
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub async fn set_app(
+pub(crate) async fn set_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(body, _): Json<FlowBody>,
@@ -184,7 +187,10 @@ pub async fn set_app(
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 204)))]
-pub async fn clear_app(server: Server<MaySetPolicies>, State(state): State<ApiState>) -> Result<StatusCode, Problem> {
+pub(crate) async fn clear_app(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<StatusCode, Problem> {
     change(&state, &server.caller, server.app.id, None, Change::Clear).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -193,7 +199,7 @@ pub async fn clear_app(server: Server<MaySetPolicies>, State(state): State<ApiSt
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub async fn pause_app(
+pub(crate) async fn pause_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
@@ -204,7 +210,7 @@ pub async fn pause_app(
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub async fn resume_app(
+pub(crate) async fn resume_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
@@ -215,7 +221,7 @@ pub async fn resume_app(
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub async fn reset_app(
+pub(crate) async fn reset_app(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<FlowView>, Problem> {
@@ -225,7 +231,7 @@ pub async fn reset_app(
 /// Shows what is let through of a lane, and what waits.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub async fn show_lane(
+pub(crate) async fn show_lane(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -237,7 +243,7 @@ pub async fn show_lane(
 /// Sets what is let through of a lane, beside what its app is allowed.
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     request_body = FlowBody, security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub async fn set_lane(
+pub(crate) async fn set_lane(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -250,7 +256,7 @@ pub async fn set_lane(
 /// Lets anything through a lane that its app is allowed.
 #[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 204)))]
-pub async fn clear_lane(
+pub(crate) async fn clear_lane(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -263,7 +269,7 @@ pub async fn clear_lane(
 /// Lets nothing through a lane until it is resumed.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub async fn pause_lane(
+pub(crate) async fn pause_lane(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -275,7 +281,7 @@ pub async fn pause_lane(
 /// Lets through again what a lane's limits allow.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub async fn resume_lane(
+pub(crate) async fn resume_lane(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -287,7 +293,7 @@ pub async fn resume_lane(
 /// Forgets what was used of a lane's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub async fn reset_lane(
+pub(crate) async fn reset_lane(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,

@@ -32,7 +32,7 @@ const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// A lane: the deliveries to one push service under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct LaneView {
+pub(crate) struct LaneView {
     /// Its number.
     lane: i32,
     /// Whose it is.
@@ -53,7 +53,7 @@ pub struct LaneView {
 
 /// What is in force on a lane's way to one origin.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct OriginView {
+pub(crate) struct OriginView {
     /// `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included.
     origin: String,
     /// No push before.
@@ -102,7 +102,7 @@ impl OriginView {
 
 /// A lane's number, as paths name it.
 #[derive(Debug, Clone, Copy)]
-pub struct LaneNumber(pub LaneId);
+pub(crate) struct LaneNumber(pub LaneId);
 
 impl FromStr for LaneNumber {
     type Err = &'static str;
@@ -120,7 +120,7 @@ impl PathParam for LaneNumber {
 /// An order to a lane. The body may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct OrderBody {
+pub(crate) struct OrderBody {
     /// `https://host[:port]`; `*`, all origins, those met later included, by default.
     origin: Option<String>,
     /// Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
@@ -179,7 +179,7 @@ impl OrderBody {
 /// Lists all lanes, the newest first.
 #[utoipa::path(get, path = "/v1/gateways", tag = "Operations", params(Paging),
     security(("api_key" = ["operator"])), responses((status = 200, body = Page<LaneView>)))]
-pub async fn list(
+pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
     uri: Uri,
@@ -195,7 +195,7 @@ pub async fn list(
 /// Shows a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn show(
+pub(crate) async fn show(
     _: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -297,7 +297,7 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn hold(
+pub(crate) async fn hold(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -311,7 +311,7 @@ pub async fn hold(
 /// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn release(
+pub(crate) async fn release(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -325,7 +325,7 @@ pub async fn release(
 /// Opens a lane's breakers: nothing is sent for the given time, then probes are.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn open(
+pub(crate) async fn open(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -339,7 +339,7 @@ pub async fn open(
 /// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn close(
+pub(crate) async fn close(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
@@ -353,7 +353,7 @@ pub async fn close(
 /// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub async fn probe(
+pub(crate) async fn probe(
     operator: Operator,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,

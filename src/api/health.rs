@@ -16,7 +16,7 @@ pub(super) const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// All is well.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Well {
+pub(crate) struct Well {
     /// `ok`
     status: &'static str,
 }
@@ -25,14 +25,14 @@ const WELL: axum::Json<Well> = axum::Json(Well { status: "ok" });
 
 /// Whether the process answers at all.
 #[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, body = Well)))]
-pub async fn alive() -> axum::Json<Well> {
+pub(crate) async fn alive() -> axum::Json<Well> {
     WELL
 }
 
 /// Whether requests can be served: the database answers, and its schema is this program's. The database is asked once a
 /// second at most.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Well)))]
-pub async fn ready(State(state): State<ApiState>) -> Result<axum::Json<Well>, Problem> {
+pub(crate) async fn ready(State(state): State<ApiState>) -> Result<axum::Json<Well>, Problem> {
     state.readiness.get(&state.clock, check(&state)).await.map(|()| WELL)
 }
 

@@ -21,7 +21,7 @@ const DAYS_MAX: u16 = 366;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct HygieneQuery {
+pub(crate) struct HygieneQuery {
     /// Days up to today, 1 to 366; 30 by default. Those that are gone for longer than the server keeps ended subscriptions
     /// are not counted any more.
     days: Option<u16>,
@@ -29,7 +29,7 @@ pub struct HygieneQuery {
 
 /// Subscriptions that were lost on one day, of one push service and VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Loss {
+pub(crate) struct Loss {
     /// The day, in UTC.
     #[schema(format = Date)]
     day: String,
@@ -53,7 +53,7 @@ impl From<LossRow> for Loss {
 
 /// The hygiene report.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Hygiene {
+pub(crate) struct Hygiene {
     /// Where it begins: a midnight, in UTC.
     since: DateTime<Utc>,
     /// What was lost, the latest day first; days without a loss are left out.
@@ -64,7 +64,7 @@ pub struct Hygiene {
 #[utoipa::path(get, path = "/v1/apps/{app}/hygiene", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), HygieneQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Hygiene)))]
-pub async fn report(
+pub(crate) async fn report(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<HygieneQuery>,

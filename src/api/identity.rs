@@ -30,9 +30,9 @@ use crate::model::id::IdentityKeyId;
 use crate::model::subscription::decode_base64;
 
 /// What every secret begins with.
-pub const SECRET_PREFIX: &str = "bwi_";
+pub(crate) const SECRET_PREFIX: &str = "bwi_";
 /// How far ahead a token may expire. Longer ones would make a leaked token worth stealing.
-pub const LIFETIME_MAX_S: i64 = 7 * 86_400;
+pub(crate) const LIFETIME_MAX_S: i64 = 7 * 86_400;
 /// How far the clocks of a site's backend and ours may differ.
 const LEEWAY_S: i64 = 60;
 /// Longer texts are no token of anybody's.
@@ -41,7 +41,7 @@ const TOKEN_MAX: usize = 4_096;
 /// What a backend makes of a key: never both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub(crate) enum Form {
     /// Signed JWTs, which expire.
     #[default]
     Jwt,
@@ -51,7 +51,7 @@ pub enum Form {
 
 impl Form {
     /// As the API and the database name it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Jwt => "jwt",
             Self::Hmac => "hmac",
@@ -61,7 +61,7 @@ impl Form {
 
 /// A key of an app. `Debug` shows no secret.
 #[derive(Clone)]
-pub enum Key {
+pub(crate) enum Key {
     /// A secret shared with the site's backend, which signs JWTs: the octets of its text.
     Hs256(Zeroizing<Vec<u8>>),
     /// A secret shared with the site's backend, which computes plain HMACs: the octets of its text.
@@ -78,14 +78,14 @@ impl fmt::Debug for Key {
 
 impl Key {
     /// Makes a secret: 32 random octets in base64url behind [`SECRET_PREFIX`]. Its text is the key.
-    pub fn generate() -> Zeroizing<String> {
+    pub(crate) fn generate() -> Zeroizing<String> {
         let mut octets = Zeroizing::new([0; 32]);
         rand::fill(&mut *octets).expect("the system's randomness");
         Zeroizing::new(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(*octets)))
     }
 
     /// Reads a public key on P-256: PEM (SubjectPublicKeyInfo) or a JWK. None: it is neither.
-    pub fn from_public(text: &str) -> Option<Self> {
+    pub(crate) fn from_public(text: &str) -> Option<Self> {
         let text = text.trim();
         let public = match text.starts_with('{') {
             true => PublicKey::from_sec1_bytes(&point_of_jwk(text)?).ok()?,
@@ -95,7 +95,7 @@ impl Key {
     }
 
     /// As JWTs name it.
-    pub fn algorithm(&self) -> &'static str {
+    pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Self::Hs256(_) | Self::Hmac(_) => "HS256",
             Self::Es256(_) => "ES256",
@@ -103,7 +103,7 @@ impl Key {
     }
 
     /// What the backend makes of it.
-    pub fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         match self {
             Self::Hs256(_) | Self::Es256(_) => Form::Jwt,
             Self::Hmac(_) => Form::Hmac,
@@ -126,7 +126,7 @@ fn point_of_jwk(text: &str) -> Option<Vec<u8>> {
 
 /// Why a token does not prove who the user is. The texts are for the developer of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unproven {
+pub(crate) enum Unproven {
     /// Neither form.
     #[error("is neither a JWT nor the HMAC-SHA-256 of the user id in hex or base64url")]
     Malformed,
@@ -178,7 +178,7 @@ pub enum Unproven {
 
 impl Unproven {
     /// The problem's code.
-    pub fn code(self) -> &'static str {
+    pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Malformed => "user_token_malformed",
             Self::UnknownKey => "user_token_key_unknown",
@@ -197,7 +197,7 @@ impl Unproven {
 }
 
 /// Whether a token proves that somebody is `user` of the app that has these names (id and slug) and keys.
-pub fn prove(
+pub(crate) fn prove(
     token: &str,
     user: &str,
     app: [&str; 2],

@@ -23,7 +23,7 @@ use crate::vault::IDENTITY_SECRET;
 
 /// How a key signs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     /// HMAC with SHA-256, under a secret that the server makes and your backend keeps.
     #[default]
     #[serde(rename = "HS256")]
@@ -35,7 +35,7 @@ pub enum Algorithm {
 
 /// A key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct IdentityKeyView {
+pub(crate) struct IdentityKeyView {
     /// Its id: the `kid` of tokens that name their key.
     #[schema(value_type = String)]
     id: IdentityKeyId,
@@ -66,7 +66,7 @@ fn form_of(key: &IdentityKey) -> Form {
 
 /// All keys of an app.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct IdentityKeys {
+pub(crate) struct IdentityKeys {
     /// At most ten, the newest first.
     data: Vec<IdentityKeyView>,
 }
@@ -74,7 +74,7 @@ pub struct IdentityKeys {
 /// A new key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewIdentityKey {
+pub(crate) struct NewIdentityKey {
     /// Its name for people, 1 to 200 characters.
     name: String,
     /// How it signs; `HS256` by default.
@@ -92,7 +92,10 @@ pub struct NewIdentityKey {
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = IdentityKeys)))]
-pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<IdentityKeys>, Problem> {
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<IdentityKeys>, Problem> {
     let keys = identity_keys::list(&state.pool, server.app.id).await?;
     Ok(axum::Json(IdentityKeys { data: keys.into_iter().map(IdentityKeyView::from).collect() }))
 }
@@ -102,7 +105,7 @@ pub async fn list(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
     security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
-pub async fn create(
+pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
@@ -176,7 +179,7 @@ fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
     security(("api_key" = ["keys"])), responses((status = 204)))]
-pub async fn remove(
+pub(crate) async fn remove(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,

@@ -25,7 +25,7 @@ const RECIPIENTS_MAX: usize = 1_000;
 
 /// Why a message was not taken.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum NotTaken {
+pub(crate) enum NotTaken {
     /// Too many wait to be written. Nothing of it is stored.
     #[error("too many messages are waiting to be written")]
     Busy,
@@ -35,7 +35,7 @@ pub enum NotTaken {
 }
 
 /// What became of a message, once that is durable.
-pub type Answer = Result<Sent, NotTaken>;
+pub(crate) type Answer = Result<Sent, NotTaken>;
 
 /// A message that waits to be written.
 struct Waiting {
@@ -45,7 +45,7 @@ struct Waiting {
 
 /// A handle on this process's writers, which start with the first message. Cheap to clone.
 #[derive(Clone)]
-pub struct Intake(Arc<Shared>);
+pub(crate) struct Intake(Arc<Shared>);
 
 struct Shared {
     writer: Writer,
@@ -57,14 +57,14 @@ impl Intake {
     /// Prepares everything but the writers. The pool's connections plan by index only: the statement is written for one
     /// plan, and to plan it anew for each single send would cost more than to run it. More than `waiting_max` messages are
     /// refused.
-    pub fn new(pool: PgPool, vault: Vault, clock: Clock, engine: Engine, waiting_max: usize) -> Self {
+    pub(crate) fn new(pool: PgPool, vault: Vault, clock: Clock, engine: Engine, waiting_max: usize) -> Self {
         let writer = Writer { pool, vault, clock, engine };
         Self(Arc::new(Shared { writer, waiting_max: waiting_max.max(1), inbox: Mutex::default() }))
     }
 
     /// Has messages written that name their recipients, and waits until each is durable or refused. All of them are taken in,
     /// or none.
-    pub async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Answer>, NotTaken> {
+    pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Answer>, NotTaken> {
         let inbox = self.inbox();
         let room = inbox.try_reserve_many(messages.len()).map_err(|_| NotTaken::Busy)?;
         let mut answers = Vec::with_capacity(messages.len());

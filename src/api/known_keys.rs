@@ -18,14 +18,14 @@ const BELIEVED_FOR: TimeDelta = TimeDelta::seconds(1);
 const KNOWN_MAX: usize = 10_000;
 
 /// What a request shows: a secret, as its keyed hash, and the app it names, if its route names one.
-pub type Shown = (SecretMac, Option<AppRef>);
+pub(crate) type Shown = (SecretMac, Option<AppRef>);
 
 /// What was read of it: the key, and that app if the key is for it.
-pub type Read = (ApiKey, Option<App>);
+pub(crate) type Read = (ApiKey, Option<App>);
 
 /// Valid keys as they were read lately.
 #[derive(Default)]
-pub struct KnownKeys(Mutex<Known>);
+pub(crate) struct KnownKeys(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -36,14 +36,14 @@ struct Known {
 
 /// A reading that has begun.
 #[derive(Debug)]
-pub struct Reading {
+pub(crate) struct Reading {
     generation: u64,
     began: Timestamp,
 }
 
 impl KnownKeys {
     /// What was read of it within the last second, if the key has not expired since. Otherwise a reading begins.
-    pub fn recall(&self, shown: &Shown, now: Timestamp) -> Result<Read, Reading> {
+    pub(crate) fn recall(&self, shown: &Shown, now: Timestamp) -> Result<Read, Reading> {
         let known = self.0.lock();
         match known.read.get(shown) {
             Some((at, read)) if (now - at).abs() < BELIEVED_FOR && read.0.expires_at.is_none_or(|end| end > now) => {
@@ -54,7 +54,7 @@ impl KnownKeys {
     }
 
     /// Remembers what a reading found, unless something was changed since it began.
-    pub fn remember(&self, Reading { generation, began }: Reading, shown: Shown, read: Read) {
+    pub(crate) fn remember(&self, Reading { generation, began }: Reading, shown: Shown, read: Read) {
         let mut known = self.0.lock();
         if known.generation != generation {
             return;
@@ -67,14 +67,14 @@ impl KnownKeys {
 
     /// To be held while keys or apps are changed, until that is committed: what was read before is forgotten in the end,
     /// whichever way it ends.
-    pub fn changing(&self) -> Changing<'_> {
+    pub(crate) fn changing(&self) -> Changing<'_> {
         Changing(self)
     }
 }
 
 /// Keys or apps are being changed.
 #[must_use = "it forgets when it is dropped"]
-pub struct Changing<'a>(&'a KnownKeys);
+pub(crate) struct Changing<'a>(&'a KnownKeys);
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {

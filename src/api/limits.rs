@@ -19,7 +19,7 @@ use super::Settings;
 use super::problem::Problem;
 use crate::http_server::address::{household, site};
 use crate::model::id::AppId;
-pub use keys::{Account, KeyLimits};
+pub(crate) use keys::{Account, KeyLimits};
 
 /// How many requests are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const SITE_FACTOR: u32 = 16;
 const CLEARED_EVERY: u32 = 20_000;
 
 /// All limiters.
-pub struct Limits {
+pub(crate) struct Limits {
     /// API keys, and whoever tries them out.
     pub keys: KeyLimits,
     clients: PerClient,
@@ -78,7 +78,7 @@ pub struct Limits {
 
 impl Limits {
     /// Begins fresh.
-    pub fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             keys: KeyLimits::new(settings),
             clients: PerClient::new("client", settings.per_client),
@@ -93,7 +93,7 @@ impl Limits {
     }
 
     /// Whoever makes a request. Every limit by client begins with asking this, so it also clears up now and then.
-    pub fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+    pub(crate) fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
         self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
@@ -108,38 +108,38 @@ impl Limits {
     }
 
     /// Counts a public request against its client. Returns the budget left, as headers.
-    pub fn client(&self, client: IpAddr) -> Result<Budget, Problem> {
+    pub(crate) fn client(&self, client: IpAddr) -> Result<Budget, Problem> {
         self.clients.take(client)
     }
 
     /// Counts a public request against its app.
-    pub fn app(&self, app: AppId) -> Result<(), Problem> {
+    pub(crate) fn app(&self, app: AppId) -> Result<(), Problem> {
         take(&self.apps, "app", &app.0).map(drop)
     }
 
     /// Counts a request with receipts against its client. Returns the budget left, as headers.
-    pub fn reporter(&self, client: IpAddr) -> Result<Budget, Problem> {
+    pub(crate) fn reporter(&self, client: IpAddr) -> Result<Budget, Problem> {
         self.reporters.take(client)
     }
 
     /// Counts a request with receipts against its app.
-    pub fn reports_of(&self, app: AppId) -> Result<(), Problem> {
+    pub(crate) fn reports_of(&self, app: AppId) -> Result<(), Problem> {
         take(&self.reports, "app", &app.0).map(drop)
     }
 
     /// Counts a message that a visitor of the example page sends to itself.
-    pub fn tried(&self, client: IpAddr) -> Result<(), Problem> {
+    pub(crate) fn tried(&self, client: IpAddr) -> Result<(), Problem> {
         self.tries.take(client).map(drop)
     }
 
     /// Counts what a visitor of the example page has it write down.
-    pub fn example_change(&self, client: IpAddr) -> Result<(), Problem> {
+    pub(crate) fn example_change(&self, client: IpAddr) -> Result<(), Problem> {
         self.example_changes.take(client).map(drop)
     }
 
     /// The nearest address that is not one of our own proxies: they are the last ones to have written into
     /// `X-Forwarded-For`, and whatever stands further left may be made up. None: the request came off no socket.
-    pub fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+    pub(crate) fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
             let values = headers.get_all("x-forwarded-for");
             let hops: Vec<&str> =
@@ -188,7 +188,7 @@ impl PerClient {
 
 /// What is left of a limit, for `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
+pub(crate) struct Budget {
     name: &'static str,
     quota: Quota,
     remaining: u32,
@@ -207,7 +207,7 @@ impl Budget {
     }
 
     /// Writes it, unless a response tells of a limit already.
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(LIMIT) {
             headers.extend(self.headers());
         }

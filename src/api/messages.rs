@@ -32,7 +32,7 @@ use crate::store::queue::steering::{self, Steered, Turn};
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Whatever is due goes out.
     Sending,
     /// Nothing goes out until it is resumed.
@@ -45,7 +45,7 @@ pub enum Standing {
 
 /// Where to go from here.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Links {
+pub(crate) struct Links {
     /// The message.
     #[serde(rename = "self")]
     this: String,
@@ -69,7 +69,7 @@ impl Links {
 
 /// A message that was taken.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// Its id.
     #[schema(value_type = String)]
     id: MessageId,
@@ -116,7 +116,7 @@ impl Accepted {
 
 /// What sending would have come to.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct DryRun {
+pub(crate) struct DryRun {
     /// Always true.
     dry_run: bool,
     /// Deliveries to make, as counted now.
@@ -132,7 +132,7 @@ pub struct DryRun {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct SendQuery {
+pub(crate) struct SendQuery {
     /// Check and count only.
     #[serde(default)]
     dry_run: bool,
@@ -140,7 +140,7 @@ pub struct SendQuery {
 
 /// A message, without its content.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct MessageView {
+pub(crate) struct MessageView {
     /// Its id.
     #[schema(value_type = String)]
     id: MessageId,
@@ -236,7 +236,7 @@ pub(super) fn is_idempotency_key(text: &str) -> bool {
             description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
     request_body = NewMessageBody, security(("api_key" = ["send"])),
     responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
-pub async fn send(
+pub(crate) async fn send(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
@@ -280,7 +280,7 @@ fn answer(accepted: &Accepted) -> Response {
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
@@ -311,7 +311,7 @@ pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
@@ -326,7 +326,7 @@ pub async fn list(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
-pub async fn pause(
+pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
@@ -338,7 +338,7 @@ pub async fn pause(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
-pub async fn resume(
+pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,
@@ -350,7 +350,7 @@ pub async fn resume(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
-pub async fn cancel(
+pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<MessageId>,

@@ -24,14 +24,14 @@ const LANES_MAX: usize = 100;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct MetricsQuery {
+pub(crate) struct MetricsQuery {
     /// Only this lane.
     lane: Option<i32>,
 }
 
 /// One class of a histogram.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Class {
+pub(crate) struct Class {
     /// Its upper end, included; null: no end.
     up_to: Option<f64>,
     /// How many fell into it.
@@ -40,7 +40,7 @@ pub struct Class {
 
 /// The figures of some lanes and tiers.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct FiguresView {
+pub(crate) struct FiguresView {
     /// The five figures with target and state.
     figures: Vec<Reading>,
     /// Accepted deliveries by how many POSTs it took.
@@ -78,7 +78,7 @@ impl FiguresView {
 
 /// The figures of one lane.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct LaneFigures {
+pub(crate) struct LaneFigures {
     /// Its number.
     lane: i32,
     /// Whose it is.
@@ -92,7 +92,7 @@ pub struct LaneFigures {
 
 /// The figures of the last hour.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct MetricsView {
+pub(crate) struct MetricsView {
     /// From when on.
     from: DateTime<Utc>,
     /// Until when.
@@ -139,7 +139,7 @@ async fn last_hour(state: &ApiState, wanted: Wanted) -> Result<Json<MetricsView>
 /// The figures of all apps over the last hour.
 #[utoipa::path(get, path = "/v1/metrics", tag = "Operations", params(MetricsQuery),
     security(("api_key" = ["operator"])), responses((status = 200, body = MetricsView)))]
-pub async fn show_all(
+pub(crate) async fn show_all(
     _: Operator,
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
@@ -151,7 +151,7 @@ pub async fn show_all(
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
     params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,

@@ -10,7 +10,7 @@ use super::problem::{FieldError, pointer_segment};
 const TOLD_MAX: usize = 100;
 
 /// How a body differs from the schema of `T`: types, members that are missing or not known, words that are not allowed.
-pub fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
+pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
     let mut components = Vec::new();
     T::schemas(&mut components);
     let json = |schema| serde_json::to_value(schema).expect("a schema consists of strings and numbers");
@@ -160,7 +160,7 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
 }
 
 /// What serde says of a body or a parameter, without words of the program's own: `invalid type: string "x", expected u8`.
-pub fn in_plain_words(said: &str) -> String {
+pub(crate) fn in_plain_words(said: &str) -> String {
     let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
     let kind = found.split(':').next().unwrap_or_default();
     if kind == "invalid type" || kind == "invalid value" || kind == "invalid length" {

@@ -4,50 +4,50 @@
 //! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
 
 mod accept;
-pub mod alerts;
-pub mod api_keys;
-pub mod apps;
-pub mod audit;
-pub mod auth;
-pub mod batch;
-pub mod calendar;
-pub mod compose;
-pub mod config;
-pub mod cors;
-pub mod counts;
-pub mod dead_letters;
-pub mod deliveries;
-pub mod details;
-pub mod events;
-pub mod example;
-pub mod extract;
-pub mod flows;
-pub mod gateways;
-pub mod health;
-pub mod hygiene;
-pub mod identity;
-pub mod identity_keys;
-pub mod intake;
-pub mod known_keys;
-pub mod limits;
-pub mod messages;
-pub mod metrics;
-pub mod mismatch;
-pub mod openapi;
-pub mod paging;
-pub mod policies;
-pub mod preview;
-pub mod problem;
-pub mod receipts;
-pub mod refused;
-pub mod remembered;
-pub mod retry_headers;
-pub mod site;
-pub mod slas;
-pub mod subscriptions;
-pub mod topics;
-pub mod users;
-pub mod vapid_keys;
+pub(crate) mod alerts;
+pub(crate) mod api_keys;
+pub(crate) mod apps;
+pub(crate) mod audit;
+pub(crate) mod auth;
+pub(crate) mod batch;
+pub(crate) mod calendar;
+pub(crate) mod compose;
+pub(crate) mod config;
+pub(crate) mod cors;
+pub(crate) mod counts;
+pub(crate) mod dead_letters;
+pub(crate) mod deliveries;
+pub(crate) mod details;
+pub(crate) mod events;
+pub(crate) mod example;
+pub(crate) mod extract;
+pub(crate) mod flows;
+pub(crate) mod gateways;
+pub(crate) mod health;
+pub(crate) mod hygiene;
+pub(crate) mod identity;
+pub(crate) mod identity_keys;
+pub(crate) mod intake;
+pub(crate) mod known_keys;
+pub(crate) mod limits;
+pub(crate) mod messages;
+pub(crate) mod metrics;
+pub(crate) mod mismatch;
+pub(crate) mod openapi;
+pub(crate) mod paging;
+pub(crate) mod policies;
+pub(crate) mod preview;
+pub(crate) mod problem;
+pub(crate) mod receipts;
+pub(crate) mod refused;
+pub(crate) mod remembered;
+pub(crate) mod retry_headers;
+pub(crate) mod site;
+pub(crate) mod slas;
+pub(crate) mod subscriptions;
+pub(crate) mod topics;
+pub(crate) mod users;
+pub(crate) mod vapid_keys;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -366,7 +366,7 @@ pub fn router(state: ApiState) -> Router {
 
 /// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
 /// To be called in this process; never serve it on a socket.
-pub fn local_router(state: ApiState) -> Router {
+pub(crate) fn local_router(state: ApiState) -> Router {
     router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
@@ -376,7 +376,7 @@ async fn method_not_allowed() -> Problem {
 }
 
 /// Health only, for a process without the role `api`.
-pub fn health_router(state: ApiState) -> Router {
+pub(crate) fn health_router(state: ApiState) -> Router {
     let (router, _) =
         OpenApiRouter::new().routes(routes!(health::alive)).routes(routes!(health::ready)).split_for_parts();
     router.fallback(|| async { Problem::not_found("route") }).with_state(state)

@@ -19,7 +19,7 @@ const LIMIT_MAX: u16 = 250;
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Paging {
+pub(crate) struct Paging {
     /// Rows per page, 1 to 250; 50 by default.
     pub limit: Option<u16>,
     /// `iterator` of the page before.
@@ -28,7 +28,7 @@ pub struct Paging {
 
 /// A checked [`Paging`].
 #[derive(Debug, Clone, Copy)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// Rows in the page.
     pub limit: u16,
     /// Where the page begins: with the first id below this.
@@ -37,7 +37,7 @@ pub struct Cut {
 
 impl Paging {
     /// Checks limit and iterator.
-    pub fn cut(&self) -> Result<Cut, Problem> {
+    pub(crate) fn cut(&self) -> Result<Cut, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid_parameter("limit", format!("must be 1 to {LIMIT_MAX}")));
@@ -56,12 +56,12 @@ impl Paging {
 
 impl Cut {
     /// Rows to ask the database for: one more than the page, to see whether it is the last.
-    pub fn ask(self) -> i64 {
+    pub(crate) fn ask(self) -> i64 {
         i64::from(self.limit) + 1
     }
 
     /// Makes a page of what the database gave for [`ask`](Self::ask).
-    pub fn page<R, T>(self, mut rows: Vec<R>, id: impl Fn(&R) -> Uuid, show: impl FnMut(R) -> T) -> Page<T> {
+    pub(crate) fn page<R, T>(self, mut rows: Vec<R>, id: impl Fn(&R) -> Uuid, show: impl FnMut(R) -> T) -> Page<T> {
         let done = rows.len() <= usize::from(self.limit);
         rows.truncate(usize::from(self.limit));
         let iterator = if done { None } else { rows.last().map(|row| URL_SAFE_NO_PAD.encode(id(row))) };
@@ -70,20 +70,20 @@ impl Cut {
 }
 
 /// A number in the form that cursors have.
-pub fn number_cursor(number: i32) -> Uuid {
+pub(crate) fn number_cursor(number: i32) -> Uuid {
     Uuid::from_u128(u128::from(number.unsigned_abs()))
 }
 
 impl Cut {
     /// Where the page begins, in a list by numbers.
-    pub fn below(self) -> i32 {
+    pub(crate) fn below(self) -> i32 {
         i32::try_from(self.before.as_u128()).unwrap_or(i32::MAX)
     }
 }
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Page<T> {
+pub(crate) struct Page<T> {
     /// The rows.
     pub data: Vec<T>,
     /// What to ask the next page with; null on the last one.
@@ -96,7 +96,7 @@ pub struct Page<T> {
 
 impl<T: Serialize> Page<T> {
     /// The answer, with an RFC 8288 `Link` to the next page.
-    pub fn answer(self, uri: &Uri) -> Response {
+    pub(crate) fn answer(self, uri: &Uri) -> Response {
         let link = self.iterator.as_ref().and_then(|iterator| {
             let kept = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
                 .filter(|(name, _)| name != "iterator");

@@ -26,7 +26,7 @@ use crate::store::{audience::topics, queue::policies, queue::throttles};
 
 /// What is set at one place.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PolicyView {
+pub(crate) struct PolicyView {
     /// What kind of place it is.
     place: Place,
     /// Name of the tier or topic, or id of the subscription.
@@ -48,7 +48,7 @@ pub struct PolicyView {
 
 /// What waits for one subscription: retries, and what exceeds its `maxReceivesPerSecond`.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     /// Deliveries.
     waiting: i64,
     /// Those of them that wait for their turn at the throttle.
@@ -59,7 +59,7 @@ pub struct Backlog {
 
 /// What is set where.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Overview {
+pub(crate) struct Overview {
     /// Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
     max_retries: i16,
     /// Every tier.
@@ -154,7 +154,7 @@ fn accept(app: &App, place: Place, policy: Value) -> Result<(Value, Vec<FieldErr
 #[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Overview)))]
-pub async fn list(
+pub(crate) async fn list(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     Query(paging): Query<Paging>,
@@ -176,7 +176,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
-pub async fn show_tier(
+pub(crate) async fn show_tier(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     At(tier): At<Tier>,
@@ -190,7 +190,7 @@ pub async fn show_tier(
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
     security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
-pub async fn set_tier(
+pub(crate) async fn set_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(tier): At<Tier>,
@@ -205,7 +205,7 @@ pub async fn set_tier(
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     security(("api_key" = ["policies"])), responses((status = 204)))]
-pub async fn unset_tier(
+pub(crate) async fn unset_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(tier): At<Tier>,
@@ -253,7 +253,7 @@ async fn write_tier(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
-pub async fn show_topic(
+pub(crate) async fn show_topic(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -268,7 +268,7 @@ pub async fn show_topic(
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
     security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
-pub async fn set_topic(
+pub(crate) async fn set_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(TopicName(topic)): At<TopicName>,
@@ -298,7 +298,7 @@ pub async fn set_topic(
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     security(("api_key" = ["policies"])), responses((status = 204)))]
-pub async fn unset_topic(
+pub(crate) async fn unset_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -316,7 +316,7 @@ pub async fn unset_topic(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
-pub async fn show_subscription(
+pub(crate) async fn show_subscription(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
@@ -334,7 +334,7 @@ pub async fn show_subscription(
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
     security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
-pub async fn set_subscription(
+pub(crate) async fn set_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
@@ -350,7 +350,7 @@ pub async fn set_subscription(
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("api_key" = ["policies"])), responses((status = 204)))]
-pub async fn unset_subscription(
+pub(crate) async fn unset_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,

@@ -24,7 +24,7 @@ use crate::store::queue::policies;
 /// Of which delivery to show the timetable.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PreviewBody {
+pub(crate) struct PreviewBody {
     /// A policy to try: it stands in for the one that is set at `place`.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
@@ -44,7 +44,7 @@ pub struct PreviewBody {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct PreviewQuery {
+pub(crate) struct PreviewQuery {
     /// `json`, or `text` for a table to read.
     #[serde(default)]
     #[param(inline)]
@@ -63,7 +63,7 @@ enum Format {
 
 /// What would hold, and what would come of it.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Preview {
+pub(crate) struct Preview {
     /// The tier that it is about.
     tier: Tier,
     /// The policy in force, defaults filled in. Its members may stem from several places and forms.
@@ -83,7 +83,7 @@ pub struct Preview {
 
 /// Which place set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct SetByView {
+pub(crate) struct SetByView {
     /// When to try again.
     retry: &'static str,
     /// How fast one subscription is sent to.
@@ -94,7 +94,7 @@ pub struct SetByView {
 
 /// A policy that can be named instead of written.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PresetView {
+pub(crate) struct PresetView {
     /// Its name.
     name: &'static str,
     /// How a policy names it.
@@ -169,7 +169,7 @@ impl PreviewBody {
     params(("app" = String, Path, description = "Id or slug"), PreviewQuery), request_body = PreviewBody,
     security(("api_key" = ["read"])),
     responses((status = 200, content((Preview = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
-pub async fn preview(
+pub(crate) async fn preview(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     Query(query): Query<PreviewQuery>,
@@ -223,7 +223,7 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = Vec<PresetView>)))]
-pub async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
+pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
     let view = |(name, retry)| {
         let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) });
         PresetView { name, policy: json!({ "preset": name }), timetable }

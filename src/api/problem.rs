@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 /// Why a request is refused. Boxed, since every fallible function here answers one and hardly any does.
 #[derive(Debug, Clone)]
-pub struct Problem(Box<Details>);
+pub(crate) struct Problem(Box<Details>);
 
 impl Deref for Problem {
     type Target = Details;
@@ -29,7 +29,7 @@ impl DerefMut for Problem {
 /// What a refused request is answered with, as `application/problem+json`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct Details {
+pub(crate) struct Details {
     /// `urn:bellwire:problem:` and the code.
     #[serde(rename = "type")]
     pub kind: String,
@@ -58,7 +58,7 @@ pub struct Details {
 
 /// One thing that is wrong with a request, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// RFC 6901 pointer into the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
@@ -76,18 +76,18 @@ mod status_number {
     use axum::http::StatusCode;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u16(status.as_u16())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusCode, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusCode, D::Error> {
         StatusCode::from_u16(u16::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
 impl Problem {
     /// A problem of that status and code.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self(Box::new(Details {
             kind: format!("urn:bellwire:problem:{code}"),
             title: status.canonical_reason().unwrap_or("Refused").into(),
@@ -102,18 +102,18 @@ impl Problem {
     }
 
     /// 401: no key or token, or one that is not valid (any more).
-    pub fn unauthorized(detail: &'static str) -> Self {
+    pub(crate) fn unauthorized(detail: &'static str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="bellwire""#))
     }
 
     /// 403: who asks is known, but may not.
-    pub fn forbidden(detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
     /// 403 with one pointer: the rest would have been allowed.
-    pub fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         let mut problem = Self::forbidden(format!("{pointer}: {detail}"));
         problem.errors = vec![FieldError::member(pointer, detail)];
@@ -121,17 +121,17 @@ impl Problem {
     }
 
     /// 404: not there, or not for the one who asks.
-    pub fn not_found(what: &str) -> Self {
+    pub(crate) fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
     }
 
     /// 409: the state of things does not allow it.
-    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
     /// 422: well-formed, but members of the body are wrong.
-    pub fn invalid(errors: Vec<FieldError>) -> Self {
+    pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
             errors => format!("{} members of the body are wrong.", errors.len()),
@@ -142,12 +142,12 @@ impl Problem {
     }
 
     /// 422 with one pointer.
-    pub fn invalid_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::invalid(vec![FieldError::member(pointer, detail)])
     }
 
     /// 400: a query or path parameter is wrong.
-    pub fn invalid_parameter(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid_parameter(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
         let (parameter, detail) = (parameter.into(), detail.into());
         let mut problem =
             Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", format!("Parameter `{parameter}`: {detail}"));
@@ -156,7 +156,7 @@ impl Problem {
     }
 
     /// 400: a header is wrong.
-    pub fn invalid_header(name: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid_header(name: &'static str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let mut problem = Self::new(StatusCode::BAD_REQUEST, "invalid_header", format!("Header `{name}`: {detail}"));
         problem.errors = vec![FieldError { pointer: None, parameter: None, header: Some(name.into()), detail }];
@@ -164,12 +164,12 @@ impl Problem {
     }
 
     /// 500: our fault. What happened is for the log only.
-    pub fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here. The log tells what.")
     }
 
     /// The same of a body that is part of another one, at `place`.
-    pub fn under(mut self, place: &str) -> Self {
+    pub(crate) fn under(mut self, place: &str) -> Self {
         let details = &mut *self.0;
         // One with a single place says it in words, too.
         if let [FieldError { pointer: Some(_), .. }] = details.errors.as_slice() {
@@ -182,7 +182,7 @@ impl Problem {
     }
 
     /// Adds a header to the answer.
-    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
@@ -195,36 +195,36 @@ impl Problem {
 
 impl FieldError {
     /// A member of the body is wrong.
-    pub fn member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { pointer: Some(pointer.into()), parameter: None, header: None, detail: detail.into() }
     }
 }
 
 /// Gathers what is wrong with a body, so that its author hears of everything at once.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<FieldError>);
+pub(crate) struct Faults(Vec<FieldError>);
 
 impl Faults {
     /// Notes one more.
-    pub fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
         self.0.push(FieldError::member(pointer, detail));
     }
 
     /// Notes one more unless the condition holds.
-    pub fn require(&mut self, holds: bool, pointer: &str, detail: &str) {
+    pub(crate) fn require(&mut self, holds: bool, pointer: &str, detail: &str) {
         if !holds {
             self.refuse(pointer, detail);
         }
     }
 
     /// The problem, if anything was noted.
-    pub fn finish(self) -> Result<(), Problem> {
+    pub(crate) fn finish(self) -> Result<(), Problem> {
         if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
     }
 }
 
 /// Writes a member's name as one segment of a pointer (RFC 6901 section 3).
-pub fn pointer_segment(name: &str) -> String {
+pub(crate) fn pointer_segment(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 

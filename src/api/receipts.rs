@@ -30,7 +30,7 @@ const BODY_MAX: usize = REPORTS_MAX * REPORT_MAX;
 /// What happened to a delivery.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+pub(crate) struct Report {
     /// `bellwire.receipt` of the push.
     receipt: String,
     /// What happened.
@@ -43,7 +43,7 @@ pub struct Report {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape counts")]
-pub enum Reports {
+pub(crate) enum Reports {
     /// One.
     One(Report),
     /// Several.
@@ -52,7 +52,7 @@ pub enum Reports {
 
 /// What became of several reports.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// Taken, also those that were known already.
     taken: usize,
     /// Not understood, or without a token of ours.
@@ -66,7 +66,7 @@ pub struct Taken {
     params(("app" = String, Path, description = "Id or slug")),
     request_body(content((Reports = "application/json"), (String = "text/plain"))), security(()),
     responses((status = 204), (status = 202, body = Taken)))]
-pub async fn take(
+pub(crate) async fn take(
     State(state): State<ApiState>,
     Extension(app): Extension<AppId>,
     request: Request,

@@ -9,7 +9,7 @@ use crate::store::keys::apps::App;
 
 /// Something that was left out of a browser's request, while the rest of it holds.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct RefusedView {
+pub(crate) struct RefusedView {
     /// Where it stood in the body (RFC 6901).
     pointer: String,
     /// `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
@@ -19,7 +19,7 @@ pub struct RefusedView {
 }
 
 /// What to tell of things that were left out of a request to this app, whose body named these topics.
-pub fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<RefusedView> {
+pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<RefusedView> {
     let at = |name: &str| {
         let place = topics.iter().position(|topic| topic == name);
         place.map_or_else(|| "/topics".to_owned(), |place| format!("/topics/{place}"))

@@ -10,7 +10,7 @@ use crate::model::clock::{Clock, Timestamp};
 
 /// A value that is read at most once in a while, whoever asks how often. Who comes while it is read waits for it.
 #[derive(Debug)]
-pub struct Remembered<T> {
+pub(crate) struct Remembered<T> {
     /// How long a value is good for.
     period: TimeDelta,
     last: Mutex<Option<(Timestamp, T)>>,
@@ -18,13 +18,13 @@ pub struct Remembered<T> {
 
 impl<T: Clone> Remembered<T> {
     /// Remembers nothing yet. `period`: how long a value is good for.
-    pub fn new(period: Duration) -> Self {
+    pub(crate) fn new(period: Duration) -> Self {
         let period = TimeDelta::from_std(period).unwrap_or(TimeDelta::MAX);
         Self { period, last: Mutex::new(None) }
     }
 
     /// The value, read now unless the last one is still good.
-    pub async fn get(&self, clock: &Clock, read: impl Future<Output = T>) -> T {
+    pub(crate) async fn get(&self, clock: &Clock, read: impl Future<Output = T>) -> T {
         let mut last = self.last.lock().await;
         if let Some((at, value)) = &*last
             && (clock.now() - at).abs() < self.period

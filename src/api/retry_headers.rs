@@ -23,14 +23,14 @@ struct Said<T> {
 
 /// The headers of one request, read but not yet checked as a policy.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct RetryHeaders {
+pub(crate) struct RetryHeaders {
     retries: Option<Said<u32>>,
     delay: Option<Said<String>>,
 }
 
 impl RetryHeaders {
     /// Reads them. Refused: what is no number or no text, and spellings that contradict each other.
-    pub fn read(headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         Ok(Self {
             retries: read(headers, RETRIES, "must be an integer from 0 to the app's `max_retries`", number)?,
@@ -41,13 +41,13 @@ impl RetryHeaders {
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.retries.is_none() && self.delay.is_none()
     }
 
     /// The body's policy as it stands with the headers: they replace QStash's members; of a policy in another form what
     /// does not concern retries stays.
-    pub fn over(&self, policy: Option<Value>) -> Option<Value> {
+    pub(crate) fn over(&self, policy: Option<Value>) -> Option<Value> {
         if self.is_empty() {
             return policy;
         }
@@ -65,7 +65,7 @@ impl RetryHeaders {
     /// Checks the timetable that the headers make with the body's policy. What a header says wrong is its problem; what
     /// the body says wrong beside it goes to `faults`, with a pointer. Answers whether the body's policy is checked by
     /// that, too: it has nothing but members that the headers replace or complete.
-    pub fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
+    pub(crate) fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
         if self.is_empty() {
             return Ok(false);
         }
@@ -92,7 +92,7 @@ impl RetryHeaders {
     }
 
     /// What a request is told from another one by: its body, and what its headers say. JSON holds no NUL.
-    pub fn digest(&self, body: &[u8]) -> Digest {
+    pub(crate) fn digest(&self, body: &[u8]) -> Digest {
         let mut digest = Context::new(&SHA256);
         digest.update(body);
         if let Some(said) = &self.retries {

@@ -136,7 +136,7 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 }
 
 /// The routes, without the example's where it is off.
-pub fn routes(state: &ApiState) -> Router<ApiState> {
+pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
     let sdk = Router::new().route("/sdk/{*file}", get(file)).route("/", get(front));
     if state.settings.example.is_none() {
         return sdk;

@@ -20,7 +20,7 @@ const SECONDS_MAX: u32 = 30 * 86_400;
 /// Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Slas {
+pub(crate) struct Slas {
     /// Of one-time codes and the like.
     #[serde(alias = "1")]
     transactional: Option<u32>,
@@ -46,7 +46,7 @@ impl Slas {
 #[utoipa::path(get, path = "/v1/apps/{app}/slas", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = Slas)))]
-pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Slas>, Problem> {
+pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Slas>, Problem> {
     let mut shown = Slas::default();
     for (tier, seconds) in slas::read(&state.pool, server.app.id).await? {
         *shown.of(tier) = Some(seconds);
@@ -58,7 +58,7 @@ pub async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Res
 #[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies",
     params(("app" = String, Path, description = "Id or slug")), request_body = Slas,
     security(("api_key" = ["policies"])), responses((status = 200, body = Slas)))]
-pub async fn change(
+pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     Json(mut body, _): Json<Slas>,

@@ -29,7 +29,7 @@ use crate::store::keys::vapid_keys;
 
 /// A subscription. Its endpoint and keys are secrets and never shown.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct SubscriptionView {
+pub(crate) struct SubscriptionView {
     /// Its id.
     #[schema(value_type = String)]
     id: SubscriptionId,
@@ -74,7 +74,7 @@ pub struct SubscriptionView {
 
 impl SubscriptionView {
     /// Shows a row.
-    pub fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
+    pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
         Self {
             id: SubscriptionId(row.id),
             state: row.state,
@@ -99,7 +99,7 @@ impl SubscriptionView {
 
 /// What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some.
 #[derive(Deserialize, ToSchema)]
-pub struct PushSubscription {
+pub(crate) struct PushSubscription {
     /// The push resource's URL.
     endpoint: String,
     /// When the push service will drop it, in milliseconds since 1970.
@@ -111,7 +111,7 @@ pub struct PushSubscription {
 
 /// Keys of a `PushSubscription`, each in any of base64's four spellings.
 #[derive(Deserialize, ToSchema)]
-pub struct PushKeys {
+pub(crate) struct PushKeys {
     /// The browser's public key: an uncompressed point on P-256.
     p256dh: String,
     /// The authentication secret, 16 octets.
@@ -121,7 +121,7 @@ pub struct PushKeys {
 /// A subscription to register or refresh.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewSubscription {
+pub(crate) struct NewSubscription {
     /// What `PushSubscription.toJSON()` gives.
     subscription: PushSubscription,
     /// The site's name for the person; null: nobody's. Left out, it stays as it is. From a browser, anybody but null takes a
@@ -158,7 +158,7 @@ pub struct NewSubscription {
 /// A subscription to be replaced.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Replaced {
+pub(crate) struct Replaced {
     /// Its id.
     #[schema(value_type = String)]
     id: SubscriptionId,
@@ -169,7 +169,7 @@ pub struct Replaced {
 /// What to change of a subscription (RFC 7396): absent members stay, null removes.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SubscriptionChange {
+pub(crate) struct SubscriptionChange {
     /// Whose it is. From a browser, anybody but null takes a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
@@ -202,7 +202,7 @@ pub struct SubscriptionChange {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct SubscriptionQuery {
+pub(crate) struct SubscriptionQuery {
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
     /// `iterator` of the page before.
@@ -276,7 +276,7 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
     params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
     security((), ("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
-pub async fn register(
+pub(crate) async fn register(
     client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     headers: HeaderMap,
@@ -397,7 +397,7 @@ pub(super) fn ended() -> Problem {
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = SubscriptionView)))]
-pub async fn show(
+pub(crate) async fn show(
     client: Client<MayRead>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
@@ -415,7 +415,7 @@ pub async fn show(
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 200, body = SubscriptionView)))]
-pub async fn change(
+pub(crate) async fn change(
     client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
@@ -457,7 +457,7 @@ pub async fn change(
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
-pub async fn unsubscribe(
+pub(crate) async fn unsubscribe(
     client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
@@ -473,7 +473,7 @@ pub async fn unsubscribe(
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,

@@ -24,7 +24,7 @@ use crate::store::keys::audit::Action;
 
 /// A topic.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct TopicView {
+pub(crate) struct TopicView {
     /// Its name.
     name: String,
     /// Who may join it, and leave it: `anyone`, or only a `server` with its key.
@@ -47,7 +47,7 @@ impl From<TopicRow> for TopicView {
 /// A topic to make.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewTopic {
+pub(crate) struct NewTopic {
     /// Its name: 1 to 128 letters, digits or any of `_.~%-`.
     name: String,
     /// Who may join it; `anyone` by default.
@@ -58,7 +58,7 @@ pub struct NewTopic {
 /// What to change of a topic.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TopicChange {
+pub(crate) struct TopicChange {
     /// Who may join it. Whoever is in it stays.
     join: Option<Join>,
 }
@@ -67,7 +67,7 @@ pub struct TopicChange {
 #[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<TopicView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
@@ -82,7 +82,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = TopicView)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -99,7 +99,7 @@ async fn find(state: &ApiState, app: &App, name: &str) -> Result<TopicView, Prob
 #[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewTopic,
     security(("api_key" = ["subscribers"])), responses((status = 201, body = TopicView)))]
-pub async fn create(
+pub(crate) async fn create(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewTopic>,
@@ -124,7 +124,7 @@ pub async fn create(
 #[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)), request_body = TopicChange,
     security(("api_key" = ["subscribers"])), responses((status = 200, body = TopicView)))]
-pub async fn change(
+pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -146,7 +146,7 @@ pub async fn change(
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     security(("api_key" = ["subscribers"])), responses((status = 204)))]
-pub async fn remove(
+pub(crate) async fn remove(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -170,7 +170,7 @@ pub async fn remove(
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["subscribers"])), responses((status = 204)))]
-pub async fn join(
+pub(crate) async fn join(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
@@ -183,7 +183,7 @@ pub async fn join(
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
     security(("api_key" = ["subscribers"])), responses((status = 204)))]
-pub async fn leave(
+pub(crate) async fn leave(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A user's being forgotten.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ErasureView {
+pub(crate) struct ErasureView {
     /// Its id.
     #[schema(value_type = String)]
     id: ErasureId,
@@ -60,7 +60,7 @@ impl From<Erasure> for ErasureView {
     params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
     security(("api_key" = ["subscribers"])),
     responses((status = 200, body = ErasureView), (status = 202, body = ErasureView)))]
-pub async fn erase(
+pub(crate) async fn erase(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(user): At<UserId>,
@@ -99,7 +99,7 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), ("erasure" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = ErasureView)))]
-pub async fn show_erasure(
+pub(crate) async fn show_erasure(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<ErasureId>,

@@ -24,7 +24,7 @@ use crate::webpush::keys::{KeyError, SigningKey, check_subject};
 
 /// A VAPID key, without its private half.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct VapidKeyView {
+pub(crate) struct VapidKeyView {
     /// Its id.
     #[schema(value_type = String)]
     id: VapidKeyId,
@@ -60,7 +60,7 @@ impl VapidKeyView {
 /// A key to generate, or, with `private_key`, to import.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewVapidKey {
+pub(crate) struct NewVapidKey {
     /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
     subject: Option<String>,
     /// What it is used for; `active` by default. A generated key is always active.
@@ -75,14 +75,14 @@ pub struct NewVapidKey {
 /// What to change of a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct VapidKeyChange {
+pub(crate) struct VapidKeyChange {
     /// Contact for push services, `mailto:` or `https:`.
     subject: String,
 }
 
 /// A whole key pair, to take to another server.
 #[derive(Serialize, ToSchema)]
-pub struct VapidKeyExport {
+pub(crate) struct VapidKeyExport {
     #[serde(flatten)]
     key: VapidKeyView,
     /// The private number in base64url, as most `web-push` libraries want it.
@@ -139,7 +139,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
     security(("api_key" = ["keys"])), responses((status = 201, body = VapidKeyView)))]
-pub async fn create(
+pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     Json(body, _): Json<NewVapidKey>,
@@ -170,7 +170,7 @@ pub async fn create(
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<VapidKeyView>)))]
-pub async fn list(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,
@@ -185,7 +185,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = VapidKeyView)))]
-pub async fn show(
+pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
@@ -197,7 +197,7 @@ pub async fn show(
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     request_body = VapidKeyChange, security(("api_key" = ["keys"])), responses((status = 200, body = VapidKeyView)))]
-pub async fn change(
+pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,
@@ -216,7 +216,7 @@ pub async fn change(
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
     params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
     security(("api_key" = ["export"])), responses((status = 200, body = VapidKeyExport)))]
-pub async fn export(
+pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
     At(id): At<VapidKeyId>,

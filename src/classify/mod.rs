@@ -5,7 +5,7 @@
 //! a verdict.
 
 mod detail;
-pub mod retry_after;
+pub(crate) mod retry_after;
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Failure {
 
 /// What came of a POST, borrowed from the connection.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer<'a> {
+pub(crate) enum Answer<'a> {
     /// The gateway answered.
     Response {
         /// The status as it stood on the wire; any number, valid or not.
@@ -130,7 +130,7 @@ named! {
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The gateway took the message.
     Accepted {
         /// The `TTL` that it granted, in seconds, if it said so (RFC 8030 section 5.2).
@@ -160,7 +160,7 @@ pub enum Kind {
 
 /// What an answer says about the gateway's health, for the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     /// It answered sensibly, even if the answer was a refusal.
     Alive,
     /// It failed.
@@ -171,7 +171,7 @@ pub enum Health {
 
 /// One answer, understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Its meaning.
     pub kind: Kind,
     /// The HTTP status; none if there was no answer.
@@ -184,7 +184,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// What this outcome says about the gateway's health.
-    pub fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         match (self.kind, self.status) {
             (Kind::Unavailable { .. }, _) => Health::Failing,
             (Kind::Unprocessed, _) | (_, None) => Health::Unknown,
@@ -193,20 +193,20 @@ impl Outcome {
     }
 
     /// Whether the gateway refused the VAPID key or token.
-    pub fn refuses_key(&self) -> bool {
+    pub(crate) fn refuses_key(&self) -> bool {
         self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
     }
 
     /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
     /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
-    pub fn judges_key(&self) -> bool {
+    pub(crate) fn judges_key(&self) -> bool {
         self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
     }
 }
 
 /// Understands an answer of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has
 /// a meaning. Allocates nothing for an accepted answer.
-pub fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcome {
+pub(crate) fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcome {
     match *answer {
         Answer::Failure(failure) => {
             let detail = Some(failure.name().into());

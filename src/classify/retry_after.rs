@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 const VALUE_MAX: usize = 64;
 
 /// The wait that the headers ask for, from `now`: 0 to 86,400 s, or none if no header is valid.
-pub fn from_headers(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn from_headers(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     HEADERS.into_iter().flat_map(|name| headers.get_all(name)).find_map(|value| parse(value.as_bytes(), now))
 }
 
@@ -49,7 +49,7 @@ fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
 
 /// One or more of number and unit, as Go writes durations: `1h2m3.5s`. Read from octets, since µ is not ASCII and may
 /// be U+00B5 or U+03BC.
-pub fn duration(mut value: &[u8]) -> Option<Duration> {
+pub(crate) fn duration(mut value: &[u8]) -> Option<Duration> {
     const UNITS: [(&[u8], u64); 8] = [
         (b"ns", 1),
         (b"us", 1_000),

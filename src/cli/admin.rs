@@ -23,7 +23,7 @@ const FILES_WANTED: u64 = 4_096;
 const CLOCK_TOLERANCE_US: i64 = 2_000_000;
 
 /// Brings the database up to date: schema, partitions, keys.
-pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
     context::wait_for_database(config).await?;
     Foundation::open(config, Migrations::Apply).await?.close().await;
     Ok(())
@@ -32,7 +32,7 @@ pub async fn migrate(config: &Config) -> anyhow::Result<()> {
 /// What `rotate_master_key` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rotation {
+pub(crate) enum Rotation {
     /// The data keys are wrapped by a new master key.
     Rotated,
     /// An interrupted rotation had only its last step left.
@@ -41,7 +41,7 @@ pub enum Rotation {
 
 /// Replaces the file of the master key and wraps the data keys anew. The new key is on disk before the database depends
 /// on it; if the process is killed in between, calling this again finishes the work.
-pub async fn rotate_master_key(config: &Config) -> anyhow::Result<Rotation> {
+pub(crate) async fn rotate_master_key(config: &Config) -> anyhow::Result<Rotation> {
     let Source::File(path) = config.master_key_source() else {
         bail!("the master key is given by BELLWIRE_MASTER_KEY; only one in a file can be rotated");
     };
@@ -80,7 +80,7 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Health {
+pub(crate) enum Health {
     /// As it should be.
     Ok,
     /// It works, but something should be done.
@@ -91,7 +91,7 @@ pub enum Health {
 
 /// One thing that `doctor` looked at.
 #[derive(Debug, Serialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// What was looked at.
     pub check: &'static str,
     /// How it is.
@@ -115,7 +115,7 @@ impl Finding {
 }
 
 /// Looks at everything that a start depends on, and changes nothing.
-pub async fn doctor(config: &Config) -> Vec<Finding> {
+pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();

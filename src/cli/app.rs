@@ -38,7 +38,7 @@ const NOTHING: &str = "nothing";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum App {
+pub(super) enum App {
     /// Make an app with its first VAPID key.
     #[command(after_help = "Example:
   bellwire app create shop --subject mailto:push@example.com --origin https://shop.example.com --topic news")]
@@ -121,12 +121,12 @@ pub enum App {
 
 impl App {
     /// Whether it may come first.
-    pub fn beginning(&self) -> Beginning {
+    pub(super) fn beginning(&self) -> Beginning {
         if matches!(self, Self::Create { .. }) { Beginning::Here } else { Beginning::Before }
     }
 
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { slug, subject, name, origins, allow_other_gateways, topics, browsers_may } => {
                 let name = name.unwrap_or_else(|| slug.clone());

@@ -17,7 +17,7 @@ const NAMES: &Names = &[("app", "--app"), ("actor", "--actor"), ("action", "--ac
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Audit {
+pub(super) enum Audit {
     /// List what was done, the latest first.
     #[command(after_help = "Examples:
   bellwire audit list --app shop --since 2030-01-31
@@ -48,7 +48,7 @@ pub enum Audit {
 
 impl Audit {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let Self::List { app, actor, action, since, until, limit } = self;
         let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
         for (name, value) in [("app", app), ("actor", actor), ("action", action)] {

@@ -36,7 +36,7 @@ const STATES: [&str; 4] = ["open", "replayed", "discarded", "closed"];
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum DeadLetters {
+pub(super) enum DeadLetters {
     /// List letters, the newest first.
     #[command(after_help = "Example:\n  bellwire dead-letters list --app shop --state open --reason retries_exhausted")]
     List {
@@ -94,7 +94,7 @@ pub enum DeadLetters {
 
 /// Which letters.
 #[derive(Debug, Args)]
-pub struct Which {
+pub(super) struct Which {
     /// The app's short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: String,
@@ -139,7 +139,7 @@ struct Filter {
 
 /// Where they stand.
 #[derive(Debug, Args)]
-pub struct State {
+pub(super) struct State {
     /// Where they stand; by default anywhere.
     #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
     state: Option<String>,
@@ -147,7 +147,7 @@ pub struct State {
 
 /// Which open letters, and how many of them.
 #[derive(Debug, Args)]
-pub struct Handling {
+pub(super) struct Handling {
     #[command(flatten)]
     which: Which,
     /// Every open letter: needed where nothing else says which.
@@ -189,7 +189,7 @@ impl Which {
 
 impl DeadLetters {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let get = async |path| local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, path) }).await;
         match self {
             Self::List { which, state, limit } => {

@@ -22,7 +22,7 @@ const NAMES: &Names = &[
 
 /// What a backend makes of a key.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum Form {
+pub(super) enum Form {
     /// Signed JWTs, which expire.
     #[default]
     Jwt,
@@ -32,7 +32,7 @@ pub enum Form {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum IdentityKey {
+pub(super) enum IdentityKey {
     /// Make a secret that your backend signs with, printed once and for all; or take a public key of your backend's pair.
     #[command(after_help = "Examples:
   SECRET=$(bellwire app identity-key create shop --name backend)
@@ -71,7 +71,7 @@ pub enum IdentityKey {
 
 impl IdentityKey {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let of = |app: &str| path(["apps", app, "identity-keys"]);
         match self {
             Self::Create { app, name, form, public_key } => {

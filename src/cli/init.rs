@@ -22,7 +22,7 @@ const SCOPES: [&str; 3] = ["send", "read", "subscribers"];
 /// Its arguments.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
-pub struct Init {
+pub(super) struct Init {
     /// Short name of the app: lower-case letters, digits and hyphens.
     slug: String,
     /// An origin that your pages are served from, such as http://localhost:3000 or https://shop.example.com; repeatable.
@@ -64,7 +64,7 @@ impl Snippets {
 
 impl Init {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let Self { slug, origins, subject } = self;
         let own = origins.first().filter(|origin| check_subject(origin).is_ok());
         let subject = subject.or_else(|| own.cloned()).unwrap_or_else(|| NOBODY.to_owned());

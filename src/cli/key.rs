@@ -15,7 +15,7 @@ const NAMES: &Names =
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Key {
+pub(super) enum Key {
     /// Make an API key. Its secret is printed, once and for all.
     #[command(after_help = "Examples:
   KEY=$(bellwire key create --operator --name me)
@@ -57,7 +57,7 @@ pub enum Key {
 
 /// What a key may do.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Scope {
+pub(super) enum Scope {
     /// Send messages.
     Send,
     /// Read everything but private keys and what dead letters hold.
@@ -83,7 +83,7 @@ pub enum Scope {
 /// Whose keys.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct Owner {
+pub(super) struct Owner {
     /// Of the app of that short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
@@ -103,7 +103,7 @@ impl Owner {
 
 impl Key {
     /// Whether it may come first.
-    pub fn beginning(&self) -> Beginning {
+    pub(super) fn beginning(&self) -> Beginning {
         match self {
             Self::Create { owner: Owner { operator: true, .. }, .. } => Beginning::Here,
             _ => Beginning::Before,
@@ -111,7 +111,7 @@ impl Key {
     }
 
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { owner, name, scopes, expires_at } => {
                 let named = |scope: &Scope| scope.to_possible_value().map(|value| value.get_name().to_owned());

@@ -27,7 +27,7 @@ const CONNECTIONS: u32 = 6;
 
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
+pub(super) enum Beginning {
     /// It may: the database is made.
     Here,
     /// There must be something already; where there is nothing, the directory is probably the wrong one.
@@ -36,7 +36,7 @@ pub enum Beginning {
 
 /// An open database and the API on it.
 #[derive(Debug)]
-pub struct Local {
+pub(super) struct Local {
     /// Where browsers and backends reach the server, without a slash at the end.
     pub server: String,
     foundation: Foundation,
@@ -45,7 +45,7 @@ pub struct Local {
 
 /// A request, and how its author knows its parts.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub(super) struct Ask<'a> {
     /// The method.
     pub method: Method,
     /// Path and query, encoded.
@@ -60,14 +60,14 @@ pub struct Ask<'a> {
 
 impl Ask<'static> {
     /// A request without a body.
-    pub fn new(method: Method, path: String) -> Self {
+    pub(super) fn new(method: Method, path: String) -> Self {
         Self { method, path, body: Value::Null, idempotency_key: None, names: &[] }
     }
 }
 
 impl Local {
     /// Opens the database as a server does: the embedded Postgres of a running one is shared.
-    pub async fn open(mut config: Config, beginning: Beginning) -> anyhow::Result<Self> {
+    pub(super) async fn open(mut config: Config, beginning: Beginning) -> anyhow::Result<Self> {
         config.database_connections = CONNECTIONS;
         let data = config.data_dir.display();
         let embedded = config.database_url.is_none();
@@ -97,18 +97,22 @@ impl Local {
     }
 
     /// Closes everything.
-    pub async fn close(self) {
+    pub(super) async fn close(self) {
         self.foundation.close().await;
     }
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
-    pub async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<Value> {
+    pub(super) async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<Value> {
         let octets = axum::body::to_bytes(self.answer(ask).await?, ANSWER_MAX_OCTETS).await?;
         if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
     }
 
     /// Makes a request whose answer may be of any length, and hands it on as it comes.
-    pub async fn stream(&self, ask: Ask<'_>, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> anyhow::Result<()> {
+    pub(super) async fn stream(
+        &self,
+        ask: Ask<'_>,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut answer = self.answer(ask).await?.into_data_stream();
         while let Some(octets) = answer.try_next().await? {
             take(&octets)?;
@@ -141,12 +145,12 @@ impl Local {
     }
 
     /// Reads one thing.
-    pub async fn get(&self, path: String) -> anyhow::Result<Value> {
+    pub(super) async fn get(&self, path: String) -> anyhow::Result<Value> {
         self.ask(Ask::new(Method::GET, path)).await
     }
 
     /// Reads a list to its end: one page that holds everything.
-    pub async fn list(&self, path: &str) -> anyhow::Result<Value> {
+    pub(super) async fn list(&self, path: &str) -> anyhow::Result<Value> {
         let mut page = self.get(format!("{path}?limit=250")).await?;
         let mut rows = Vec::new();
         loop {
@@ -159,7 +163,7 @@ impl Local {
     }
 
     /// The app that a message is of.
-    pub async fn app_of(&self, message: &str) -> anyhow::Result<String> {
+    pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
         let found = opening::load_messages(&self.foundation.pool, &[id]).await?.pop();
         let found =
@@ -168,18 +172,18 @@ impl Local {
     }
 
     /// Whether a server lives that delivers.
-    pub async fn delivers(&self) -> anyhow::Result<bool> {
+    pub(super) async fn delivers(&self) -> anyhow::Result<bool> {
         Ok(workers::any(&self.foundation.pool, self.foundation.clock.now()).await?)
     }
 }
 
 /// The rows of a page.
-pub fn rows(page: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
     page["data"].as_array().into_iter().flatten()
 }
 
 /// A path of these segments, each encoded: whatever a person typed stays within its segment.
-pub fn path<const N: usize>(segments: [&str; N]) -> String {
+pub(super) fn path<const N: usize>(segments: [&str; N]) -> String {
     let mut path = String::from("/v1");
     for segment in segments {
         path.push('/');

@@ -13,7 +13,7 @@ const NAMES: &Names = &[("message", "MESSAGE"), ("limit", "--limit")];
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Message {
+pub(super) enum Message {
     /// List an app's messages, the newest first.
     List {
         /// The app's short name or id.
@@ -36,7 +36,7 @@ pub enum Message {
 
 /// A message.
 #[derive(Debug, Args)]
-pub struct One {
+pub(super) struct One {
     /// The app's short name or id; by default the one that the message is of.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
@@ -59,7 +59,7 @@ impl One {
 
 impl Message {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (method, path) = match self {
             Self::List { app, limit } => {
                 let at = format!("{}?limit={limit}", path(["apps", &app, "messages"]));

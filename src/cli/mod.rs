@@ -4,7 +4,7 @@
 //! door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
 //! is for people goes to standard error.
 
-pub mod admin;
+pub(crate) mod admin;
 mod app;
 mod audit;
 mod dead_letters;

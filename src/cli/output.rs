@@ -6,20 +6,20 @@ use serde_json::Value;
 
 /// In which form to answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Output {
+pub(super) struct Output {
     /// JSON instead of text.
     pub json: bool,
 }
 
 impl Output {
     /// Prints an answer for machines or for people.
-    pub fn say(self, machine: &Value, people: &str) -> io::Result<()> {
+    pub(super) fn say(self, machine: &Value, people: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json { writeln!(out, "{machine}") } else { writeln!(out, "{people}") }
     }
 
     /// Adds something for people, beside what is printed for programs.
-    pub fn note(self, text: &str) {
+    pub(super) fn note(self, text: &str) {
         if !self.json {
             eprintln!("{text}");
         }
@@ -27,7 +27,7 @@ impl Output {
 }
 
 /// What stands at that pointer, as a person would write it; a dash for nothing.
-pub fn text(value: &Value, pointer: &str) -> String {
+pub(super) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -41,7 +41,7 @@ pub fn text(value: &Value, pointer: &str) -> String {
 }
 
 /// A time to the second.
-pub fn time(value: &Value, pointer: &str) -> String {
+pub(super) fn time(value: &Value, pointer: &str) -> String {
     let text = text(value, pointer);
     match chrono::DateTime::parse_from_rfc3339(&text) {
         Ok(time) => time.to_utc().format("%Y-%m-%d %H:%M:%SZ").to_string(),
@@ -50,7 +50,7 @@ pub fn time(value: &Value, pointer: &str) -> String {
 }
 
 /// Rows under headings, in columns.
-pub fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = std::iter::once(headings.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -62,7 +62,7 @@ pub fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item =
 }
 
 /// Names and what they stand for, one a line.
-pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
+pub(super) fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| format!("{name:<width$}  {value}");
     fields.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -15,14 +15,14 @@ use crate::model::delivery::Tier;
 use crate::policy::chart::{Curve, timetable_svg, timetable_text};
 use crate::policy::preview::preview;
 use crate::policy::{Guide, Preset};
-pub use given::WrongPolicy;
+pub(crate) use given::WrongPolicy;
 
 /// Charts are so many characters wide.
 const CHART_WIDTH: usize = 100;
 
 /// The verbs about policies.
 #[derive(Debug, Subcommand)]
-pub enum Policy {
+pub(super) enum Policy {
     /// Show a policy's timetable: each retry's phase and delay.
     #[command(after_help = "Examples:
   bellwire policy preview --tier transactional
@@ -35,7 +35,7 @@ pub enum Policy {
 
 impl Policy {
     /// Runs the verb.
-    pub fn run(&self, out: Output) -> anyhow::Result<()> {
+    pub(super) fn run(&self, out: Output) -> anyhow::Result<()> {
         match self {
             Policy::Preview(args) => args.run(out),
             Policy::Simulate(args) => args.run(out),
@@ -45,7 +45,7 @@ impl Policy {
 
 /// Which policies are meant.
 #[derive(Debug, Args)]
-pub struct Given {
+pub(super) struct Given {
     /// A policy: JSON, @FILE, or - for standard input; NAME= before it names it. Can be given several times.
     #[arg(long, value_name = "[NAME=]POLICY")]
     policy: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Given {
 
 /// What `preview` is told.
 #[derive(Debug, Args)]
-pub struct Preview {
+pub(super) struct Preview {
     #[command(flatten)]
     given: Given,
     /// Draw the delays over the number of the retry into this file.

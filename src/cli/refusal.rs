@@ -5,12 +5,12 @@ use serde_json::Value;
 use crate::api::problem::{Details, FieldError, Problem};
 
 /// Which argument stands for which place of a request: `(pointer or parameter, argument)`.
-pub type Names = [(&'static str, &'static str)];
+pub(super) type Names = [(&'static str, &'static str)];
 
 /// Why a verb was refused, for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-pub struct Refusal {
+pub(super) struct Refusal {
     text: String,
     /// The problem's code.
     pub code: String,
@@ -18,7 +18,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// Writes it out. `body` is what was sent, to quote items of lists from.
-    pub fn new(problem: &Details, body: &Value, names: &Names) -> Self {
+    pub(super) fn new(problem: &Details, body: &Value, names: &Names) -> Self {
         let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
             [] => format!("{}{}", problem.detail, hint(problem)),

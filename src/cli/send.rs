@@ -46,7 +46,7 @@ const NAMES: &Names = &[
   bellwire send --app shop --message message.json
 
 Prints the message's id. `bellwire message show` tells how it goes.")]
-pub struct Send {
+pub(super) struct Send {
     /// The app's short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: String,
@@ -129,7 +129,7 @@ struct Content {
 
 impl Send {
     /// Sends it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let body = match &self.to.message {
             Some(file) => serde_json::from_slice(&read(file)?)
                 .with_context(|| format!("--message: {} is not JSON", file.display()))?,
@@ -217,7 +217,7 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// A file, or standard input for `-`.
-pub fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+pub(super) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut octets = Vec::new();
     let done = if file == Path::new("-") {
         std::io::stdin().lock().read_to_end(&mut octets).map(drop)

@@ -18,7 +18,7 @@ use crate::server::{self, context::Migrations};
 
 /// What `serve` is told.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(super) struct Serve {
     /// Refuse to start on an old schema instead of migrating it.
     #[arg(long)]
     no_migrate: bool,
@@ -30,7 +30,7 @@ pub struct Serve {
 }
 
 /// Runs a server until it is told to stop.
-pub async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
+pub(super) async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
     let config = args.settings.load()?;
     if args.print_config {
         return Ok(std::io::stdout().write_all(config.print().as_bytes())?);
@@ -52,7 +52,7 @@ pub async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
 
 /// Is ready once the process is told to stop: by SIGTERM, Ctrl-C, or the end of its terminal, unless it was started to
 /// outlive that (`nohup`).
-pub fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+pub(super) fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // To listen for it would undo that it is ignored.
     let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };

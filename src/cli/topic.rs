@@ -13,7 +13,7 @@ const NAMES: &Names = &[("/name", "TOPIC"), ("/join", "--join"), ("topic", "TOPI
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Topic {
+pub(super) enum Topic {
     /// Make a topic.
     #[command(after_help = "Examples:
   bellwire topic create news --app shop
@@ -49,7 +49,7 @@ pub enum Topic {
 
 /// Which topic.
 #[derive(Debug, Args)]
-pub struct Named {
+pub(super) struct Named {
     /// Its name: letters, digits and any of _.~%-
     #[arg(value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     name: String,
@@ -60,7 +60,7 @@ pub struct Named {
 
 /// Who may join a topic.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum Join {
+pub(super) enum Join {
     /// Browsers, of their own accord, and servers.
     #[default]
     Anyone,
@@ -76,7 +76,7 @@ impl Join {
 
 impl Topic {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { topic: Named { name, app }, join } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "topics"]));

@@ -24,7 +24,7 @@ const NAMES: &Names = &[
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Vapid {
+pub(super) enum Vapid {
     /// List an app's VAPID keys and how many subscriptions depend on each.
     List(Of),
     /// Generate a new key for new subscribers. The one before keeps signing for its own.
@@ -84,7 +84,7 @@ pub enum Vapid {
 
 /// The app.
 #[derive(Debug, Args)]
-pub struct Of {
+pub(super) struct Of {
     /// The app's short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: String,
@@ -92,7 +92,7 @@ pub struct Of {
 
 /// How a private key is written.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     /// PKCS#8 PEM.
     Pem,
     /// base64url of its 32 octets, as the `web-push` libraries want it.
@@ -120,7 +120,7 @@ impl Of {
 
 impl Vapid {
     /// Does it.
-    pub async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::List(of) => {
                 let keys = local.list(&of.path()).await?;

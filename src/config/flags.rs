@@ -9,14 +9,14 @@ use super::{SETTINGS, Setting};
 
 /// The flags that were given. `#[command(flatten)]` it into every command that needs settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Flags {
+pub(crate) struct Flags {
     pub(super) values: BTreeMap<&'static str, String>,
     pub(super) file: Option<PathBuf>,
 }
 
 impl Flags {
     /// Flags as a program would give them, by keys of the file; for the demo and tests.
-    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+    pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let known = |key| SETTINGS.iter().find(|setting| setting.key == key);
         let values = pairs.into_iter().map(|(key, value)| (known(key).expect("a setting's key").key, value)).collect();
         Self { values, file: None }

@@ -21,9 +21,9 @@ use crate::api::example::Audience;
 use crate::policy;
 use crate::postgres;
 use crate::store::keys::data_keys::{self, MasterKey};
-pub use flags::Flags;
+pub(crate) use flags::Flags;
 use value::{Kind, duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
-pub use value::{LogFormat, Roles, Secret};
+pub(crate) use value::{LogFormat, Roles, Secret};
 pub(crate) use value::{parse_duration, reachable};
 
 /// What every variable but one begins with.
@@ -37,7 +37,7 @@ const MASK: &str = "********";
 
 /// Why the settings cannot be used. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// A value is not allowed.
     #[error("{name} {found}, but must be {allowed}")]
     Value {
@@ -96,7 +96,7 @@ macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
         /// All settings, checked.
         #[derive(Debug, Clone)]
-        pub struct Config {
+        pub(crate) struct Config {
             $($(#[doc = $help])+ pub $key: $type,)+
             /// Each setting as it was given, and where, with secrets masked: for `--print-config`.
             given: Vec<(&'static Setting, Given)>,
@@ -264,7 +264,7 @@ settings! {
 
 /// Where the defaults of delivery policies come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyDefaults {
+pub(crate) enum PolicyDefaults {
     /// This server's simulations.
     Tuned,
     /// The web-push retry guide.
@@ -347,7 +347,7 @@ fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
 
 impl Config {
     /// Reads the settings of this process: flags, environment, file.
-    pub fn load(flags: &Flags) -> Result<Self, Error> {
+    pub(crate) fn load(flags: &Flags) -> Result<Self, Error> {
         // Compose files and unit files pass empty variables for what is not set.
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let default_data_dir = default_data_dir(nix::unistd::geteuid().is_root(), &environment);
@@ -380,33 +380,33 @@ impl Config {
     }
 
     /// Variables that are named like settings but are none: mostly misspelt, and without effect.
-    pub fn unknown_variables(&self) -> &[String] {
+    pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
     }
 
     /// A `bellwire.toml` in the current directory that is not read.
-    pub fn passed_over(&self) -> Option<&Path> {
+    pub(crate) fn passed_over(&self) -> Option<&Path> {
         self.passed_over.as_deref()
     }
 
     /// Whether a setting, named by its key, was left at its default.
-    pub fn is_default(&self, key: &str) -> bool {
+    pub(crate) fn is_default(&self, key: &str) -> bool {
         self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, Origin::Default))
     }
 
     /// What gave a setting, named by its key, its value: the flag, variable, or key and file.
-    pub fn origin(&self, key: &str) -> String {
+    pub(crate) fn origin(&self, key: &str) -> String {
         let (setting, given) = self.given.iter().find(|(setting, _)| setting.key == key).expect("a setting's key");
         name_of(setting, given)
     }
 
     /// Whether the database was named by a variable that may be meant for another application.
-    pub fn database_may_be_anothers(&self) -> bool {
+    pub(crate) fn database_may_be_anothers(&self) -> bool {
         self.database_url.is_some() && self.origin("database_url") == COMMON_DATABASE_VARIABLE
     }
 
     /// The server's figures of delivery policies.
-    pub fn policy(&self) -> policy::Settings {
+    pub(crate) fn policy(&self) -> policy::Settings {
         let defaults = match self.policy_defaults {
             PolicyDefaults::Tuned => policy::Settings::DEFAULT,
             PolicyDefaults::Guide => policy::Settings::GUIDE,
@@ -430,7 +430,7 @@ impl Config {
     }
 
     /// What is in force and where it comes from, as a `bellwire.toml`, with secrets masked.
-    pub fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         let mut text = String::new();
         for (setting, given) in &self.given {
             let origin = match &given.origin {
@@ -449,14 +449,14 @@ impl Config {
     }
 
     /// The URL under which browsers reach this server.
-    pub fn base_url(&self) -> Url {
+    pub(crate) fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
             Url::parse(&format!("http://{}", reachable(self.listen))).expect("an address and a port make a URL")
         })
     }
 
     /// How to run the embedded Postgres.
-    pub fn postgres_options(&self) -> postgres::Options {
+    pub(crate) fn postgres_options(&self) -> postgres::Options {
         postgres::Options {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
@@ -466,7 +466,7 @@ impl Config {
     }
 
     /// Where the master key comes from.
-    pub fn master_key_source(&self) -> data_keys::Source {
+    pub(crate) fn master_key_source(&self) -> data_keys::Source {
         match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
             Some(key) => data_keys::Source::Given(key),
             None => data_keys::Source::File(

@@ -34,7 +34,7 @@ pub enum Untrusted {
 }
 
 /// Checks a file and every directory above it, both as it is named and where links lead to.
-pub fn check(path: &Path) -> Result<(), Untrusted> {
+pub(crate) fn check(path: &Path) -> Result<(), Untrusted> {
     let io = |source| Untrusted::Io { path: path.to_owned(), source };
     let (named, real) = (std::path::absolute(path).map_err(io)?, fs::canonicalize(path).map_err(io)?);
     let us = Uid::effective();

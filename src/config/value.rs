@@ -23,16 +23,16 @@ impl<T: 'static> Kind<T> {
         Self { allowed: allowed.into(), parse: Box::new(parse) }
     }
 
-    pub fn parse(&self, text: &str) -> Option<T> {
+    pub(super) fn parse(&self, text: &str) -> Option<T> {
         (self.parse)(text)
     }
 
-    pub fn allowed(&self) -> &str {
+    pub(super) fn allowed(&self) -> &str {
         &self.allowed
     }
 
     /// The same check, but the value is the text itself.
-    pub fn into_text(self) -> Kind<String> {
+    pub(super) fn into_text(self) -> Kind<String> {
         Kind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn roles() -> Kind<Roles> {
 
 /// What a process does. Any number of processes may share a database; each role must run in one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles {
+pub(crate) struct Roles {
     /// Answers requests.
     pub api: bool,
     /// Delivers.
@@ -149,7 +149,7 @@ pub struct Roles {
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// For machines: one JSON object a line.
@@ -158,11 +158,11 @@ pub enum LogFormat {
 
 /// A setting that is never shown. Memory forgets it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<String>);
+pub(crate) struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// The secret itself.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -19,7 +19,7 @@ use crate::store::queue::claims::DueLane;
 const CONNECTIONS_PER_DRAW: usize = 6;
 
 /// What is to be drawn, and what is being drawn.
-pub struct Agenda {
+pub(super) struct Agenda {
     /// What the last look found.
     found: HashMap<Hunger, DueLane>,
     known: HashMap<Hunger, Known>,
@@ -47,7 +47,7 @@ struct Known {
 
 /// What a draw came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drawn {
+pub(super) enum Drawn {
     /// Its room or its work is used up.
     Done,
     /// The lane is left alone for a while.
@@ -56,7 +56,7 @@ pub enum Drawn {
 
 impl Agenda {
     /// An empty one, for a pool of so many connections.
-    pub fn new(connections: usize) -> Self {
+    pub(super) fn new(connections: usize) -> Self {
         Self {
             found: HashMap::new(),
             known: HashMap::new(),
@@ -71,7 +71,7 @@ impl Agenda {
     }
 
     /// Takes over what a look found: all of it is to be drawn.
-    pub fn found(&mut self, due: Vec<DueLane>, now: Instant) {
+    pub(super) fn found(&mut self, due: Vec<DueLane>, now: Instant) {
         self.failed.retain(|_, until| now < *until);
         self.waiting.iter_mut().for_each(Turns::forget_idle);
         self.found = due.into_iter().map(|due| ((due.lane, due.tier), due)).collect();
@@ -79,14 +79,14 @@ impl Agenda {
     }
 
     /// Wants a lane and tier that ran low to be drawn again. What the last look did not find there is left to the next.
-    pub fn hungry(&mut self, hunger: Hunger) {
+    pub(super) fn hungry(&mut self, hunger: Hunger) {
         if let Some(due) = self.found.get(&hunger) {
             self.want(*due);
         }
     }
 
     /// Wants what was found of these apps to be drawn again.
-    pub fn hungry_apps(&mut self, is_one: impl Fn(AppId) -> bool) {
+    pub(super) fn hungry_apps(&mut self, is_one: impl Fn(AppId) -> bool) {
         let mut due: Vec<_> = self.found.values().copied().filter(|due| is_one(due.app)).collect();
         due.sort_unstable_by_key(|due| due.lane);
         self.rounds = self.rounds.wrapping_add(1);
@@ -113,7 +113,7 @@ impl Agenda {
     }
 
     /// What to draw next, if the budgets allow. To be followed by [`drawn`](Self::drawn).
-    pub fn next(&mut self, is_limited: impl Fn(AppId) -> bool) -> Option<DueLane> {
+    pub(super) fn next(&mut self, is_limited: impl Fn(AppId) -> bool) -> Option<DueLane> {
         for tier in 0..TIERS {
             while self.under_way[tier] < self.budget
                 && let Some(hunger) = self.waiting[tier].pop()
@@ -137,7 +137,7 @@ impl Agenda {
     }
 
     /// Notes that a draw ended.
-    pub fn drawn(&mut self, due: DueLane, drawn: Drawn, now: Instant) {
+    pub(super) fn drawn(&mut self, due: DueLane, drawn: Drawn, now: Instant) {
         let hunger = (due.lane, due.tier);
         self.under_way[index(due.tier)] -= 1;
         let again = self.known.remove(&hunger).filter(|known| known.again);

@@ -26,7 +26,7 @@ const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);
 
 /// Why something could not be taken from the catalog.
 #[derive(Debug, thiserror::Error)]
-pub enum CatalogError {
+pub(super) enum CatalogError {
     /// The database could not be asked.
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
@@ -44,7 +44,7 @@ struct Opened {
 }
 
 /// Opened messages and lanes.
-pub struct Catalog {
+pub(super) struct Catalog {
     pool: PgPool,
     vault: Vault,
     clock: Clock,
@@ -55,12 +55,12 @@ pub struct Catalog {
 
 impl Catalog {
     /// An empty catalog. Policies take the `server`'s figures where they set none.
-    pub fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings) -> Self {
+    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings) -> Self {
         Self { pool, vault, clock, server, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
     /// A message, from memory or the database. One that cannot be read anew stays as it was opened.
-    pub async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
+    pub(super) async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
         let now = self.clock.now();
         let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
         let known = match known {
@@ -80,7 +80,7 @@ impl Catalog {
 
     /// Several messages: those that are not in memory are read by one query, since each one-time code is another message.
     /// What cannot be sent, since it is not there or cannot be opened, is left out, with an error in the log.
-    pub async fn messages(&self, ids: BTreeSet<MessageId>) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
+    pub(super) async fn messages(&self, ids: BTreeSet<MessageId>) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
         let now = self.clock.now();
         let (mut found, mut wanted) = (HashMap::with_capacity(ids.len()), Vec::new());
         {
@@ -121,7 +121,7 @@ impl Catalog {
 
     /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject and
     /// the app's weight, which [`forget_lanes`](Self::forget_lanes) takes care of.
-    pub async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {
+    pub(super) async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {
         if let Some((lane, _)) = self.lanes.lock().get(&id) {
             return Ok(lane.clone());
         }
@@ -141,7 +141,7 @@ impl Catalog {
 
     /// Reads lanes anew that were read some time ago, so that a changed subject is signed with, and a changed weight counts,
     /// within a minute.
-    pub fn forget_lanes(&self, now: Timestamp) {
+    pub(super) fn forget_lanes(&self, now: Timestamp) {
         self.lanes.lock().retain(|_, (_, at)| (now - *at).abs() < LANE_FRESH_FOR);
     }
 }

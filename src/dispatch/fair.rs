@@ -27,10 +27,10 @@ use crate::store::operations::workers::{Crew, LaneState};
 use crate::store::queue::flows::Flow;
 
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
-pub type Slot = usize;
+pub(super) type Slot = usize;
 
 /// A delivery with a permit. The permit is given back by [`FairQueue::release`].
-pub struct Turn {
+pub(super) struct Turn {
     pub slot: Slot,
     pub job: Box<Job>,
     /// Whether its answer decides over a half-open breaker.
@@ -41,7 +41,7 @@ pub struct Turn {
 
 /// Who asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taker {
+pub(super) enum Taker {
     /// The thread that is kept for transactional deliveries.
     Transactional,
     /// Whoever hands deliveries to the sealers, which may not be scheduled for long. A few transactional ones are left to
@@ -53,7 +53,7 @@ pub enum Taker {
 const LEFT_ALONE: usize = 16;
 
 /// What asking for the next delivery came to.
-pub enum Next {
+pub(super) enum Next {
     Turn(Turn),
     /// A lane turned out to be shut: its deliveries are put off until the given time.
     PutOff(Vec<Box<Job>>, Timestamp),
@@ -61,7 +61,7 @@ pub enum Next {
 
 /// How much of a lane and tier may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub(super) struct Room {
     /// So many deliveries,
     pub n: usize,
     /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
@@ -71,7 +71,7 @@ pub struct Room {
 }
 
 impl Room {
-    pub const NONE: Self = Self { n: 0, exact: true, next_at: None };
+    pub(super) const NONE: Self = Self { n: 0, exact: true, next_at: None };
 }
 
 /// Figures of a moment.
@@ -93,7 +93,7 @@ pub struct Load {
 type Hungry = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
 /// The jobs of this process, by tier and lane.
-pub struct FairQueue {
+pub(super) struct FairQueue {
     inner: Mutex<Queue>,
     /// Wakes the admitter.
     any: Notify,
@@ -104,13 +104,17 @@ pub struct FairQueue {
 
 impl FairQueue {
     /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time, in a worker that started at a time.
-    pub fn new(limit_max: u32, started_at: Timestamp, hungry: impl Fn(LaneId, Tier) + Send + Sync + 'static) -> Self {
+    pub(super) fn new(
+        limit_max: u32,
+        started_at: Timestamp,
+        hungry: impl Fn(LaneId, Tier) + Send + Sync + 'static,
+    ) -> Self {
         let inner = Mutex::new(Queue::new(limit_max, started_at));
         Self { inner, any: Notify::new(), transactional: Notify::new(), hungry: Box::new(hungry) }
     }
 
     /// Takes this worker's share, now that these live.
-    pub fn share_among(&self, crew: Crew, now: Timestamp) {
+    pub(super) fn share_among(&self, crew: Crew, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.share_among(crew, now) {
             self.wake(&inner);
@@ -118,7 +122,7 @@ impl FairQueue {
     }
 
     /// Takes over a flow that is in force.
-    pub fn adopt_flow(&self, flow: Flow, now: Timestamp) {
+    pub(super) fn adopt_flow(&self, flow: Flow, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.adopt_flow(flow, now) {
             self.wake(&inner);
@@ -126,12 +130,12 @@ impl FairQueue {
     }
 
     /// Whether flow control bounds what an app sends, or what one of its lanes does.
-    pub fn is_limited(&self, app: AppId) -> bool {
+    pub(super) fn is_limited(&self, app: AppId) -> bool {
         self.inner.lock().flows.concern(app)
     }
 
     /// Lets deliveries in. Those that may not go now come back, with the time until which they are put off.
-    pub fn push(&self, jobs: impl IntoIterator<Item = Box<Job>>, now: Timestamp) -> Vec<(Box<Job>, Timestamp)> {
+    pub(super) fn push(&self, jobs: impl IntoIterator<Item = Box<Job>>, now: Timestamp) -> Vec<(Box<Job>, Timestamp)> {
         let inner = &mut *self.inner.lock();
         let shut = jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect();
         self.wake(inner);
@@ -149,7 +153,7 @@ impl FairQueue {
     }
 
     /// The next delivery with a permit, as soon as there is one.
-    pub async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
+    pub(super) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
         let notify = match taker {
             Taker::Transactional => &self.transactional,
             Taker::Any => &self.any,
@@ -196,7 +200,7 @@ impl FairQueue {
     }
 
     /// Gives a permit back without an answer: no POST was made.
-    pub fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
+    pub(super) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
         let mut inner = self.inner.lock();
         inner
             .give_back(slot, false, |lane| lane.leave(probe, job.number, job.message.tier == Tier::Transactional, now));
@@ -205,7 +209,7 @@ impl FairQueue {
 
     /// Gives a permit back with the answer that the POST got. Returns what other replicas have to know, and how many
     /// POSTs the lane still has out.
-    pub fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
+    pub(super) fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let learn = |lane: &mut Lane| (lane.answered(answer, &mut news), lane.in_flight());
@@ -218,50 +222,50 @@ impl FairQueue {
     }
 
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.
-    pub fn adopt(&self, state: LaneState) {
+    pub(super) fn adopt(&self, state: LaneState) {
         self.inner.lock().adopt(state);
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
-    pub fn hold_key(&self, lane: LaneId, held: Held) {
+    pub(super) fn hold_key(&self, lane: LaneId, held: Held) {
         self.inner.lock().hold_key(lane, held);
     }
 
     /// Until when a lane and origin is held for its VAPID key.
-    pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
         self.inner.lock().key_held_until(slot, now)
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now; to be
     /// followed by [`asked_to_probe`](Self::asked_to_probe).
-    pub fn wants_probe(&self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
+    pub(super) fn wants_probe(&self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
         self.inner.lock().wants_probe(lane, now)
     }
 
     /// Takes in until when this worker has the right to probe; none: another one has it.
-    pub fn asked_to_probe(&self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+    pub(super) fn asked_to_probe(&self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         self.inner.lock().asked_to_probe(slot, known, until, now);
     }
 
     /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on
     /// its way to them, and what flow control leaves. Origins that are shut or stalled have no part in it. What waits for
     /// them in the database hides what is for others, so the lane `other` is looked through while it has such an origin.
-    pub fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
+    pub(super) fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         self.inner.lock().room(lane, tier, now)
     }
 
     /// Takes out everything that waits, for a stop of the server.
-    pub fn drain(&self) -> Vec<Box<Job>> {
+    pub(super) fn drain(&self) -> Vec<Box<Job>> {
         self.inner.lock().evict_all()
     }
 
     /// Forgets what it knows of origins that are not in use, unless that matters.
-    pub fn forget_idle(&self, now: Timestamp, instant: Instant) {
+    pub(super) fn forget_idle(&self, now: Timestamp, instant: Instant) {
         self.inner.lock().forget_idle(now, instant);
     }
 
     /// What is going on.
-    pub fn load(&self, now: Timestamp) -> Load {
+    pub(super) fn load(&self, now: Timestamp) -> Load {
         self.inner.lock().load(now)
     }
 }

@@ -29,7 +29,7 @@ use crate::store;
 use crate::store::queue::claims::{Cut, DueLane, LEASE, Source, Span};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
-pub const START_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
 /// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a page.
@@ -48,16 +48,16 @@ const REST_MAX_SLOW: Duration = Duration::from_secs(4);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
 /// The rest after a failed look, and of a lane after a failed claim.
-pub const REST_FAILED: Duration = Duration::from_secs(1);
+pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
 
 /// A lane and tier that ran low.
-pub type Hunger = (LaneId, Tier);
+pub(super) type Hunger = (LaneId, Tier);
 
 /// A draw under way, as what it draws and what that comes to.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
 /// Looks, claims and rests for ever.
-pub async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
+pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
     let mut agenda = dispatcher.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
     let mut appetite = Vec::new();

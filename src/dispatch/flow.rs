@@ -12,10 +12,10 @@ use crate::store::operations::workers::Crew;
 use crate::store::queue::flows::Flow;
 
 /// What a flow is for: an app as a whole, or one lane of it.
-pub type Scope = (AppId, Option<LaneId>);
+pub(super) type Scope = (AppId, Option<LaneId>);
 
 /// All flows that this worker has heard of.
-pub struct Flows {
+pub(super) struct Flows {
     crew: Crew,
     started_at: Timestamp,
     limiters: HashMap<Scope, Limiter>,
@@ -33,7 +33,7 @@ struct Limiter {
 
 /// What of a scope is in memory.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Load {
+pub(super) struct Load {
     /// POSTs without an answer.
     pub in_flight: u32,
     /// Deliveries that wait for a turn, by tier.
@@ -46,19 +46,19 @@ fn bounds(flow: &Flow) -> bool {
 }
 
 /// The flows that a lane is subject to.
-pub fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
+pub(super) fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
     [(app, None), (app, Some(lane))]
 }
 
 impl Flows {
     /// None, in a worker that started at a time: what it hears of older flows must not let more through because of that.
-    pub fn new(started_at: Timestamp) -> Self {
+    pub(super) fn new(started_at: Timestamp) -> Self {
         Self { crew: Crew::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
     }
 
     /// Takes over what is in force. False: something later is known, or the same. `load` is what of its scope is in memory,
     /// asked for when a scope is new; what changes from then on is told.
-    pub fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> Load, now: Timestamp) -> bool {
+    pub(super) fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> Load, now: Timestamp) -> bool {
         let scope = (flow.app, flow.lane);
         let known = self.limiters.get(&scope);
         if known.is_some_and(|known| known.flow.changed_at >= flow.changed_at) {
@@ -95,12 +95,12 @@ impl Flows {
     }
 
     /// Whether anything bounds what an app sends, or what one of its lanes does.
-    pub fn concern(&self, app: AppId) -> bool {
+    pub(super) fn concern(&self, app: AppId) -> bool {
         self.limited.get(&app).is_some_and(|n| *n > 0)
     }
 
     /// Takes this worker's part anew. False if that changes nothing.
-    pub fn set_crew(&mut self, crew: Crew, now: Timestamp) -> bool {
+    pub(super) fn set_crew(&mut self, crew: Crew, now: Timestamp) -> bool {
         if self.crew == crew {
             return false;
         }
@@ -114,12 +114,12 @@ impl Flows {
     }
 
     /// Whether nothing of this lane may go, by this worker at least: it is paused, or others have all of the parallelism.
-    pub fn is_shut(&self, app: AppId, lane: LaneId) -> bool {
+    pub(super) fn is_shut(&self, app: AppId, lane: LaneId) -> bool {
         self.of(app, lane).any(|limiter| limiter.flow.paused || self.part(limiter) == Some(0))
     }
 
     /// How many may go by now; if none, and more will by themselves, when. Unlimited where there is no rate.
-    pub fn tokens(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> (usize, Option<Timestamp>) {
+    pub(super) fn tokens(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> (usize, Option<Timestamp>) {
         let (mut tokens, mut next_at) = (usize::MAX, None);
         for bucket in self.buckets(app, lane) {
             let available = bucket.available(now);
@@ -130,23 +130,23 @@ impl Flows {
     }
 
     /// Takes a token for one delivery. False: a rate is used up.
-    pub fn take(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> bool {
+    pub(super) fn take(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> bool {
         self.tokens(app, lane, now).0 > 0 && self.buckets(app, lane).all(|bucket| bucket.take(now).is_ok())
     }
 
     /// A delivery that had a token was not sent.
-    pub fn give_back(&mut self, app: AppId, lane: LaneId) {
+    pub(super) fn give_back(&mut self, app: AppId, lane: LaneId) {
         self.buckets(app, lane).for_each(Bucket::give_back);
     }
 
     /// Whether one more may be in flight.
-    pub fn has_permit(&self, app: AppId, lane: LaneId) -> bool {
+    pub(super) fn has_permit(&self, app: AppId, lane: LaneId) -> bool {
         self.of(app, lane).all(|limiter| self.left(limiter) > 0)
     }
 
     /// How many deliveries of a tier may be claimed for what may be in flight at a time, beside those that wait, of it and
     /// of more urgent ones; none: however many.
-    pub fn room(&self, app: AppId, lane: LaneId, tier: Tier) -> Option<usize> {
+    pub(super) fn room(&self, app: AppId, lane: LaneId, tier: Tier) -> Option<usize> {
         let room = |limiter: &Limiter| {
             let waiting = limiter.load.waiting[..=index(tier)].iter().sum();
             Some((self.part(limiter)? as usize).saturating_sub(waiting))
@@ -155,27 +155,27 @@ impl Flows {
     }
 
     /// So many more deliveries of a tier wait for a turn.
-    pub fn lined_up(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
+    pub(super) fn lined_up(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] += n);
     }
 
     /// So many fewer do.
-    pub fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
+    pub(super) fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] -= n);
     }
 
     /// One more is in flight.
-    pub fn began(&mut self, app: AppId, lane: LaneId) {
+    pub(super) fn began(&mut self, app: AppId, lane: LaneId) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight += 1);
     }
 
     /// One fewer is.
-    pub fn ended(&mut self, app: AppId, lane: LaneId) {
+    pub(super) fn ended(&mut self, app: AppId, lane: LaneId) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight -= 1);
     }
 
     /// Remembers that a slot waits for the first parallelism that is used up. False: none is.
-    pub fn hold_back(&mut self, app: AppId, lane: LaneId, slot: Slot) -> bool {
+    pub(super) fn hold_back(&mut self, app: AppId, lane: LaneId, slot: Slot) -> bool {
         let used_up = |scope: &Scope| self.limiters.get(scope).is_some_and(|limiter| self.left(limiter) == 0);
         let scope = scopes(app, lane).into_iter().find(|scope| !self.limiters.is_empty() && used_up(scope));
         let limiter = scope.and_then(|scope| self.limiters.get_mut(&scope));
@@ -183,7 +183,7 @@ impl Flows {
     }
 
     /// The next slot that waits for a parallelism, if more than `granted` more may be in flight.
-    pub fn next_held_back(&mut self, scope: Scope, granted: u32) -> Option<Slot> {
+    pub(super) fn next_held_back(&mut self, scope: Scope, granted: u32) -> Option<Slot> {
         let limiter = self.limiters.get(&scope)?;
         if self.left(limiter) <= granted {
             return None;

@@ -28,7 +28,7 @@ use crate::webpush::payload::Template;
 use crate::webpush::shrink::{Shrunk, shrink};
 
 /// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
-pub struct Message {
+pub(super) struct Message {
     pub id: MessageId,
     /// What its deliveries' ids are derived from: the message that it replays, or itself.
     pub root: MessageId,
@@ -56,14 +56,14 @@ pub struct Message {
 /// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
-pub struct Unusable {
+pub(super) struct Unusable {
     pub what: String,
     pub why: String,
 }
 
 impl Message {
     /// Opens a stored message.
-    pub fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
+    pub(super) fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
         let content = vault.open(vault::CONTENT, row.id.0, sealed).map_err(|e| unusable(e.to_string()))?;
@@ -94,7 +94,7 @@ impl Message {
 
     /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
     /// same one again and again.
-    pub fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
+    pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
         let mut last = self.shrunk.lock();
         match &*last {
             Some((known, shrunk)) if *known == limit => shrunk.clone(),
@@ -103,13 +103,13 @@ impl Message {
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
-    pub fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
+    pub(super) fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
         self.policies.of(subscription)
     }
 }
 
 /// What every delivery of one lane shares.
-pub struct LaneInfo {
+pub(super) struct LaneInfo {
     pub id: LaneId,
     pub app: AppId,
     /// The app's weight.
@@ -121,7 +121,7 @@ pub struct LaneInfo {
 }
 
 /// One delivery between claim and settling.
-pub struct Job {
+pub(super) struct Job {
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
     pub subscription: SubscriptionId,
@@ -154,7 +154,7 @@ pub struct Job {
 }
 
 /// What a delivery was claimed as; how it is settled.
-pub enum Ticket {
+pub(super) enum Ticket {
     /// A queue row, under this lease.
     Row(Uuid),
     /// A place in a page.
@@ -163,18 +163,18 @@ pub enum Ticket {
 
 impl Job {
     /// What decides whether a stop concerns this delivery.
-    pub fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         let Self { subscription, life, .. } = *self;
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
     }
 
     /// What is rendered for it.
-    pub fn template(&self) -> &Template {
+    pub(super) fn template(&self) -> &Template {
         self.shrunk.as_ref().map_or(&self.message.template, |shrunk| &shrunk.template)
     }
 
     /// What becomes of this delivery.
-    pub fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
+    pub(super) fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
         let mut attempts = std::mem::take(&mut self.attempts);
         attempts.extend(last);
         let whom = (self.subscription, self.life);
@@ -183,7 +183,7 @@ impl Job {
 }
 
 /// What becomes of a delivery to a subscription in one of its lives, with or without a job made of it.
-pub fn settlement(
+pub(super) fn settlement(
     message: &Message,
     lane: LaneId,
     (subscription, life): (SubscriptionId, i32),
@@ -219,7 +219,7 @@ fn sla_missed(message: &Message, attempts: &[Attempt], fate: &Fate) -> Option<u3
 }
 
 /// Opens a subscription's sealed address: `p256dh (65) | auth (16) | endpoint`.
-pub fn open_address(
+pub(super) fn open_address(
     vault: &Vault,
     subscription: SubscriptionId,
     sealed: &[u8],

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Where a recognised gateway's lane begins.
 const START: f32 = 32.0;
 /// What a host that we do not know gets at most: it must not tie down more than a few connections' worth.
-pub const STRANGER_MAX: u32 = 4;
+pub(crate) const STRANGER_MAX: u32 = 4;
 /// A round of answers is as long as the limit, and at least this: a share of fewer says little.
 const ROUND_MIN: u32 = 32;
 /// One failure in so many answers is tolerated, and one more, lest chance look like congestion in short rounds: less than
@@ -23,7 +23,7 @@ const CAREFULLY: f32 = 0.125;
 
 /// The adaptive concurrency limit of one lane.
 #[derive(Debug, Clone)]
-pub struct Limit {
+pub(crate) struct Limit {
     limit: f32,
     max: f32,
     /// Until the first sign of congestion each success adds a whole permit, as in TCP's slow start.
@@ -40,7 +40,7 @@ pub struct Limit {
 
 impl Limit {
     /// A recognised gateway's.
-    pub fn new(max: u32) -> Self {
+    pub(crate) fn new(max: u32) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
         let max = max.max(1) as f32;
         let limit = START.min(max);
@@ -51,7 +51,7 @@ impl Limit {
     }
 
     /// Bounds the limit by this worker's share of what all may have in flight together.
-    pub fn set_max(&mut self, max: u32) {
+    pub(crate) fn set_max(&mut self, max: u32) {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
         let max = max.max(1) as f32;
         self.max = max;
@@ -59,14 +59,14 @@ impl Limit {
     }
 
     /// The present limit, at least 1.
-    pub fn get(&self) -> u32 {
+    pub(crate) fn get(&self) -> u32 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and max")]
         let whole = self.limit as u32;
         whole.max(1)
     }
 
     /// The gateway answered in good order.
-    pub fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.count();
         let step = match self.slow_start {
             true => 1.0,
@@ -77,7 +77,7 @@ impl Limit {
     }
 
     /// The gateway failed or did not answer: too much of that in a round is congestion.
-    pub fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         if self.grace == 0 {
             match self.tolerated.checked_sub(1) {
                 Some(fewer) => self.tolerated = fewer,
@@ -88,7 +88,7 @@ impl Limit {
     }
 
     /// The gateway throttled.
-    pub fn congested(&mut self) {
+    pub(crate) fn congested(&mut self) {
         self.slow_start = false;
         if self.grace > 0 {
             self.grace -= 1;

@@ -28,7 +28,7 @@ use crate::webpush::seal::{SealError, padded_len, seal};
 use crate::webpush::shrink::{Shrunk, tell};
 
 /// A POST without an answer after this has failed.
-pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// What admitting a delivery came to.
 enum Admission {
     /// Its POST may start, with so many seconds to live.
@@ -420,9 +420,9 @@ impl Dispatcher {
 }
 
 /// Why a delivery ends that was cancelled, or whose subscription ended.
-pub const STOPPED: &str = "stopped";
+pub(super) const STOPPED: &str = "stopped";
 /// Why one ends whose subscription is gone.
-pub const SUBSCRIPTION_GONE: &str = "subscription gone";
+pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
 /// The longest reason that is kept of an attempt, in octets.
 const REASON_MAX: usize = 500;
 
@@ -467,6 +467,6 @@ fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Admi
 }
 
 /// The log row of an ending without a POST.
-pub fn unsent_attempt(number: u32, ending: Ending, why: &str, now: Timestamp) -> Attempt {
+pub(super) fn unsent_attempt(number: u32, ending: Ending, why: &str, now: Timestamp) -> Attempt {
     Attempt { number, at: now, ending, status: None, took_ms: None, reason: Some(why.into()) }
 }

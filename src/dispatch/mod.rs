@@ -67,8 +67,8 @@ use rate::Rates;
 use settler::Settler;
 use stops::StopSet;
 
-pub use fair::Load;
-pub use line::ATTEMPT_DEADLINE;
+pub(crate) use fair::Load;
+pub(crate) use line::ATTEMPT_DEADLINE;
 
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]

@@ -18,7 +18,7 @@ const AFTER_LAST_POST: Duration = Duration::from_secs(1);
 const AFTER_CUT: Duration = Duration::from_secs(5);
 
 /// A page in this worker's hands.
-pub struct OpenPage {
+pub(super) struct OpenPage {
     pub id: Uuid,
     pub lease: Uuid,
     pub message: Arc<Message>,
@@ -56,7 +56,7 @@ enum Place {
 }
 
 /// What recording an answer came to.
-pub enum Recorded {
+pub(super) enum Recorded {
     /// Others are still out, or it is no longer ours to record.
     Kept,
     /// It was the last: the page is closed and must be settled.
@@ -67,7 +67,7 @@ pub enum Recorded {
 
 impl OpenPage {
     /// A page just cut or leased; every place waits.
-    pub fn new(
+    pub(super) fn new(
         page: &crate::store::queue::claims::Page,
         message: Arc<Message>,
         lane: Arc<LaneInfo>,
@@ -84,7 +84,7 @@ impl OpenPage {
 
     /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
     /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
-    pub fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
+    pub(super) fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Open) {
             return matches!(state.places[place], Place::InFlight { .. });
@@ -98,7 +98,7 @@ impl OpenPage {
     }
 
     /// Records what became of a place.
-    pub fn record(&self, place: usize, settled: Settlement) -> Recorded {
+    pub(super) fn record(&self, place: usize, settled: Settlement) -> Recorded {
         let mut state = self.state.lock();
         let unsent = matches!(state.places[place], Place::Waiting);
         match &mut state.phase {
@@ -123,7 +123,7 @@ impl OpenPage {
     }
 
     /// Closes the page if its time has come. True if this call closed it: the caller settles it.
-    pub fn close_if_due(&self, now: Instant) -> bool {
+    pub(super) fn close_if_due(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         let due = now >= self.cut_at + AFTER_CUT || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
         let close = due && matches!(state.phase, Phase::Open);
@@ -134,17 +134,17 @@ impl OpenPage {
     }
 
     /// When its lease runs out.
-    pub fn lease_until(&self) -> Timestamp {
+    pub(super) fn lease_until(&self) -> Timestamp {
         self.state.lock().lease_until
     }
 
     /// Notes that its lease was renewed.
-    pub fn renewed(&self, until: Timestamp) {
+    pub(super) fn renewed(&self, until: Timestamp) {
         self.state.lock().lease_until = until;
     }
 
     /// What becomes of every recipient of a closed page, taken out: in flight is leased on, unsent is due at once.
-    pub fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
+    pub(super) fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
         let lease_until = state.lease_until;
@@ -163,7 +163,7 @@ impl OpenPage {
     }
 
     /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.
-    pub fn settled(&self) -> Vec<Settlement> {
+    pub(super) fn settled(&self) -> Vec<Settlement> {
         match std::mem::replace(&mut self.state.lock().phase, Phase::Settled) {
             Phase::Closing(late) => late,
             Phase::Open | Phase::Settled => Vec::new(),

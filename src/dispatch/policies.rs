@@ -18,7 +18,7 @@ use crate::store::queue::opening::StoredPolicies;
 const VARIANTS_MAX: usize = 64;
 
 /// What is said about the deliveries of one message.
-pub struct Policies {
+pub(super) struct Policies {
     id: MessageId,
     tier: Tier,
     server: Settings,
@@ -33,7 +33,7 @@ pub struct Policies {
 
 impl Policies {
     /// Parses what was stored for a message. The server's figures hold where the tier sets none.
-    pub fn new(id: MessageId, tier: Tier, stored: &StoredPolicies, server: &Settings) -> Self {
+    pub(super) fn new(id: MessageId, tier: Tier, stored: &StoredPolicies, server: &Settings) -> Self {
         let restore = |place, value: &Option<Value>| restored(id, place, value.as_ref()?, stored.max_retries);
         let mut policies = Self {
             id,
@@ -51,12 +51,12 @@ impl Policies {
     }
 
     /// What holds for recipients without a policy of their own.
-    pub fn common(&self) -> &Arc<Policy> {
+    pub(super) fn common(&self) -> &Arc<Policy> {
         &self.common
     }
 
     /// What holds for a recipient whose stored policy is `subscription`.
-    pub fn of(&self, subscription: Option<&Value>) -> Arc<Policy> {
+    pub(super) fn of(&self, subscription: Option<&Value>) -> Arc<Policy> {
         let silenced = self.topic.as_ref().is_some_and(|topic| topic.disable_subscription_overrides);
         let Some(stored) = subscription.filter(|_| !silenced) else { return self.common.clone() };
         if let Some(known) = self.variants.lock().get(stored) {

@@ -29,7 +29,7 @@ const LOOK_BACK: Duration = Duration::from_secs(5);
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
 /// Reads and beats for ever.
-pub async fn pulse(dispatcher: Arc<Dispatcher>) {
+pub(super) async fn pulse(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(READ_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
@@ -64,7 +64,7 @@ pub async fn pulse(dispatcher: Arc<Dispatcher>) {
 }
 
 /// Closes pages whose time has come, for ever.
-pub async fn close_pages(dispatcher: Arc<Dispatcher>) {
+pub(super) async fn close_pages(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(CLOSE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -23,7 +23,7 @@ use crate::store::queue::flows::Flow;
 
 /// Shares of the tiers while all of them have work.
 const WEIGHTS: [u32; 3] = [8, 3, 1];
-pub const TIERS: usize = WEIGHTS.len();
+pub(super) const TIERS: usize = WEIGHTS.len();
 /// What a turn costs each tier: tiers that get their shares pay the same.
 const COSTS: [u64; TIERS] = [3, 8, 24];
 /// So many turns make a round, in which every tier has its share.
@@ -43,7 +43,7 @@ const IDLE_FOR: Duration = Duration::from_secs(60);
 /// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
 const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 
-pub struct Queue {
+pub(super) struct Queue {
     pub(super) share: Share,
     pub flows: Flows,
     pub(super) slots: Slab<LaneQueue>,
@@ -94,7 +94,7 @@ pub(super) struct LaneQueue {
 impl LaneQueue {
     /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
     /// strange origin that hangs must not fill the room that all strange origins share.
-    pub fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
         let stalled =
             || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
@@ -147,7 +147,7 @@ fn rank(job: &Job) -> Instant {
 
 impl Queue {
     /// An empty one, in a worker that started at a time.
-    pub fn new(limit_max: u32, started_at: Timestamp) -> Self {
+    pub(super) fn new(limit_max: u32, started_at: Timestamp) -> Self {
         Self {
             share: Share { limit_max, workers: 1 },
             flows: Flows::new(started_at),
@@ -162,7 +162,7 @@ impl Queue {
     }
 
     /// Takes this worker's share, now that these live. False if that changes nothing.
-    pub fn share_among(&mut self, crew: Crew, now: Timestamp) -> bool {
+    pub(super) fn share_among(&mut self, crew: Crew, now: Timestamp) -> bool {
         if !self.flows.set_crew(crew, now) {
             return false;
         }
@@ -202,7 +202,7 @@ impl Queue {
     }
 
     /// Lets a delivery in. One that may not go now comes back, with the time until which it is put off.
-    pub fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
+    pub(super) fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
         let queue = &mut self.slots[slot];
@@ -271,12 +271,12 @@ impl Queue {
         }
     }
 
-    pub fn has_ready(&self) -> bool {
+    pub(super) fn has_ready(&self) -> bool {
         !self.ready.iter().all(Turns::is_empty)
     }
 
     /// How many deliveries of a tier wait, in all lanes.
-    pub fn waiting(&self, tier: Tier) -> usize {
+    pub(super) fn waiting(&self, tier: Tier) -> usize {
         self.waiting[index(tier)]
     }
 
@@ -291,7 +291,7 @@ impl Queue {
         jobs.into_iter().flatten().collect()
     }
 
-    pub fn evict_all(&mut self) -> Vec<Box<Job>> {
+    pub(super) fn evict_all(&mut self) -> Vec<Box<Job>> {
         let slots: Vec<_> = self.slots.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().flat_map(|slot| self.evict(slot)).collect()
     }
@@ -307,7 +307,7 @@ impl Queue {
 
     /// The next delivery of these tiers, if it is one's turn. A round is over when no tier that has work has credit left:
     /// whoever asks for some tiers only waits for the others to use up theirs.
-    pub fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
+    pub(super) fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
         loop {
             let is_ready = |tier: &usize| !self.ready[*tier].is_empty();
             let has_turn = |tier: &usize| is_ready(tier) && self.credit[*tier] > 0;
@@ -375,7 +375,7 @@ impl Queue {
     }
 
     /// Lets a lane learn something that frees a permit, and others take it.
-    pub fn give_back<T>(&mut self, slot: Slot, sent: bool, learn: impl FnOnce(&mut Lane) -> T) -> T {
+    pub(super) fn give_back<T>(&mut self, slot: Slot, sent: bool, learn: impl FnOnce(&mut Lane) -> T) -> T {
         let queue = &mut self.slots[slot];
         let learnt = learn(&mut queue.lane);
         queue.moved_at = Instant::now();
@@ -390,7 +390,7 @@ impl Queue {
     }
 
     /// Takes over a flow that is in force. False: it is known already.
-    pub fn adopt_flow(&mut self, flow: Flow, now: Timestamp) -> bool {
+    pub(super) fn adopt_flow(&mut self, flow: Flow, now: Timestamp) -> bool {
         let (app, lane) = (flow.app, flow.lane);
         let concerns = |queue: &&LaneQueue| queue.app == app && lane.is_none_or(|lane| lane == queue.id);
         let load = || {
@@ -409,7 +409,7 @@ impl Queue {
     }
 
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.
-    pub fn adopt(&mut self, state: LaneState) {
+    pub(super) fn adopt(&mut self, state: LaneState) {
         if &*state.origin == ALL_ORIGINS {
             let group = self.groups.entry(state.lane).or_default();
             for slot in &group.slots {
@@ -425,14 +425,14 @@ impl Queue {
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
-    pub fn hold_key(&mut self, lane: LaneId, held: Held) {
+    pub(super) fn hold_key(&mut self, lane: LaneId, held: Held) {
         let group = self.groups.entry(lane).or_default();
         group.slots.iter().for_each(|slot| self.slots[*slot].lane.hold_key(held));
         group.all.get_or_insert_with(|| LaneState::of(lane, ALL_ORIGINS.into())).key_held = Some(held);
     }
 
     /// Ends such a hold, as far as it was set by a time.
-    pub fn release_key(&mut self, lane: LaneId, at: Timestamp) {
+    pub(super) fn release_key(&mut self, lane: LaneId, at: Timestamp) {
         let Some(group) = self.groups.get_mut(&lane) else { return };
         group.slots.iter().for_each(|slot| self.slots[*slot].lane.release_key(at));
         if let Some(all) = &mut group.all {
@@ -440,22 +440,22 @@ impl Queue {
         }
     }
 
-    pub fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
         self.slots.get(slot)?.lane.key_held_until(now)
     }
 
     /// Deliveries of a lane and tier that wait, and the lane's limit.
-    pub fn depth(&self, slot: Slot, tier: Tier) -> (LaneId, usize, usize) {
+    pub(super) fn depth(&self, slot: Slot, tier: Tier) -> (LaneId, usize, usize) {
         let queue = &self.slots[slot];
         (queue.id, self.groups[&queue.id].waiting[index(tier)], queue.lane.limit.get() as usize)
     }
 
     /// A lane and origin, by name.
-    pub fn name(&self, slot: Slot) -> LaneState {
+    pub(super) fn name(&self, slot: Slot) -> LaneState {
         LaneState::of(self.slots[slot].id, self.slots[slot].origin.clone())
     }
 
-    pub fn load(&self, now: Timestamp) -> Load {
+    pub(super) fn load(&self, now: Timestamp) -> Load {
         let lanes = || self.slots.iter().map(|(_, queue)| &queue.lane);
         Load {
             waiting: self.groups.values().flat_map(|group| group.waiting).sum(),
@@ -476,7 +476,7 @@ impl Queue {
     }
 
     /// Forgets origins, and what was heard of some, that nothing was sent to lately and of which nothing is known that matters.
-    pub fn forget_idle(&mut self, now: Timestamp, instant: Instant) {
+    pub(super) fn forget_idle(&mut self, now: Timestamp, instant: Instant) {
         for group in self.groups.values_mut() {
             group.all.take_if(|all| !matters(all, now));
             // What was said of all of them would be obeyed anew by one that is met again, even if it stood otherwise since.
@@ -503,7 +503,7 @@ impl Queue {
     }
 }
 
-pub fn index(tier: Tier) -> usize {
+pub(super) fn index(tier: Tier) -> usize {
     match tier {
         Tier::Transactional => 0,
         Tier::Promotional => 1,

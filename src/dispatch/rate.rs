@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 /// Answered deliveries per second of each lane.
 #[derive(Default)]
-pub struct Rates(Mutex<HashMap<LaneId, Rate>>);
+pub(super) struct Rates(Mutex<HashMap<LaneId, Rate>>);
 
 struct Rate {
     since: Instant,
@@ -24,7 +24,7 @@ struct Rate {
 
 impl Rates {
     /// Counts an answer.
-    pub fn count(&self, lane: LaneId, now: Instant) {
+    pub(super) fn count(&self, lane: LaneId, now: Instant) {
         let mut rates = self.0.lock();
         let rate = rates.entry(lane).or_insert_with(|| Rate { since: now, count: 0, per_second: FIRST });
         rate.count += 1;
@@ -36,7 +36,7 @@ impl Rates {
     }
 
     /// The rate of the last full second in which it answered.
-    pub fn per_second(&self, lane: LaneId) -> usize {
+    pub(super) fn per_second(&self, lane: LaneId) -> usize {
         self.0.lock().get(&lane).map_or(FIRST, |rate| rate.per_second)
     }
 }

@@ -26,7 +26,7 @@ fn spans_origins(gateway: Gateway) -> bool {
 
 impl Queue {
     /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
-    pub fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
+    pub(super) fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         if self.flows.is_shut(lane.app, lane.id) {
             return Room::NONE;
         }
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now.
-    pub fn wants_probe(&mut self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
+    pub(super) fn wants_probe(&mut self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
         if !spans_origins(lane.gateway)
             && let Some(heard) = self.heard.remove(&lane.id)
         {
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Takes in what asking for the right to probe came to.
-    pub fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+    pub(super) fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         // It may have been forgotten meanwhile, which broken ones are after an hour.
         if let Some(queue) = self.slots.get_mut(slot) {
             queue.lane.asked_to_probe(known, until, now);

@@ -33,7 +33,7 @@ const WAITING: usize = 1;
 
 /// Starts the admitter, `n` sealers, the poster, and the thread for transactional deliveries. They end with `tasks`; a task
 /// of `tasks` ends when one of them dies.
-pub fn start(dispatcher: &Arc<Dispatcher>, n: usize, tasks: &mut JoinSet<()>) {
+pub(super) fn start(dispatcher: &Arc<Dispatcher>, n: usize, tasks: &mut JoinSet<()>) {
     let (alive, wanted) = watch::channel(());
     let (to_seal, unsealed) = sync_channel(WAITING);
     let (to_post, sealed) = channel();

@@ -43,7 +43,7 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
 /// Takes settlements in; never blocks the caller.
-pub struct Settler {
+pub(super) struct Settler {
     pool: PgPool,
     vault: Vault,
     clock: Clock,
@@ -65,7 +65,7 @@ pub struct Settler {
 
 impl Settler {
     /// Starts the task that settles rows; it ends when the settler is dropped.
-    pub fn start(pool: PgPool, vault: Vault, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(super) fn start(pool: PgPool, vault: Vault, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
             pool,
@@ -86,42 +86,42 @@ impl Settler {
     }
 
     /// Whether settlings fail at present, so that nothing more should be claimed.
-    pub fn is_failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire) > 0
     }
 
     /// Rows and pages handed in that are not written yet.
-    pub fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
     /// Resolves when something has been settled; arm it before looking.
-    pub fn settled(&self) -> tokio::sync::futures::Notified<'_> {
+    pub(super) fn settled(&self) -> tokio::sync::futures::Notified<'_> {
         self.settled.notified()
     }
 
     /// Whether so many pages wait that no more should be cut.
-    pub fn is_behind_with_pages(&self) -> bool {
+    pub(super) fn is_behind_with_pages(&self) -> bool {
         self.waiting_pages.lock().len() >= PAGES_WAITING_MAX
     }
 
     /// Whether so many rows wait that no more should be claimed.
-    pub fn is_behind_with_rows(&self) -> bool {
+    pub(super) fn is_behind_with_rows(&self) -> bool {
         self.waiting_rows.load(Ordering::Acquire) >= ROWS_WAITING_MAX
     }
 
     /// Resolves once it has caught up by so much that more may be taken.
-    pub async fn caught_up(&self) {
+    pub(super) async fn caught_up(&self) {
         self.caught_up.notified().await;
     }
 
     /// Pages that were handed in and are not written yet.
-    pub fn waiting_pages(&self) -> Vec<Arc<OpenPage>> {
+    pub(super) fn waiting_pages(&self) -> Vec<Arc<OpenPage>> {
         self.waiting_pages.lock().values().cloned().collect()
     }
 
     /// Settles a row.
-    pub fn row(&self, row: RowSettlement) {
+    pub(super) fn row(&self, row: RowSettlement) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.waiting_rows.fetch_add(1, Ordering::AcqRel);
         // The receiver lives as long as this settler does.
@@ -129,7 +129,7 @@ impl Settler {
     }
 
     /// Settles a page that was closed.
-    pub fn page(self: &Arc<Self>, page: Arc<OpenPage>) {
+    pub(super) fn page(self: &Arc<Self>, page: Arc<OpenPage>) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.waiting_pages.lock().insert(page.id, page.clone());
         let settler = self.clone();
@@ -181,7 +181,7 @@ impl Settler {
     }
 
     /// Gives back what was claimed under `lease` and not opened.
-    pub fn give_back(self: &Arc<Self>, lease: Uuid, unopened: Unopened) {
+    pub(super) fn give_back(self: &Arc<Self>, lease: Uuid, unopened: Unopened) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         let settler = self.clone();
         tokio::spawn(async move {

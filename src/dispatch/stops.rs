@@ -18,7 +18,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// What of a delivery decides whether a stop concerns it.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub(super) struct Target {
     pub message: MessageId,
     pub subscription: SubscriptionId,
     /// The life of the subscription that it is for.
@@ -29,7 +29,7 @@ pub struct Target {
 
 /// What a stop means for one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub(super) enum Stopped {
     /// Unsubscribed or cancelled: it ends.
     Cancelled,
     /// Its subscription is gone: it ends as that.
@@ -42,7 +42,7 @@ pub enum Stopped {
 
 /// Everything that was stopped in the last minute.
 #[derive(Default)]
-pub struct StopSet {
+pub(super) struct StopSet {
     known: RwLock<Known>,
     /// Number of stops, so that the usual case, none at all, takes no lock.
     len: AtomicUsize,
@@ -104,14 +104,14 @@ impl Known {
 
 impl StopSet {
     /// Obeys a stop at once.
-    pub fn obey(&self, stop: Stop, now: Instant) {
+    pub(super) fn obey(&self, stop: Stop, now: Instant) {
         let mut known = self.known.write();
         known.obey(stop, now);
         self.len.store(known.len(), Ordering::Release);
     }
 
     /// Takes over a successful reading that began at `began`, and forgets what is old.
-    pub fn refresh(&self, stops: Vec<Stop>, began: Instant) {
+    pub(super) fn refresh(&self, stops: Vec<Stop>, began: Instant) {
         let mut known = self.known.write();
         stops.into_iter().for_each(|stop| known.obey(stop, began));
         known.forget_before(began);
@@ -121,12 +121,12 @@ impl StopSet {
     }
 
     /// Whether the last reading is recent enough to start a POST by.
-    pub fn is_fresh(&self, now: Instant) -> bool {
+    pub(super) fn is_fresh(&self, now: Instant) -> bool {
         is_fresh(*self.read_at.read(), now)
     }
 
     /// What is known to have stopped this delivery.
-    pub fn check(&self, target: &Target) -> Option<Stopped> {
+    pub(super) fn check(&self, target: &Target) -> Option<Stopped> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -135,7 +135,7 @@ impl StopSet {
 
     /// Whether the POST of this delivery may start at the time that `now` tells: nothing is known to have stopped it, by a
     /// reading that is recent enough when that has been found. So a process that is frozen in between starts none.
-    pub fn permit(&self, target: &Target, now: impl FnOnce() -> Instant) -> bool {
+    pub(super) fn permit(&self, target: &Target, now: impl FnOnce() -> Instant) -> bool {
         let read_at = *self.read_at.read();
         self.check(target).is_none() && is_fresh(read_at, now())
     }

@@ -37,7 +37,8 @@ use crate::model::delivery::Urgency;
 use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
-pub use hosts::{HostMapping, HostRefused};
+pub use hosts::HostMapping;
+pub(crate) use hosts::HostRefused;
 
 use connect::Connector;
 use hosts::Hosts;
@@ -45,7 +46,7 @@ use origin::{Bounds, Origin};
 use resolve::{GuardedDns, Resolver};
 
 /// Octets of an answer's body that are kept; the stream is reset once more come.
-pub const BODY_MAX: usize = 4096;
+pub(crate) const BODY_MAX: usize = 4096;
 
 /// What the edge may talk to, and how.
 #[derive(Debug, Clone)]

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 /// One household or server: an IPv4 address, or the /64 of an IPv6 one.
-pub fn household(address: IpAddr) -> IpAddr {
+pub(crate) fn household(address: IpAddr) -> IpAddr {
     network(address, 64)
 }
 
 /// One customer of a provider: the /48 of an IPv6 address, which has 65,536 households. None for IPv4.
-pub fn site(address: IpAddr) -> Option<IpAddr> {
+pub(crate) fn site(address: IpAddr) -> Option<IpAddr> {
     Some(network(address, 48)).filter(IpAddr::is_ipv6)
 }
 

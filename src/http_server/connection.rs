@@ -24,7 +24,7 @@ use super::socket::{Phase, Progress, Socket};
 
 /// Serves one request after the other until the client or we have had enough. Each finds the client's address in its
 /// extensions, as [`ConnectInfo`].
-pub async fn serve(
+pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,

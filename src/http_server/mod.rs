@@ -8,7 +8,7 @@
 //! | does not take its response | [`Limits::stalled`] since the last octet that it took | closed |
 //! | has as many connections as it may, or all have | nothing | 503 |
 
-pub mod address;
+pub(crate) mod address;
 mod connection;
 mod places;
 mod socket;
@@ -52,7 +52,7 @@ pub struct Limits {
 }
 
 /// What the HTTP library needs for its buffer.
-pub const HEAD_MIN_BYTES: usize = 8_192;
+pub(crate) const HEAD_MIN_BYTES: usize = 8_192;
 
 impl Default for Limits {
     fn default() -> Self {

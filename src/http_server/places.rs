@@ -14,21 +14,21 @@ use crate::http_server::address::household;
 type Clients = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The connections that there may be.
-pub struct Places {
+pub(super) struct Places {
     all: Arc<Semaphore>,
     per_client: Option<usize>,
     clients: Clients,
 }
 
 /// Room for one connection, given back when it is dropped.
-pub struct Place {
+pub(super) struct Place {
     _place: OwnedSemaphorePermit,
     of_client: Option<(IpAddr, Clients)>,
 }
 
 /// Why there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
+pub(super) enum Full {
     /// All places are taken.
     #[error("all connections that there may be are open (connections_max)")]
     All,
@@ -38,12 +38,12 @@ pub enum Full {
 }
 
 impl Places {
-    pub fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         let all = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
         Self { all, per_client: limits.connections_per_client, clients: Arc::default() }
     }
 
-    pub fn take(&self, address: IpAddr) -> Result<Place, Full> {
+    pub(super) fn take(&self, address: IpAddr) -> Result<Place, Full> {
         let place = self.all.clone().try_acquire_owned().map_err(|_| Full::All)?;
         let of_client = match self.per_client {
             None => None,

@@ -20,7 +20,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What a connection is busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub(super) enum Phase {
     /// Nothing: no octet of a request has come.
     Idle,
     /// A request's line and headers have come in part.
@@ -31,13 +31,13 @@ pub enum Phase {
 
 /// The phase, as the two sides of the HTTP library see it: octets come in on one, requests go out on the other.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub(super) struct Progress {
     phase: AtomicU8,
     body_cut: AtomicBool,
 }
 
 impl Progress {
-    pub fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Idle,
             1 => Phase::Head,
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    pub fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: Phase) {
         if phase == Phase::Exchange {
             self.body_cut.store(false, Ordering::Relaxed);
         }
@@ -53,13 +53,13 @@ impl Progress {
     }
 
     /// Notes that a request's body will not be read to its end.
-    pub fn cut_body(&self) {
+    pub(super) fn cut_body(&self) {
         self.body_cut.store(true, Ordering::Relaxed);
     }
 }
 
 /// The socket.
-pub struct Socket {
+pub(super) struct Socket {
     stream: TcpStream,
     progress: Arc<Progress>,
     limits: Limits,
@@ -69,7 +69,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    pub fn new(stream: TcpStream, progress: Arc<Progress>, limits: Limits) -> Self {
+    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, limits: Limits) -> Self {
         let (reading, writing, closing) = (Patience::default(), Patience::default(), Patience::default());
         Self { stream, progress, limits, reading, writing, closing }
     }

@@ -26,7 +26,7 @@ use process::Process;
 
 /// What a gateway answered, as far as a dashboard needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StatusClass {
+pub(crate) enum StatusClass {
     /// 2xx.
     Success,
     /// 3xx.
@@ -48,7 +48,7 @@ impl StatusClass {
         [Self::Success, Self::Redirect, Self::Gone, Self::Throttled, Self::Refused, Self::Failed, Self::None];
 
     /// The class of a status; none means that no answer came.
-    pub fn of(status: Option<u16>) -> Self {
+    pub(crate) fn of(status: Option<u16>) -> Self {
         match status {
             None => Self::None,
             Some(200..300) => Self::Success,

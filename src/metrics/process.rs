@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 /// The series of a process, without the prefix of ours.
 #[derive(Debug)]
-pub struct Process {
+pub(super) struct Process {
     registry: Registry,
     cpu_s: Counter<f64, AtomicU64>,
     resident_bytes: Gauge,
@@ -23,7 +23,7 @@ pub struct Process {
 
 impl Process {
     /// Registers them.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut registry = Registry::with_prefix("process");
         let (cpu_s, started_s) = (Counter::default(), Gauge::default());
         registry.register("cpu_seconds", "User and system CPU time", cpu_s.clone());
@@ -41,7 +41,7 @@ impl Process {
     }
 
     /// The registry, with what holds now.
-    pub fn look(&self) -> &Registry {
+    pub(super) fn look(&self) -> &Registry {
         if let Some(now) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(Stat::parse) {
             let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
             let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4_096);

@@ -25,7 +25,7 @@ pub enum Tier {
 const TIER_RULE: &str = "must be transactional (1), promotional (2) or engagement (3)";
 
 /// What a tier looks like in requests, which may write it by its name or its number.
-pub struct TierSchema;
+pub(crate) struct TierSchema;
 
 impl utoipa::PartialSchema for TierSchema {
     fn schema() -> RefOr<Schema> {

@@ -18,6 +18,7 @@ macro_rules! typed_id {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, sqlx::Type)]
         #[sqlx(transparent)]
+        #[allow(unreachable_pub, reason = "tests take some of them")]
         pub struct $name(pub Uuid);
 
         /// Reads a column of the database.
@@ -29,7 +30,7 @@ macro_rules! typed_id {
 
         impl $name {
             /// What stands before the UUID in the written form.
-            pub const PREFIX: &'static str = $prefix;
+            pub(crate) const PREFIX: &'static str = $prefix;
         }
 
         impl fmt::Display for $name {
@@ -121,7 +122,7 @@ typed_id!(
 );
 
 /// Number of logical shards that every large table is spread over.
-pub const SHARDS: u8 = 64;
+pub(crate) const SHARDS: u8 = 64;
 
 impl SubscriptionId {
     /// Builds an id from a fresh UUIDv7 and the shard of (app, endpoint), which replaces its last six bits.

@@ -20,7 +20,7 @@ use crate::model::named;
 named! {
     /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
     /// fact about cursors, pages and queue rows: none is left.
-    pub enum MessageState {
+    pub(crate) enum MessageState {
         /// It is to be sent later. Nobody sets it yet.
         Scheduled = "scheduled",
         /// Whatever is due goes out. Accepting it sets it (`store::queue::sending`), and so does resuming it
@@ -40,33 +40,33 @@ named! {
 /// section 4.
 pub const PLAINTEXT_MAX: usize = 3993;
 /// Octets of every plaintext kept for our envelope: delivery id, receipt token, retries, and the JSON around them.
-pub const ENVELOPE_RESERVE: usize = 160;
+pub(crate) const ENVELOPE_RESERVE: usize = 160;
 /// Most octets of content in a push that carries the envelope.
-pub const CONTENT_MAX: usize = PLAINTEXT_MAX - ENVELOPE_RESERVE;
+pub(crate) const CONTENT_MAX: usize = PLAINTEXT_MAX - ENVELOPE_RESERVE;
 
 /// Longest title, in characters.
-pub const TITLE_MAX: usize = 200;
+pub(crate) const TITLE_MAX: usize = 200;
 /// Longest body, in characters.
-pub const BODY_MAX: usize = 2000;
+pub(crate) const BODY_MAX: usize = 2000;
 /// Longest URL, in octets.
-pub const URL_MAX: usize = 2048;
+pub(crate) const URL_MAX: usize = 2048;
 /// Longest tag, in characters.
-pub const TAG_MAX: usize = 200;
+pub(crate) const TAG_MAX: usize = 200;
 /// Most buttons. What a browser does not show it ignores.
-pub const ACTIONS_MAX: usize = 4;
+pub(crate) const ACTIONS_MAX: usize = 4;
 /// Buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
-pub const ACTIONS_SHOWN: usize = 2;
+pub(crate) const ACTIONS_SHOWN: usize = 2;
 /// Longest name, and longest title, of a button, in characters.
-pub const ACTION_TEXT_MAX: usize = 100;
+pub(crate) const ACTION_TEXT_MAX: usize = 100;
 /// Deepest nesting of `data`, counted in objects and arrays.
-pub const DATA_DEPTH_MAX: usize = 16;
+pub(crate) const DATA_DEPTH_MAX: usize = 16;
 /// Longest language tag, in characters (RFC 5646 section 4.4.1 asks for room for 35).
-pub const LANG_MAX: usize = 35;
+pub(crate) const LANG_MAX: usize = 35;
 /// Longest collapse key, in characters.
-pub const COLLAPSE_KEY_MAX: usize = 200;
+pub(crate) const COLLAPSE_KEY_MAX: usize = 200;
 
 /// The member of `data` that is ours.
-pub const ENVELOPE_MEMBER: &str = "bellwire";
+pub(crate) const ENVELOPE_MEMBER: &str = "bellwire";
 
 /// One thing wrong with a request's content, for the API's caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,7 +272,7 @@ impl Notification {
 /// The `Topic` header of a collapse key (RFC 8030 section 5.4): 192 bits of SHA-256 over (app, key), which are exactly
 /// 32 characters of base64url. Hashed because Apple decodes the header and refuses legal lengths, and because what
 /// customers call things is not the gateway's business.
-pub fn topic_header(app: AppId, collapse_key: &str) -> String {
+pub(crate) fn topic_header(app: AppId, collapse_key: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(app.0.as_bytes());
     context.update(collapse_key.as_bytes());
@@ -301,7 +301,7 @@ fn deeper(value: &serde_json::Value, levels: usize) -> bool {
 }
 
 /// Whether a text has the form of a BCP 47 language tag. Whether such a language exists is not looked at.
-pub fn is_language_tag(lang: &str) -> bool {
+pub(crate) fn is_language_tag(lang: &str) -> bool {
     (2..=LANG_MAX).contains(&lang.len())
         && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }

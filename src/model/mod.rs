@@ -1,12 +1,12 @@
 //! The nouns: what Bellwire speaks of, what each may be, and how it is written down. No I/O, but for the [`clock`].
 
-pub mod clock;
-pub mod delivery;
-pub mod id;
-pub mod lane;
-pub mod message;
+pub(crate) mod clock;
+pub(crate) mod delivery;
+pub(crate) mod id;
+pub(crate) mod lane;
+pub(crate) mod message;
 mod named;
-pub mod permission;
-pub mod subscription;
+pub(crate) mod permission;
+pub(crate) mod subscription;
 
 pub(crate) use named::named;

@@ -5,7 +5,7 @@
 macro_rules! named {
     (
         $(#[$meta:meta])*
-        pub enum $Enum:ident {
+        $vis:vis enum $Enum:ident {
             $($(#[$variant_meta:meta])* $Variant:ident = $name:tt,)+
         }
     ) => {
@@ -14,23 +14,23 @@ macro_rules! named {
             serde::Serialize, serde::Deserialize, utoipa::ToSchema,
         )]
         $(#[$meta])*
-        pub enum $Enum {
+        $vis enum $Enum {
             $($(#[$variant_meta])* #[serde(rename = $name)] $Variant,)+
         }
 
         impl $Enum {
             /// Every value.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
             /// The name used in the database, JSON, metrics and logs.
-            pub const fn name(self) -> &'static str {
+            $vis const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $name,)+
                 }
             }
 
             /// The value of that name.
-            pub fn from_name(name: &str) -> Option<Self> {
+            $vis fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }
         }

@@ -12,7 +12,7 @@ use crate::model::named;
 /// Something that an app may let its browsers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum BrowserRight {
+pub(crate) enum BrowserRight {
     /// Make a topic by naming it.
     CreateTopics,
     /// Set and remove tags.
@@ -25,7 +25,7 @@ impl BrowserRight {
     const ALL: [Self; 3] = [Self::CreateTopics, Self::SetTags, Self::SetAttributes];
 
     /// As the API, the command line and the database name it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CreateTopics => "create_topics",
             Self::SetTags => "set_tags",
@@ -37,21 +37,21 @@ impl BrowserRight {
 /// What an app lets its browsers do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
-pub struct BrowsersMay(BTreeSet<BrowserRight>);
+pub(crate) struct BrowsersMay(BTreeSet<BrowserRight>);
 
 impl BrowsersMay {
     /// The same and this right.
-    pub fn and(&self, right: BrowserRight) -> Self {
+    pub(crate) fn and(&self, right: BrowserRight) -> Self {
         Self(self.0.iter().copied().chain([right]).collect())
     }
 
     /// Whether they have this right.
-    pub fn has(&self, right: BrowserRight) -> bool {
+    pub(crate) fn has(&self, right: BrowserRight) -> bool {
         self.0.contains(&right)
     }
 
     /// The rights by name.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.0.iter().map(|right| right.name().to_owned()).collect()
     }
 }
@@ -65,7 +65,7 @@ impl From<Vec<String>> for BrowsersMay {
 
 /// Who says something about a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Speaker {
+pub(crate) enum Speaker {
     /// A server, with its key.
     Server,
     /// The browser itself, with or without its token.
@@ -74,7 +74,7 @@ pub enum Speaker {
 
 impl Speaker {
     /// Whether it may do that.
-    pub fn may(&self, right: BrowserRight) -> bool {
+    pub(crate) fn may(&self, right: BrowserRight) -> bool {
         match self {
             Self::Server => true,
             Self::Browser(BrowsersMay(rights)) => rights.contains(&right),
@@ -82,12 +82,12 @@ impl Speaker {
     }
 
     /// Whether it may put a subscription into such a topic, or take it out.
-    pub fn may_join(&self, join: Join) -> bool {
+    pub(crate) fn may_join(&self, join: Join) -> bool {
         *self == Self::Server || join == Join::Anyone
     }
 
     /// What it is the maker of a topic as.
-    pub fn maker(&self) -> Maker {
+    pub(crate) fn maker(&self) -> Maker {
         match self {
             Self::Server => Maker::Server,
             Self::Browser(_) => Maker::Browser,
@@ -97,7 +97,7 @@ impl Speaker {
 
 named! {
     /// Who made a topic, as stored in `topics.made_by`.
-    pub enum Maker {
+    pub(crate) enum Maker {
         /// A browser, by naming it where its app lets browsers make topics. Such topics are limited in number, and
         /// maintenance removes those that nobody has used for a week.
         Browser = "browser",
@@ -109,7 +109,7 @@ named! {
 named! {
     /// Who may join a topic, and leave it, as stored in `topics.join_by`.
     #[derive(Default)]
-    pub enum Join {
+    pub(crate) enum Join {
         /// Browsers, of their own accord, and servers. Every topic begins so unless a server makes it otherwise.
         #[default]
         Anyone = "anyone",
@@ -120,7 +120,7 @@ named! {
 
 /// Something that a browser said and may not say: it was left out, and the rest holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// Its tags would have changed.
     Tags,
     /// Its attributes would have changed.

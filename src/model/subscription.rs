@@ -12,7 +12,7 @@ named! {
     /// Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
     /// in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
     /// not sent to it.
-    pub enum SubscriptionState {
+    pub(crate) enum SubscriptionState {
         /// It is sent to. Registering sets it: a new endpoint, a known one that had ended, or one that takes the place of
         /// another.
         Active = "active",
@@ -38,19 +38,19 @@ named! {
 
 impl SubscriptionState {
     /// Whether the subscription may still be changed: it is sent to, or may be again without registering anew.
-    pub fn lives(self) -> bool {
+    pub(crate) fn lives(self) -> bool {
         matches!(self, Self::Active | Self::Suspended)
     }
 
     /// Whether the subscription hands on what it was to the one that takes its place. One that was unsubscribed or
     /// replaced before does not: whoever comes now begins anew.
-    pub fn has_heirs(self) -> bool {
+    pub(crate) fn has_heirs(self) -> bool {
         matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
     }
 }
 
 /// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
-pub const ENDPOINT_MAX: usize = 2048;
+pub(crate) const ENDPOINT_MAX: usize = 2048;
 
 /// Why an endpoint or key was refused. `Display` is written for the API's caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

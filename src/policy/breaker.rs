@@ -31,9 +31,9 @@ const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 const PROBES: u8 = 3;
 /// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some. The right
 /// to probe lasts as long.
-pub const PROBE_PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(15);
 /// How often one without a probe asks again: most probes are answered within a moment.
-pub const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 
 /// Where a breaker stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Snapshot {
 
 /// Whether a POST may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
+pub(crate) enum Permission {
     /// Yes: pass its answer and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
     Go(u64),
     /// Yes, and its answer decides: pass it to [`Breaker::record_probe`].
@@ -131,7 +131,7 @@ pub enum Permission {
 
 /// One lane's and origin's breaker in one process.
 #[derive(Debug, Clone)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     snapshot: Snapshot,
     window: Window,
     run: Run,
@@ -142,7 +142,7 @@ pub struct Breaker {
 
 impl Breaker {
     /// A breaker as it was left.
-    pub fn restore(snapshot: Snapshot) -> Self {
+    pub(crate) fn restore(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
             window: Window::default(),
@@ -154,17 +154,17 @@ impl Breaker {
     }
 
     /// A breaker that never tripped.
-    pub fn closed(now: Timestamp) -> Self {
+    pub(crate) fn closed(now: Timestamp) -> Self {
         Self::restore(Snapshot { state: State::Closed, open_for: Duration::ZERO, changed_at: now })
     }
 
     /// What to store whenever it changes.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
 
     /// Takes over what another replica or the operator stored, if that is later than what is known here.
-    pub fn adopt(&mut self, stored: Snapshot) {
+    pub(crate) fn adopt(&mut self, stored: Snapshot) {
         if stored.changed_at <= self.snapshot.changed_at {
             return;
         }
@@ -177,7 +177,7 @@ impl Breaker {
     }
 
     /// Whether it is, or would be by now, half-open: what passes is a probe, and only the replica that may probe sends it.
-    pub fn is_probing(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
         match self.snapshot.state {
             State::Closed => false,
             State::Open { until } => until <= now,
@@ -186,14 +186,14 @@ impl Breaker {
     }
 
     /// How many probes may start now, for the replica that may probe.
-    pub fn probes(&self, now: Timestamp) -> u32 {
+    pub(crate) fn probes(&self, now: Timestamp) -> u32 {
         let refilled = matches!(self.snapshot.state, State::Open { .. }) || now >= self.refill_at;
         u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
     }
 
     /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An opening whose time is over
     /// becomes half-open here.
-    pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
+    pub(crate) fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
         match self.snapshot.state {
             State::Closed => {
                 self.window.event(now);
@@ -218,7 +218,7 @@ impl Breaker {
 
     /// Counts the answer to a POST that was let [go](Permission::Go) under that number and began at that time. Returns
     /// the new state if it changed. What comes back from POSTs that began before the last change changes nothing.
-    pub fn record(
+    pub(crate) fn record(
         &mut self,
         number: u64,
         posted_at: Timestamp,
@@ -245,7 +245,7 @@ impl Breaker {
     }
 
     /// A POST that was let [go](Permission::Go) was not made, or its answer says nothing.
-    pub fn withdraw(&mut self, number: u64, at: Timestamp) {
+    pub(crate) fn withdraw(&mut self, number: u64, at: Timestamp) {
         if self.run.counts(number) {
             self.run.void(number);
             self.window.withdraw(at);
@@ -254,7 +254,7 @@ impl Breaker {
 
     /// Counts the answer to a [probe](Permission::Probe). The first success closes, the third failure opens again; an
     /// answer that says nothing gives its probe back.
-    pub fn record_probe(&mut self, now: Timestamp, health: Health, settings: &Settings) -> Option<State> {
+    pub(crate) fn record_probe(&mut self, now: Timestamp, health: Health, settings: &Settings) -> Option<State> {
         if self.snapshot.state != State::HalfOpen {
             return None;
         }
@@ -272,19 +272,19 @@ impl Breaker {
     }
 
     /// The operator opens it until a given time.
-    pub fn force_open(&mut self, now: Timestamp, until: Timestamp) {
+    pub(crate) fn force_open(&mut self, now: Timestamp, until: Timestamp) {
         self.become_state(now, State::Open { until });
     }
 
     /// The operator closes it, which probes first. A closed breaker stays closed.
-    pub fn force_close(&mut self, now: Timestamp) {
+    pub(crate) fn force_close(&mut self, now: Timestamp) {
         if self.snapshot.state != State::Closed {
             self.half_open(now);
         }
     }
 
     /// The operator lets nothing but probes through until one succeeds, wherever it stands.
-    pub fn force_probe(&mut self, now: Timestamp) {
+    pub(crate) fn force_probe(&mut self, now: Timestamp) {
         self.half_open(now);
     }
 

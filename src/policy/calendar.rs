@@ -15,7 +15,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 
 /// Windows that an app may set.
-pub const WINDOWS_MAX: usize = 50;
+pub(crate) const WINDOWS_MAX: usize = 50;
 /// Quiet hours and windows are reconciled so many times before giving up: they may exclude each other for good.
 const ROUNDS_MAX: usize = 16;
 /// The longest gap that a zone has ever cut out of a day.
@@ -49,7 +49,7 @@ impl From<TimeOfDay> for String {
 /// From one time of day until, not including, another: past midnight if that is the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "Ends", into = "Ends")]
-pub struct Hours {
+pub(crate) struct Hours {
     #[schema(value_type = String, example = "22:00")]
     from: TimeOfDay,
     #[schema(value_type = String, example = "08:00")]
@@ -99,7 +99,7 @@ impl Hours {
 /// A day of the week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Day {
+pub(crate) enum Day {
     Mon,
     Tue,
     Wed,
@@ -118,7 +118,7 @@ impl Day {
 /// Hours on some days of the week. What passes midnight belongs to the day on which it begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
-pub struct Window {
+pub(crate) struct Window {
     days: Vec<Day>,
     hours: Hours,
 }
@@ -126,7 +126,7 @@ pub struct Window {
 /// How a [`Window`] is written.
 #[derive(Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenWindow {
+pub(crate) struct WrittenWindow {
     /// On which days; all of them if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     days: Vec<Day>,
@@ -185,7 +185,7 @@ fn after(date: NaiveDate, days: i64) -> NaiveDate {
 
 /// When an app's deliveries may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Calendar {
+pub(crate) struct Calendar {
     /// The app's zone: for its windows, and for recipients whose own is unknown.
     pub zone: Tz,
     /// When promotional and engagement deliveries wait.
@@ -195,13 +195,13 @@ pub struct Calendar {
 }
 
 /// The zone of an IANA name, in any case.
-pub fn zone(name: &str) -> Option<Tz> {
+pub(crate) fn zone(name: &str) -> Option<Tz> {
     name.parse().ok()
 }
 
 impl Calendar {
     /// A calendar as it is stored. What does not parse, which only a hand can have written, counts as not set.
-    pub fn restore(timezone: &str, quiet_hours: Option<Value>, off_peak: Option<Value>) -> Self {
+    pub(crate) fn restore(timezone: &str, quiet_hours: Option<Value>, off_peak: Option<Value>) -> Self {
         fn parsed<T: serde::de::DeserializeOwned>(stored: Option<Value>) -> Option<T> {
             serde_json::from_value(stored?).ok()
         }
@@ -210,7 +210,7 @@ impl Calendar {
     }
 
     /// Whether every delivery may be sent at any time.
-    pub fn is_always_open(&self) -> bool {
+    pub(crate) fn is_always_open(&self) -> bool {
         self.quiet_hours.is_none() && self.off_peak.is_empty()
     }
 
@@ -218,7 +218,7 @@ impl Calendar {
     ///
     /// Windows that lie within quiet hours for good never let it through: then the time is more than a week ahead, and it
     /// expires.
-    pub fn opens_at(&self, tier: Tier, recipient: Option<&str>, now: Timestamp) -> Timestamp {
+    pub(crate) fn opens_at(&self, tier: Tier, recipient: Option<&str>, now: Timestamp) -> Timestamp {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
             let quiet_until = self.quiet_until(tier, recipient, at);
@@ -233,7 +233,7 @@ impl Calendar {
     }
 
     /// When all deliveries of `tier` must wait for a window of the app's, whoever they are for: until when.
-    pub fn window_from(&self, tier: Tier, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn window_from(&self, tier: Tier, now: Timestamp) -> Option<Timestamp> {
         let local = now.with_timezone(&self.zone).naive_local();
         let waits = tier == Tier::Engagement
             && !self.off_peak.is_empty()

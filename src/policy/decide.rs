@@ -21,7 +21,7 @@ const SHRINK_LAST_OCTETS: usize = 512;
 
 /// Where a delivery stands when an answer arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// Retries made so far that count; 0: this was the first POST.
     pub retries: u32,
     /// The present.
@@ -38,7 +38,7 @@ pub struct Attempt {
 
 /// What becomes of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The gateway took it.
     Accepted,
     /// It is tried again.
@@ -65,7 +65,7 @@ pub enum Verdict {
 ///
 /// The time to live comes first: a retry that would fall due at or after expiry makes the delivery expire now, so
 /// `ttl: 0` gets exactly one POST.
-pub fn decide(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
+pub(crate) fn decide(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
     match outcome.kind {
         Kind::Accepted { .. } => Verdict::Accepted,
         Kind::Gone => Verdict::Gone,
@@ -133,7 +133,7 @@ fn outlives(attempt: &Attempt, wait: Duration) -> bool {
 ///
 /// Rounded up, at least 1, at most the message's own `ttl_s`. A `ttl_s` of 0 gets its one POST, whenever it is made,
 /// with 0.
-pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Option<u32> {
+pub(crate) fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Option<u32> {
     if ttl_s == 0 {
         return Some(0);
     }
@@ -148,7 +148,7 @@ pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Opt
 /// The plaintext octets that a payload refused as too large is tried with next: what it has without padding; then 2,744;
 /// then three quarters each time, for a gateway that takes less. None: there is no use in going on. Each size is smaller
 /// than the one before, so none is tried twice.
-pub fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize> {
+pub(crate) fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize> {
     let target = match sent_octets {
         sent if without_padding < sent => without_padding,
         sent if SHRINK_FIRST_OCTETS < sent => SHRINK_FIRST_OCTETS,

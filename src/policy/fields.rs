@@ -28,7 +28,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Starts on the object at `pointer`, refusing members that are not in `allowed`. None if it is not an object.
-    pub fn of(
+    pub(super) fn of(
         value: &'a Value,
         pointer: &'static str,
         allowed: &[&str],
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The same for the whole policy. `elsewhere` tells of a member where it belongs, if not here.
-    pub fn at_top(
+    pub(super) fn at_top(
         value: &'a Value,
         allowed: &[&str],
         elsewhere: impl Fn(&str) -> Option<&'static str>,
@@ -69,17 +69,17 @@ impl<'a> Fields<'a> {
     }
 
     /// The member, unless it is absent or null.
-    pub fn raw(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn raw(&self, name: &str) -> Option<&'a Value> {
         self.members.get(name).filter(|value| !value.is_null())
     }
 
     /// Whether the member is there, be it null.
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
     /// Reads a member that is an object itself, at `pointer`.
-    pub fn inside<T>(
+    pub(super) fn inside<T>(
         &mut self,
         value: &Value,
         pointer: &'static str,
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes a mistake in a member; an empty name means the object itself.
-    pub fn refuse(&mut self, name: &str, detail: impl Into<String>) {
+    pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
         let separator = if name.is_empty() { "" } else { "/" };
         let name = name.replace('~', "~0").replace('/', "~1");
         let pointer = format!("{}{separator}{name}", self.pointer);
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number from 0 to 4,294,967,295.
-    pub fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
+    pub(super) fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
         let Some(value) = self.raw(name) else { return Given { value: default, is_default: true } };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         if number.is_none() {
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A number, whole or not.
-    pub fn number(&mut self, name: &str, default: f64) -> f64 {
+    pub(super) fn number(&mut self, name: &str, default: f64) -> f64 {
         let Some(value) = self.raw(name) else { return default };
         value.as_f64().unwrap_or_else(|| {
             self.refuse(name, "must be a number");
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(&mut self, name: &str, default: T, words: &[T], spelled: fn(T) -> &'static str) -> T {
+    pub(super) fn word<T: Copy>(&mut self, name: &str, default: T, words: &[T], spelled: fn(T) -> &'static str) -> T {
         let Some(value) = self.raw(name) else { return default };
         let word = words.iter().copied().find(|word| value == spelled(*word));
         word.unwrap_or_else(|| {
@@ -128,14 +128,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Checks that a value lies within bounds, and says what it is if not.
-    pub fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
+    pub(super) fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
         if !(lowest..=highest).contains(&given.value) {
             self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
         }
     }
 
     /// How many mistakes were noted so far, by anybody.
-    pub fn mistakes(&self) -> usize {
+    pub(super) fn mistakes(&self) -> usize {
         self.errors.len()
     }
 }

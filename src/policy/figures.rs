@@ -14,16 +14,17 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 
 /// Figures are of the last hour.
-pub const WINDOW: Duration = Duration::from_secs(3600);
+pub(crate) const WINDOW: Duration = Duration::from_secs(3600);
 /// A share of fewer samples than this says nothing.
-pub const SAMPLES_MIN: u64 = 100;
+pub(crate) const SAMPLES_MIN: u64 = 100;
 /// What goes on for so many hours is sustained.
-pub const SUSTAINED_HOURS: u32 = 3;
+pub(crate) const SUSTAINED_HOURS: u32 = 3;
 
 /// POSTs until acceptance that have a class of their own; the last class is "more".
 const ATTEMPT_CLASSES: usize = 11;
 /// Upper ends of the classes of delays, in seconds; the last class has none.
-pub const DELAYS_S: [f64; 12] = [0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
+pub(crate) const DELAYS_S: [f64; 12] =
+    [0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
 const DELAY_CLASSES: usize = DELAYS_S.len() + 1;
 const COUNTS: usize = 13;
 /// Everything that is counted of a lane and tier.
@@ -126,7 +127,7 @@ pub struct LaneSums {
 
 /// An acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// Retries that went before it.
     pub retries: u32,
     /// Since its message was accepted.
@@ -137,16 +138,16 @@ pub struct Accepted {
 
 /// What a process has counted since it last told the database.
 #[derive(Debug, Default)]
-pub struct Tally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
+pub(crate) struct Tally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
 
 impl Tally {
     /// Counts events; those that belong to no tier are the lane's.
-    pub fn count(&self, lane: LaneId, tier: Option<Tier>, count: Count, n: u64) {
+    pub(crate) fn count(&self, lane: LaneId, tier: Option<Tier>, count: Count, n: u64) {
         self.0.lock().entry((lane, tier)).or_default().0[count as usize] += n;
     }
 
     /// Counts the POST of a retry, the first of which has number 1.
-    pub fn retried(&self, lane: LaneId, tier: Tier, number: u32) {
+    pub(crate) fn retried(&self, lane: LaneId, tier: Tier, number: u32) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
         sums[Count::Retries as usize] += 1;
@@ -158,7 +159,7 @@ impl Tally {
     }
 
     /// Counts an acceptance. Immediate retries have no stretch: nothing was planned.
-    pub fn accepted(&self, lane: LaneId, tier: Tier, accepted: &Accepted) {
+    pub(crate) fn accepted(&self, lane: LaneId, tier: Tier, accepted: &Accepted) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
         match accepted.retries {
@@ -176,19 +177,19 @@ impl Tally {
     }
 
     /// Counts queue rows by how much later than scheduled they were claimed.
-    pub fn lagged(&self, lane: LaneId, tier: Tier, lags: impl Iterator<Item = Duration>) {
+    pub(crate) fn lagged(&self, lane: LaneId, tier: Tier, lags: impl Iterator<Item = Duration>) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
         lags.for_each(|lag| sums[COUNTS + ATTEMPT_CLASSES + DELAY_CLASSES + class(lag)] += 1);
     }
 
     /// Takes everything out.
-    pub fn take(&self) -> HashMap<(LaneId, Option<Tier>), Sums> {
+    pub(crate) fn take(&self) -> HashMap<(LaneId, Option<Tier>), Sums> {
         std::mem::take(&mut self.0.lock())
     }
 
     /// Puts back what could not be told.
-    pub fn put_back(&self, sums: HashMap<(LaneId, Option<Tier>), Sums>) {
+    pub(crate) fn put_back(&self, sums: HashMap<(LaneId, Option<Tier>), Sums>) {
         let mut all = self.0.lock();
         for (key, sums) in sums {
             all.entry(key).or_default().merge(&sums);
@@ -209,7 +210,7 @@ fn class(duration: Duration) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 #[schema(as = FigureState)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     /// Too few samples to tell.
     Unknown,
     /// It meets its target.
@@ -223,7 +224,7 @@ pub enum State {
 /// The rule book's figures (heading "Figures to expose").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Figure {
+pub(crate) enum Figure {
     /// Accepted at retry 1 ÷ deliveries that made retry 1.
     FirstRetrySuccess,
     /// Accepted at retry 2 ÷ deliveries that made retry 2.
@@ -238,7 +239,7 @@ pub enum Figure {
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Figure; 5] = [
+    pub(crate) const ALL: [Figure; 5] = [
         Figure::FirstRetrySuccess,
         Figure::SecondRetrySuccess,
         Figure::BackoffStretch,
@@ -247,7 +248,7 @@ impl Figure {
     ];
 
     /// The name used in JSON, metrics and alerts.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Figure::FirstRetrySuccess => "first_retry_success",
             Figure::SecondRetrySuccess => "second_retry_success",
@@ -258,7 +259,7 @@ impl Figure {
     }
 
     /// Beyond the first it meets its target, beyond the second it is an alert. For success rates, more is better.
-    pub fn lines(self) -> (f64, f64) {
+    pub(crate) fn lines(self) -> (f64, f64) {
         match self {
             Figure::FirstRetrySuccess => (0.85, 0.60),
             Figure::SecondRetrySuccess => (0.60, 0.40),
@@ -269,7 +270,7 @@ impl Figure {
     }
 
     /// Whether more is better.
-    pub fn more_is_better(self) -> bool {
+    pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Figure::FirstRetrySuccess | Figure::SecondRetrySuccess)
     }
 
@@ -293,7 +294,7 @@ impl Figure {
 
 /// A figure with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Which.
     pub figure: Figure,
     /// What it is; null without any sample.
@@ -309,7 +310,7 @@ pub struct Reading {
 }
 
 /// Reads every figure off the sums of an hour, over so many lanes.
-pub fn read(sums: &Sums, lanes: usize) -> [Reading; 5] {
+pub(crate) fn read(sums: &Sums, lanes: usize) -> [Reading; 5] {
     Figure::ALL.map(|figure| {
         let (value, samples) = figure.weigh(sums, lanes);
         let (target, alert) = figure.lines();

@@ -31,7 +31,7 @@ impl Rate {
 /// A token bucket. It holds one token and what comes within a second, so that what is sent in any time is at most the
 /// rate times (that time and a second), and one.
 #[derive(Debug, Clone, Copy)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     per_second: f64,
     level: f64,
     at: Timestamp,
@@ -39,26 +39,26 @@ pub struct Bucket {
 
 impl Bucket {
     /// A bucket that is full but for `missing` tokens. It fills at `per_second`, above 0.
-    pub fn new(per_second: f64, missing: f64, now: Timestamp) -> Self {
+    pub(crate) fn new(per_second: f64, missing: f64, now: Timestamp) -> Self {
         let mut bucket = Self::empty(per_second, now);
         bucket.level = bucket.capacity() - missing;
         bucket
     }
 
     /// A bucket without a token.
-    pub fn empty(per_second: f64, now: Timestamp) -> Self {
+    pub(crate) fn empty(per_second: f64, now: Timestamp) -> Self {
         Self { per_second, level: 0.0, at: now }
     }
 
     /// Fills at another rate from now on.
-    pub fn set_rate(&mut self, per_second: f64, now: Timestamp) {
+    pub(crate) fn set_rate(&mut self, per_second: f64, now: Timestamp) {
         self.fill(now);
         self.per_second = per_second;
         self.level = self.level.min(self.capacity());
     }
 
     /// Whole tokens that are there.
-    pub fn available(&mut self, now: Timestamp) -> usize {
+    pub(crate) fn available(&mut self, now: Timestamp) -> usize {
         self.fill(now);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, and never below 0")]
         let whole = (self.level + EPSILON).max(0.0) as usize;
@@ -66,7 +66,7 @@ impl Bucket {
     }
 
     /// Takes one, or says when there is one. Time that goes back fills nothing.
-    pub fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+    pub(crate) fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         if self.available(now) == 0 {
             return Err(self.next_at());
         }
@@ -75,12 +75,12 @@ impl Bucket {
     }
 
     /// Puts one back that was not used.
-    pub fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.level = (self.level + 1.0).min(self.capacity());
     }
 
     /// When there is a whole token, as of the last look.
-    pub fn next_at(&self) -> Timestamp {
+    pub(crate) fn next_at(&self) -> Timestamp {
         let wait_us = ((1.0 - self.level).max(0.0) / self.per_second * 1e6).ceil();
         #[expect(clippy::cast_possible_truncation, reason = "at most a day for each worker")]
         let wait = TimeDelta::microseconds(wait_us as i64);
@@ -100,7 +100,7 @@ impl Bucket {
 
 /// One worker's part of a parallelism: the parts of `workers`, whose `rank`s are 0 to `workers` − 1, add up to exactly the
 /// whole.
-pub fn part(whole: u32, workers: u32, rank: u32) -> u32 {
+pub(crate) fn part(whole: u32, workers: u32, rank: u32) -> u32 {
     let workers = workers.max(1);
     whole / workers + u32::from(rank < whole % workers)
 }

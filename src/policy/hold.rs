@@ -6,9 +6,9 @@ use super::window::{Counts, Window};
 use crate::model::clock::Timestamp;
 
 /// What was put off comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
-pub const SPREAD: Duration = Duration::from_secs(2);
+pub(crate) const SPREAD: Duration = Duration::from_secs(2);
 /// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed.
-pub const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+pub(crate) const PUT_OFF_MAX: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
 const KEY_FIRST: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ pub struct Held {
 /// A lane's hold after throttling answers. One answer holds for the time that its header asks for, or, without a header,
 /// for 1 s, doubling to 60 s until a success. An operator's release undoes what was set before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Hold {
+pub(crate) struct Hold {
     /// What ends last.
     longest: Option<Held>,
     /// What was set last: it stands when a release undoes what is older.
@@ -38,12 +38,12 @@ pub struct Hold {
 
 impl Hold {
     /// When the lane may send again; none if it may now.
-    pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn until(&self, now: Timestamp) -> Option<Timestamp> {
         self.longest.map(|held| held.until).filter(|until| now < *until)
     }
 
     /// What was set last, for others to [take over](Self::extend).
-    pub fn newest(&self) -> Option<Held> {
+    pub(crate) fn newest(&self) -> Option<Held> {
         self.newest
     }
 
@@ -51,7 +51,12 @@ impl Hold {
     ///
     /// Answers to POSTs that were under way when a hold began belong to it, and do not double it: a hundred streams
     /// refused together are one refusal. Holds only grow.
-    pub fn throttled(&mut self, now: Timestamp, posted_at: Timestamp, retry_after: Option<Duration>) -> Timestamp {
+    pub(crate) fn throttled(
+        &mut self,
+        now: Timestamp,
+        posted_at: Timestamp,
+        retry_after: Option<Duration>,
+    ) -> Timestamp {
         let wait = match retry_after {
             Some(wait) => wait,
             None if self.precedes(posted_at) => {
@@ -65,7 +70,7 @@ impl Hold {
 
     /// Takes in an accepted answer: the next hold without a header is short again. One from before the hold says
     /// nothing.
-    pub fn succeeded(&mut self, posted_at: Timestamp) {
+    pub(crate) fn succeeded(&mut self, posted_at: Timestamp) {
         if self.precedes(posted_at) {
             self.step = Duration::ZERO;
         }
@@ -73,7 +78,7 @@ impl Hold {
 
     /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Answers when the
     /// hold ends.
-    pub fn extend(&mut self, held: Held) -> Timestamp {
+    pub(crate) fn extend(&mut self, held: Held) -> Timestamp {
         if self.released_at.is_none_or(|released| released <= held.at) {
             self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));
             self.longest = Some(self.longest.filter(|longest| longest.until >= held.until).unwrap_or(held));
@@ -82,7 +87,7 @@ impl Hold {
     }
 
     /// An operator ended at a time whatever had been set by then. To hear of it again changes nothing.
-    pub fn release(&mut self, at: Timestamp) {
+    pub(crate) fn release(&mut self, at: Timestamp) {
         if self.released_at.is_some_and(|known| at <= known) {
             return;
         }
@@ -103,7 +108,7 @@ impl Hold {
 /// Anybody may register subscriptions that were made with another key, and each of them is refused, too. So refusals count
 /// against the key only if the subscription is proven: something was accepted for it before.
 #[derive(Debug, Clone, Default)]
-pub struct KeyWatch {
+pub(crate) struct KeyWatch {
     /// Acceptances, and refusals of the proven.
     proven: Window,
     /// Acceptances, and refusals of anybody.
@@ -112,7 +117,7 @@ pub struct KeyWatch {
 
 /// What a [`KeyWatch`] noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Alarm {
+pub(crate) enum Alarm {
     /// The key is refused: hold it.
     Refused,
     /// So it seems, but nothing was ever accepted for those that were refused: somebody should look at it.
@@ -125,7 +130,7 @@ impl KeyWatch {
 
     /// Counts an answer that [judges the key](crate::classify::Outcome::judges_key). Raises an alarm if of at least 20
     /// answers within 60 s at least 90 % refuse it; counting then starts afresh.
-    pub fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
+    pub(crate) fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
         let refused_as_a_whole = |Counts { events, hits }| {
             events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT
         };
@@ -146,13 +151,13 @@ impl KeyWatch {
 
 /// When a delivery that a hold or a breaker put off until `until` falls due: spread over two seconds, so that a gateway that
 /// is back is not met by everything at once. What is urgent comes at once. `randomness` lies in [0, 1).
-pub fn come_back(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
+pub(crate) fn come_back(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
     if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
 }
 
 /// How long a lane of a refused key is held: 10 minutes, doubling up to an hour when it recurs within an hour of the
 /// hold before. A hold that is in force stands.
-pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
+pub(crate) fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
     let length = match before {
         Some(held) if now < held.until => return held,
         Some(held) if now < held.until + KEY_LONGEST => {

@@ -100,7 +100,7 @@ pub(super) struct SettingsLayer {
 }
 
 impl SettingsLayer {
-    pub fn over(self, base: Settings) -> Settings {
+    pub(super) fn over(self, base: Settings) -> Settings {
         Settings {
             circuit_failure_threshold: self.circuit_failure_threshold.unwrap_or(base.circuit_failure_threshold),
             circuit_attempts_min: self.circuit_attempts_min.unwrap_or(base.circuit_attempts_min),

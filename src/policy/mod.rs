@@ -5,16 +5,16 @@
 //! one pure function of (retries so far, randomness) to a delay or the end: [`Policy::delay`]. [`decide`] weighs it
 //! against an outcome and the time that is left.
 
-pub mod breaker;
-pub mod calendar;
-pub mod chart;
-pub mod expression;
-pub mod figures;
-pub mod flow;
-pub mod hold;
-pub mod payload_limit;
-pub mod preview;
-pub mod token;
+pub(crate) mod breaker;
+pub(crate) mod calendar;
+pub(crate) mod chart;
+pub(crate) mod expression;
+pub(crate) mod figures;
+pub(crate) mod flow;
+pub(crate) mod hold;
+pub(crate) mod payload_limit;
+pub(crate) mod preview;
+pub(crate) mod token;
 
 mod decide;
 mod fields;
@@ -35,12 +35,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
-pub use guide::Guide;
-pub use layer::{Layer, Parsed, Place, Places, PolicyError, Request, Terms, Throttle};
-pub use phased::{DEPRECATED, Phased, Preset};
-pub use qstash::{RETRIES_MAX, Scripted};
-pub use tiers::{Settings, TierDefaults};
+pub(crate) use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
+pub(crate) use guide::Guide;
+pub use layer::{Layer, Place, Places, Terms};
+pub(crate) use layer::{Parsed, PolicyError, Request, Throttle};
+pub(crate) use phased::{DEPRECATED, Phased, Preset};
+pub(crate) use qstash::{RETRIES_MAX, Scripted};
+pub(crate) use tiers::{Settings, TierDefaults};
 
 use crate::model::delivery::Tier;
 

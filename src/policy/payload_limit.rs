@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::model::clock::Timestamp;
 
 /// A limit is believed for so long, then tried anew.
-pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
+pub(crate) const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
 /// An acceptance counts against a smaller limit for so long after it came, too: what is in flight together is answered
 /// in any order.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub struct Learned {
 
 /// What a delivery was made smaller for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// Plaintext octets, padding included, that the gateway refused last.
     pub octets: u32,
     /// How many are tried instead at most; what is sent may be shorter.
@@ -33,7 +33,7 @@ pub struct Refusal {
 
 /// The limit of one lane's origin, as one worker knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PayloadLimit {
+pub(crate) struct PayloadLimit {
     learned: Option<Learned>,
     /// The largest of the last acceptances, and when it came.
     taken: Option<(u32, Timestamp)>,
@@ -41,13 +41,13 @@ pub struct PayloadLimit {
 
 impl PayloadLimit {
     /// Plaintext octets that the gateway is believed to take at most.
-    pub fn believed(&self, now: Timestamp) -> Option<u32> {
+    pub(crate) fn believed(&self, now: Timestamp) -> Option<u32> {
         self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
     }
 
     /// A POST of so many octets was accepted, of a delivery that was made smaller after a refusal, or not. Returns what
     /// others have to know.
-    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<Refusal>) -> Option<Learned> {
+    pub(crate) fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<Refusal>) -> Option<Learned> {
         self.remember(octets, now);
         let believed = self.believed(now);
         let Some(Refusal { octets: refused, tried }) = refused else {
@@ -60,13 +60,13 @@ impl PayloadLimit {
 
     /// A POST of so many octets was too large. If that was within the limit that is believed, the next is tried with
     /// three quarters of it. Answers what others have to know.
-    pub fn refused(&mut self, now: Timestamp, octets: u32) -> Option<Learned> {
+    pub(crate) fn refused(&mut self, now: Timestamp, octets: u32) -> Option<Learned> {
         self.believed(now).filter(|max| octets <= *max)?;
         self.learn(Some((octets / 4 * 3).max(1)), now)
     }
 
     /// Takes over what another worker learned, if that was later.
-    pub fn adopt(&mut self, learned: Learned) {
+    pub(crate) fn adopt(&mut self, learned: Learned) {
         if self.learned.is_none_or(|known| known.at < learned.at) {
             self.learned = Some(learned);
         }

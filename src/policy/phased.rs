@@ -15,7 +15,7 @@ use super::{Phase, PolicyError, Step};
 pub(super) const MEMBERS: [&str; 6] =
     ["healthyRetryPolicy", "throttlePolicy", "requestPolicy", "preset", "sicklyRetryPolicy", "guaranteed"];
 /// Members that Amazon deprecated: accepted with a warning, and ignored whatever they say.
-pub const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
+pub(crate) const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
 /// The names of `healthyRetryPolicy`'s members.
 const RETRY_MEMBERS: [&str; 7] = [
     "minDelayTarget",
@@ -41,7 +41,7 @@ const JITTER_SHARE: f64 = 0.2;
 /// How delays grow from the shortest to the longest in the backoff phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Backoff {
+pub(super) enum Backoff {
     /// By equal amounts.
     Linear,
     /// By amounts that grow by equal amounts.

@@ -20,7 +20,7 @@ pub(super) struct Run {
 
 impl Run {
     /// A POST begins. Returns its number.
-    pub fn begin(&mut self) -> u64 {
+    pub(super) fn begin(&mut self) -> u64 {
         let number = self.begun;
         self.begun += 1;
         let (word, bit) = place(number);
@@ -30,17 +30,17 @@ impl Run {
     }
 
     /// What began until now does not count any more.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.since = self.begun;
     }
 
     /// Whether a POST counts.
-    pub fn counts(&self, number: u64) -> bool {
+    pub(super) fn counts(&self, number: u64) -> bool {
         (self.since..self.begun).contains(&number)
     }
 
     /// A POST failed. Returns how many failed in a row around it, those that say nothing left out.
-    pub fn fail(&mut self, number: u64) -> u32 {
+    pub(super) fn fail(&mut self, number: u64) -> u32 {
         if number < self.first() {
             return 0;
         }
@@ -52,7 +52,7 @@ impl Run {
     }
 
     /// A POST says nothing of its gateway, or was not made.
-    pub fn void(&mut self, number: u64) {
+    pub(super) fn void(&mut self, number: u64) {
         if number >= self.first() {
             let (word, bit) = place(number);
             self.void[word] |= bit;

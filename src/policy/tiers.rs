@@ -7,7 +7,7 @@ use crate::model::delivery::{Tier, Urgency};
 
 /// Built-in defaults of a tier.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TierDefaults {
+pub(crate) struct TierDefaults {
     /// Time to live, in seconds.
     pub ttl_s: u32,
     /// The urgency that the gateway is told.
@@ -18,7 +18,7 @@ pub struct TierDefaults {
 impl TierDefaults {
     /// The defaults of `tier`. The published ones give up after 5 retries; two tiers go on
     /// for longer here, since such a timetable ends before a part of a gateway that is down comes back.
-    pub fn of(tier: Tier) -> &'static Self {
+    pub(crate) fn of(tier: Tier) -> &'static Self {
         const fn guide(immediate_retries: u32, base_delay_ms: u32, max_delay_ms: u32, max_attempts: u32) -> Guide {
             Guide { immediate_retries, base_delay_ms, max_delay_ms, max_attempts, ..Guide::DEFAULT }
         }
@@ -40,7 +40,7 @@ impl TierDefaults {
 }
 
 /// The most failures in a row that a breaker may be told to wait for.
-pub const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
+pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
 
 /// Figures of the server, by the guide's names, and by names after its fashion where it is silent.
 #[derive(Debug, Clone, Copy, PartialEq)]

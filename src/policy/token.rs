@@ -17,7 +17,7 @@ const KIND: &[u8] = b"retry";
 
 /// What a token says of a delivery that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queued {
+pub(crate) struct Queued {
     /// What is sent.
     pub message: MessageId,
     /// To whom.
@@ -30,18 +30,18 @@ pub struct Queued {
 
 impl Queued {
     /// The token: see [`Vault::sign`].
-    pub fn sign(&self, vault: &Vault) -> [u8; SIGNATURE_LEN] {
+    pub(crate) fn sign(&self, vault: &Vault) -> [u8; SIGNATURE_LEN] {
         vault.sign(&self.octets())
     }
 
     /// Whether `token` was made for exactly this.
-    pub fn fits(&self, token: &[u8], vault: &Vault) -> bool {
+    pub(crate) fn fits(&self, token: &[u8], vault: &Vault) -> bool {
         vault.has_signed(&self.octets(), token)
     }
 
     /// Whether the token is older than `retryTokenTtlSec`: right, but the server was down, or the delivery held, for so
     /// long that its state is read again before it is sent.
-    pub fn is_late(&self, now: Timestamp, ttl: Duration) -> bool {
+    pub(crate) fn is_late(&self, now: Timestamp, ttl: Duration) -> bool {
         self.scheduled_at + ttl < now
     }
 

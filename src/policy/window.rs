@@ -23,7 +23,7 @@ pub(super) struct Counts {
 
 impl Window {
     /// Counts one event and returns the totals of the window that ends with it.
-    pub fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
+    pub(super) fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
         self.event(now);
         if hit {
             self.hit(now);
@@ -35,21 +35,21 @@ impl Window {
     ///
     /// A clock that goes back a little counts into the newest bucket; one that goes back by more than the window starts
     /// it afresh.
-    pub fn event(&mut self, now: Timestamp) {
+    pub(super) fn event(&mut self, now: Timestamp) {
         self.advance(bucket_of(now));
         let bucket = &mut self.buckets[slot(self.newest)];
         bucket.events = bucket.events.saturating_add(1);
     }
 
     /// Counts an event of that time as a hit, unless it is forgotten by now.
-    pub fn hit(&mut self, at: Timestamp) {
+    pub(super) fn hit(&mut self, at: Timestamp) {
         if let Some(bucket) = self.bucket(at) {
             bucket.hits = bucket.hits.saturating_add(1);
         }
     }
 
     /// Takes an event of that time back.
-    pub fn withdraw(&mut self, at: Timestamp) {
+    pub(super) fn withdraw(&mut self, at: Timestamp) {
         if let Some(bucket) = self.bucket(at) {
             bucket.events = bucket.events.saturating_sub(1);
         }
@@ -62,7 +62,7 @@ impl Window {
     }
 
     /// The totals of the window that ends now.
-    pub fn totals(&mut self, now: Timestamp) -> Counts {
+    pub(super) fn totals(&mut self, now: Timestamp) -> Counts {
         self.advance(bucket_of(now));
         self.buckets.iter().fold(Counts::default(), |sum, bucket| Counts {
             events: sum.events.saturating_add(bucket.events),

@@ -13,7 +13,7 @@ use super::Error;
 use crate::config::trust::{self, Untrusted};
 
 /// The oldest major version that the schema and our SQL are tested with.
-pub const OLDEST_MAJOR: u32 = 15;
+pub(crate) const OLDEST_MAJOR: u32 = 15;
 
 /// Directories below which packages put Postgres, each version in one of its own with its programs in `bin`: Debian
 /// and its relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
@@ -21,7 +21,7 @@ const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/h
 
 /// One installed Postgres.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binaries {
+pub(crate) struct Binaries {
     /// The directory of `postgres` and `initdb`.
     pub dir: PathBuf,
     /// Its major version.
@@ -33,7 +33,7 @@ impl Binaries {
     ///
     /// `dir` names the only directory to look at; otherwise the usual places and then `search_path` (the form of
     /// `PATH`) are looked through. Root looks only where nobody else may have put something: what is found is run.
-    pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
+    pub(crate) fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
         let candidates = match dir {
             Some(dir) => {
                 check(dir).map_err(|why| Error::Untrusted { dir: dir.to_owned(), why })?;
@@ -61,7 +61,7 @@ impl Binaries {
     }
 
     /// The path of one program.
-    pub fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 

@@ -29,7 +29,7 @@ use nix::unistd::Pid;
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-pub use binaries::{Binaries, OLDEST_MAJOR};
+pub(crate) use binaries::{Binaries, OLDEST_MAJOR};
 pub use place::DATABASE;
 use place::{Place, Status};
 pub use settings::Durability;

@@ -29,7 +29,7 @@ const QUOTE_BYTES: u64 = 2000;
 
 /// What the lock file says about a running Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub(super) enum Status {
     /// It takes connections.
     Ready,
     /// It starts or stops.
@@ -38,7 +38,7 @@ pub enum Status {
 
 /// A prepared place: binaries found, directories made, the cluster initialised.
 #[derive(Debug)]
-pub struct Place {
+pub(super) struct Place {
     data_dir: PathBuf,
     pub binaries: Binaries,
     pub socket_dir: PathBuf,
@@ -50,7 +50,7 @@ pub struct Place {
 
 impl Place {
     /// Makes whatever is missing.
-    pub fn prepare(options: &Options) -> Result<Self, Error> {
+    pub(super) fn prepare(options: &Options) -> Result<Self, Error> {
         let user = run_user()?;
         make_dir(&options.data_dir)?;
         let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
@@ -73,22 +73,22 @@ impl Place {
     }
 
     /// The directory of the cluster (`PGDATA`).
-    pub fn cluster(&self) -> PathBuf {
+    pub(super) fn cluster(&self) -> PathBuf {
         self.data_dir.join("postgres")
     }
 
     /// The socket that clients connect to.
-    pub fn socket(&self) -> PathBuf {
+    pub(super) fn socket(&self) -> PathBuf {
         self.socket_dir.join(".s.PGSQL.5432")
     }
 
     /// Where Postgres writes its log.
-    pub fn log(&self) -> PathBuf {
+    pub(super) fn log(&self) -> PathBuf {
         self.data_dir.join("postgres.log")
     }
 
     /// Keeps other processes from making or starting the same cluster until the file is dropped.
-    pub fn lock(&self) -> Result<File, Error> {
+    pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.data_dir.join("postgres.lock");
         let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
         lock.lock().map_err(at("cannot lock", &path))?;
@@ -96,7 +96,7 @@ impl Place {
     }
 
     /// Shows others, until the file is dropped, that this process keeps Postgres running. None: another process does.
-    pub fn keep(&self) -> Result<Option<File>, Error> {
+    pub(super) fn keep(&self) -> Result<Option<File>, Error> {
         let path = self.data_dir.join("postgres.keeper");
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
         match file.try_lock() {
@@ -108,7 +108,7 @@ impl Place {
 
     /// Moves a lock file aside that Postgres cannot read: a disk was full, or somebody wrote to it. False: a process works in
     /// the cluster's directory, as all of a Postgres do, so the file may be in force.
-    pub fn discard_lock_file(&self) -> Result<bool, Error> {
+    pub(super) fn discard_lock_file(&self) -> Result<bool, Error> {
         let (cluster, processes) = (self.cluster(), Path::new("/proc"));
         for process in fs::read_dir(processes).map_err(at("cannot read", processes))?.flatten() {
             if fs::read_link(process.path().join("cwd")).is_ok_and(|dir| dir == cluster) {
@@ -122,7 +122,7 @@ impl Place {
     }
 
     /// The log, opened for appending, and its present length.
-    pub fn open_log(&self) -> Result<(File, u64), Error> {
+    pub(super) fn open_log(&self) -> Result<(File, u64), Error> {
         let path = self.log();
         if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT_BYTES) {
             fs::rename(&path, self.data_dir.join("postgres.log.1")).map_err(at("cannot move", &path))?;
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// The last words in the log since it had that length.
-    pub fn said_since(&self, start: u64) -> String {
+    pub(super) fn said_since(&self, start: u64) -> String {
         let read = || -> std::io::Result<String> {
             let mut log = File::open(self.log())?;
             let end = log.metadata()?.len();
@@ -149,7 +149,7 @@ impl Place {
     }
 
     /// What the guard is to remove at the end, one directory a line.
-    pub fn erase_at_end(&self) -> OsString {
+    pub(super) fn erase_at_end(&self) -> OsString {
         if !self.ephemeral {
             return OsString::new();
         }
@@ -163,7 +163,7 @@ impl Place {
     ///
     /// Its lock file alone proves nothing: after a crash of the machine its process id may be anybody's. Nor does an answer
     /// where others can listen.
-    pub fn status(&self) -> Result<Option<(Pid, Status)>, Error> {
+    pub(super) fn status(&self) -> Result<Option<(Pid, Status)>, Error> {
         if !self.has_socket_dir()? {
             return Ok(None);
         }
@@ -175,7 +175,7 @@ impl Place {
     /// Sets the user, directory and environment of a child. The environment is emptied: ours may hold the master key,
     /// and `PG…` variables would change what Postgres does. A process group of its own keeps Ctrl-C on our terminal
     /// from ending Postgres before we have settled.
-    pub fn run_as<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(super) fn run_as<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         if let Some(user) = &self.user {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -244,7 +244,7 @@ impl Place {
     }
 
     /// Called under the lock, as is [`remove_socket_dir`](Self::remove_socket_dir).
-    pub fn make_socket_dir(&self) -> Result<(), Error> {
+    pub(super) fn make_socket_dir(&self) -> Result<(), Error> {
         let dir = &self.socket_dir;
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => self.give_away(dir)?,
@@ -255,7 +255,7 @@ impl Place {
     }
 
     /// Leaves nothing behind in `/tmp`, unless another process has started Postgres meanwhile.
-    pub fn remove_socket_dir(&self) {
+    pub(super) fn remove_socket_dir(&self) {
         if let Ok(None) = self.status() {
             // It is not empty if that other process is about to start; and nothing depends on its removal.
             let _ = fs::remove_dir(&self.socket_dir);
@@ -311,7 +311,7 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
 }
 
 /// Whether the data directory holds a whole cluster.
-pub fn cluster_exists(data_dir: &Path) -> bool {
+pub(super) fn cluster_exists(data_dir: &Path) -> bool {
     data_dir.join("postgres").join("PG_VERSION").exists()
 }
 

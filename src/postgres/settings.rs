@@ -67,7 +67,7 @@ const FAST: &[&str] = &[
 ];
 
 /// The settings as `name=value`.
-pub fn settings(durability: Durability) -> impl Iterator<Item = &'static str> {
+pub(super) fn settings(durability: Durability) -> impl Iterator<Item = &'static str> {
     let by_durability = match durability {
         Durability::Full => FULL,
         Durability::Fast => FAST,

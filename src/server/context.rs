@@ -26,7 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What to do about an old schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Migrations {
+pub(crate) enum Migrations {
     /// Apply what is missing.
     Apply,
     /// Refuse to go on.
@@ -37,7 +37,7 @@ pub enum Migrations {
 
 /// An open database and what belongs to it.
 #[derive(Debug)]
-pub struct Foundation {
+pub(crate) struct Foundation {
     postgres: Option<Arc<Embedded>>,
     /// Connections to the database.
     pub pool: PgPool,
@@ -54,7 +54,7 @@ pub struct Foundation {
 impl Foundation {
     /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys. What
     /// could stand in the way of any of that is looked at before anything is written to a database.
-    pub async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
+    pub(crate) async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
         let master_key = config.master_key_source();
         master_key.check()?;
         let (postgres, options) = database(config).await?;
@@ -94,7 +94,7 @@ impl Foundation {
     }
 
     /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
-    pub async fn keep_postgres(&self) -> anyhow::Error {
+    pub(crate) async fn keep_postgres(&self) -> anyhow::Error {
         let Some(postgres) = &self.postgres else { return std::future::pending().await };
         loop {
             tokio::time::sleep(WATCH).await;
@@ -109,12 +109,12 @@ impl Foundation {
     }
 
     /// Whether this process had to start the embedded Postgres: no server runs on its data.
-    pub fn holds_postgres(&self) -> bool {
+    pub(crate) fn holds_postgres(&self) -> bool {
         self.postgres.as_ref().is_some_and(|postgres| postgres.is_ours())
     }
 
     /// Where the data is, in words.
-    pub fn data(&self, config: &Config) -> String {
+    pub(crate) fn data(&self, config: &Config) -> String {
         match &self.postgres {
             Some(_) => config.data_dir.display().to_string(),
             None => config.origin("database_url"),
@@ -122,7 +122,7 @@ impl Foundation {
     }
 
     /// Closes all connections, then stops the embedded Postgres if this process started it.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         self.worker_pool.close().await;
         self.sending_pool.close().await;
         self.pool.close().await;
@@ -136,7 +136,7 @@ impl Foundation {
 
 /// Waits until a database that is not embedded answers: a start after a power cut, or of containers side by side, may be
 /// faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us.
-pub async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
+pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
     let Some(options) = external_database(config)? else { return Ok(()) };
     let deadline = Instant::now() + PATIENCE;
     let mut told = false;
@@ -169,7 +169,7 @@ fn external_database(config: &Config) -> anyhow::Result<Option<PgConnectOptions>
 }
 
 /// The configured database, or the embedded one, started.
-pub async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
+pub(crate) async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
     if let Some(options) = external_database(config)? {
         return Ok((None, options));
     }

@@ -86,7 +86,7 @@ impl Chore {
 }
 
 /// Looks for what is overdue, for ever.
-pub async fn sweep_on(pool: PgPool, clock: Clock) {
+pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut ticks = ticks();
@@ -103,7 +103,7 @@ pub async fn sweep_on(pool: PgPool, clock: Clock) {
 }
 
 /// Keeps house for ever: apart from [`sweep_on`], since it may take hours.
-pub async fn keep_on(pool: PgPool, clock: Clock, kept: Retention) {
+pub(crate) async fn keep_on(pool: PgPool, clock: Clock, kept: Retention) {
     let mut partitioning = Chore::new(clock.now(), KEEP_EVERY, KEEP_AGAIN);
     let mut keeping = Chore::new(clock.now(), KEEP_EVERY, KEEP_AGAIN);
     let mut ticks = ticks();
@@ -195,7 +195,7 @@ where
 }
 
 /// Goes on with erasures and deletions of apps, for ever. Neither waits for the other, which may take hours.
-pub async fn forget_on(pool: PgPool, vault: Vault, clock: Clock) {
+pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock) {
     let erasing = for_ever(&clock, "erasing users", |now| erase(&pool, &vault, now));
     let removing = for_ever(&clock, "deleting apps", |now| remove_apps(&pool, now));
     tokio::join!(erasing, removing);

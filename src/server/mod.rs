@@ -1,8 +1,8 @@
 //! One server process: the roles that it was given, until it is told to stop or an engine dies.
 
-pub mod context;
-pub mod maintenance;
-pub mod telemetry;
+pub(crate) mod context;
+pub(crate) mod maintenance;
+pub(crate) mod telemetry;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ use maintenance::Retention;
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
 /// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
 /// means that something ended that should not have.
-pub async fn run(
+pub(crate) async fn run(
     config: Config,
     migrations: Migrations,
     listener: TcpListener,
@@ -217,7 +217,7 @@ fn routes(
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
-pub fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
+pub(crate) fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
     Ok(api::local_router(api_state(foundation, config, gateways, Engine::none())))
 }

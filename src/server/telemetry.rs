@@ -17,7 +17,7 @@ const QUIET: &str = "h2=warn,hyper=warn,rustls=warn,sqlx=warn,tower=warn";
 
 /// Starts logging for the whole process. `filter` is a level or `tracing_subscriber` directives. Does nothing if it was
 /// started before.
-pub fn init(filter: &str, format: LogFormat) -> Result<(), ParseError> {
+pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), ParseError> {
     let filter = filter_of(filter)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,5 +1,5 @@
 //! What plays parts that the world plays in production: push services, years of retries, and a whole demonstration.
 
-pub mod demo;
-pub mod gateways;
-pub mod policies;
+pub(crate) mod demo;
+pub(crate) mod gateways;
+pub(crate) mod policies;

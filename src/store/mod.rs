@@ -21,11 +21,11 @@
 //! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
 //! [runs again](operations::retrying).
 
-pub mod audience;
-pub mod keys;
-pub mod operations;
-pub mod outcomes;
-pub mod queue;
+pub(crate) mod audience;
+pub(crate) mod keys;
+pub(crate) mod operations;
+pub(crate) mod outcomes;
+pub(crate) mod queue;
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
-pub use operations::schema::{SchemaError, check_schema, migrate, migrate_new};
+pub(crate) use operations::schema::migrate_new;
+pub use operations::schema::{SchemaError, check_schema, migrate};
 
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.
@@ -83,7 +84,7 @@ pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
 
 /// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
 /// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
-pub async fn open_all(pool: &PgPool) {
+pub(crate) async fn open_all(pool: &PgPool) {
     let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
     drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
 }
@@ -113,7 +114,7 @@ fn milliseconds(duration: Duration) -> String {
 }
 
 /// Whether the database can be connected to.
-pub async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+pub(crate) async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     PgConnection::connect_with(options).await?.close().await
 }
 
@@ -141,7 +142,7 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
 }
 
 /// Whether a statement took longer than it may.
-pub fn is_statement_timeout(error: &sqlx::Error) -> bool {
+pub(crate) fn is_statement_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
 }
 

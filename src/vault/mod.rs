@@ -16,7 +16,7 @@ const NUMBER_LEN: usize = 2;
 const TAG_LEN: usize = 16;
 
 /// Octets that sealing adds to a value.
-pub const OVERHEAD: usize = NUMBER_LEN + NONCE_LEN + TAG_LEN;
+pub(crate) const OVERHEAD: usize = NUMBER_LEN + NONCE_LEN + TAG_LEN;
 
 /// A sealed value did not open: written under another key, for another row, or tampered with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,17 +26,17 @@ pub struct Unopenable {
 }
 
 /// Where a sealed value lives: `table.column`. Part of what the seal authenticates.
-pub type Place = &'static str;
+pub(crate) type Place = &'static str;
 
 /// The subscriptions' endpoint, p256dh and auth, as one value.
 pub const ADDRESS: Place = "subscriptions.address";
 /// A message's plaintext.
 pub const CONTENT: Place = "messages.content";
 /// A VAPID private key.
-pub const VAPID_PRIVATE: Place = "vapid_keys.private_key";
+pub(crate) const VAPID_PRIVATE: Place = "vapid_keys.private_key";
 
 /// A secret that user tokens are signed with.
-pub const IDENTITY_SECRET: Place = "identity_keys.secret";
+pub(crate) const IDENTITY_SECRET: Place = "identity_keys.secret";
 
 /// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Purpose {
 
 const PURPOSES: usize = 6;
 /// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
-pub const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
+pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;
 
 struct Keys {

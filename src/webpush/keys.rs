@@ -203,10 +203,10 @@ fn significant(octets: &[u8]) -> &[u8] {
 /// Why a contact was refused, for the API's caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SubjectError(&'static str);
+pub(crate) struct SubjectError(&'static str);
 
 /// Longest contact, in octets.
-pub const SUBJECT_MAX: usize = 255;
+pub(crate) const SUBJECT_MAX: usize = 255;
 
 /// Top-level names that no mail or web server on the Internet has (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names
 /// in private use). Apple answers 403 `BadJwtToken` to the ones it knows; FCM and Mozilla do not look.
@@ -227,7 +227,7 @@ const UNREAL: [&str; 12] = [
 
 /// Checks the `sub` claim (RFC 8292 section 2.1) as Apple does: `mailto:user@host` or `https://host/…`, with a host
 /// that can exist on the Internet, and nothing else around it.
-pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
+pub(crate) fn check_subject(subject: &str) -> Result<(), SubjectError> {
     let refuse = |why| Err(SubjectError(why));
     if subject.is_empty() || subject.len() > SUBJECT_MAX {
         return refuse("must have 1 to 255 octets");

@@ -5,16 +5,16 @@
 //! browser (RFC 8291 over RFC 8188), [`vapid`] says who sends it (RFC 8292), [`keys`] reads and writes the key pairs
 //! that say so. The browser's side is the simulator's own, which shares no code with this.
 
-pub mod keys;
-pub mod payload;
-pub mod seal;
-pub mod shrink;
-pub mod vapid;
+pub(crate) mod keys;
+pub(crate) mod payload;
+pub(crate) mod seal;
+pub(crate) mod shrink;
+pub(crate) mod vapid;
 
 use aws_lc_rs::hmac;
 
 /// Octets before the record: salt (16), record size (4), length of the key id (1), key id (65). RFC 8188 section 2.1.
-pub const HEADER_LEN: usize = 86;
+pub(crate) const HEADER_LEN: usize = 86;
 /// Octets that sealing adds to plaintext and padding: header, delimiter and tag.
 pub const OVERHEAD: usize = HEADER_LEN + 1 + TAG_LEN;
 

@@ -219,7 +219,7 @@ pub fn receipt_token(vault: &Vault, message: MessageId, subscription: Subscripti
 }
 
 /// Whom a receipt is about, if we made its token. The time it takes does not depend on where a forged one differs.
-pub fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
+pub(crate) fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
     if token.len() != 64 {
         return None;
     }

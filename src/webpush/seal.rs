@@ -19,7 +19,7 @@ use crate::model::subscription::BrowserKeys;
 /// Plaintexts are padded to a multiple of this many octets. It hides small differences, such as names and amounts,
 /// while an ordinary notification stays far below the limits of gateways that take less than the standard's 4,096
 /// (padding to the full size is what made Firefox on Android refuse whole sites).
-pub const PADDING_STEP: usize = 128;
+pub(crate) const PADDING_STEP: usize = 128;
 
 /// Why a message was not sealed. Nothing was appended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,7 @@ use crate::model::message::{Content, Notification};
 
 /// A smaller push, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shrunk {
+pub(crate) struct Shrunk {
     /// Renders to at most the wanted octets, which leaves no room for padding beyond them.
     pub template: Template,
     /// Names of what was given up, in order: `content` (the compact variant went out instead), `image`, `actions`,
@@ -23,7 +23,7 @@ const AFTER_NAMES: &str = ": more than this gateway takes";
 
 /// What the log says of an attempt that was too large with `octets` of plaintext, and followed by one without these;
 /// [`dropped`] reads it back.
-pub fn tell(octets: usize, dropped: &[&str]) -> String {
+pub(crate) fn tell(octets: usize, dropped: &[&str]) -> String {
     let what = if dropped.is_empty() { "padding".to_owned() } else { dropped.join(", ") };
     format!("too large at {octets}{TOLD}{what}")
 }
@@ -31,7 +31,7 @@ pub fn tell(octets: usize, dropped: &[&str]) -> String {
 impl Shrunk {
     /// What the log says of an attempt whose payload had been made smaller beforehand, in front of the gateway's words: at
     /// most `max` octets of both. None: nothing was given up but padding.
-    pub fn tell_beforehand(&self, words: Option<&str>, max: usize) -> Option<String> {
+    pub(crate) fn tell_beforehand(&self, words: Option<&str>, max: usize) -> Option<String> {
         let names = Some(self.dropped.join(", ")).filter(|names| !names.is_empty())?;
         let mut told = format!("{TOLD_BEFOREHAND}{names}{AFTER_NAMES}");
         words.iter().for_each(|words| told.extend(["; ", words]));
@@ -42,7 +42,7 @@ impl Shrunk {
 
 /// The names of what was given up, out of what [`tell`] or [`Shrunk::tell_beforehand`] wrote of an attempt. None:
 /// it says nothing.
-pub fn dropped(told: &str) -> Option<Vec<&str>> {
+pub(crate) fn dropped(told: &str) -> Option<Vec<&str>> {
     let beforehand = || Some(told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?.0);
     let afterwards = || Some(told.strip_prefix("too large at ")?.split_once(TOLD)?.1);
     let what = beforehand().or_else(afterwards)?;
@@ -60,7 +60,7 @@ const STEPS: [Step; 3] = [
 
 /// The fullest version whose plaintext has at most `limit` octets however often it was retried: without padding, then
 /// the compact variant, then without image, actions and optional data, and last with its body cut. None: nothing helps.
-pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
+pub(crate) fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
     let Content::Notification { content, compact } = content else { return None };
     let mut dropped = Vec::new();
     let mut candidate = (**content).clone();

@@ -16,7 +16,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::VapidKeyId;
 
 /// How long a token is good for, in seconds. The standard allows 24 hours; half of it leaves room for wrong clocks.
-pub const LIFE_S: i64 = 12 * 3600;
+pub(crate) const LIFE_S: i64 = 12 * 3600;
 /// How long a token is used, in seconds.
 const USE_S: i64 = LIFE_S / 2;
 /// How far the clock may step back before a cached token is signed anew, in seconds.
@@ -89,7 +89,7 @@ impl TokenCache {
 }
 
 /// Signs a token that expires [`LIFE_S`] from now, and writes the `Authorization` (RFC 8292 section 3), sensitive.
-pub fn sign(key: &SigningKey, subject: &str, origin: &str, now: Timestamp) -> HeaderValue {
+pub(crate) fn sign(key: &SigningKey, subject: &str, origin: &str, now: Timestamp) -> HeaderValue {
     let claims = WireClaims { aud: origin.into(), exp: now.timestamp() + LIFE_S, sub: subject.into() };
     let signer = EncodingKey::from_ec_der(&key.expose_pkcs8());
     let token = jsonwebtoken::encode(&Header::new(Algorithm::ES256), &claims, &signer)

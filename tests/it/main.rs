@@ -1,5 +1,7 @@
 //! Integration tests: one binary, a real Postgres, real sockets. Files are named after what they promise.
 
+#![allow(unreachable_pub, reason = "nobody is outside")]
+
 mod api;
 mod audience_counts;
 mod browser;

@@ -24,7 +24,7 @@ const PAGE: i64 = 2_000;
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Format {
+pub(crate) enum Format {
     /// Comma-separated values (RFC 4180) under a line of names. Text that a spreadsheet would take for a formula begins
     /// with an apostrophe.
     Csv,
@@ -139,7 +139,7 @@ fn harmless(cell: String) -> String {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct ExportQuery {
+pub(crate) struct ExportQuery {
     /// In which form.
     #[param(inline)]
     format: Format,
@@ -151,7 +151,7 @@ pub struct ExportQuery {
     params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
     security(("api_key" = ["export"])), responses((status = 200, content(
         (LetterView = "application/x-ndjson"), (String = "text/csv")))))]
-pub async fn export(
+pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,

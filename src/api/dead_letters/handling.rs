@@ -29,7 +29,7 @@ const MESSAGES_SHOWN: usize = 1_000;
 /// Which letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ReplayBody {
+pub(crate) struct ReplayBody {
     /// The open letters that fit all of it; `{}`: every open letter.
     filter: Filter,
     /// Count only.
@@ -45,7 +45,7 @@ pub struct ReplayBody {
 /// Which letters to discard.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DiscardBody {
+pub(crate) struct DiscardBody {
     /// The open letters that fit all of it; `{}`: every open letter.
     filter: Filter,
     /// Count only.
@@ -59,14 +59,14 @@ pub struct DiscardBody {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct ReplayOne {
+pub(crate) struct ReplayOne {
     /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
     ttl: Option<i64>,
 }
 
 /// What was done, or would be.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Handled {
+pub(crate) struct Handled {
     /// Whether this was only counted.
     dry_run: bool,
     /// What the trail calls it; null for a dry run.
@@ -119,7 +119,7 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
     security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
-pub async fn replay(
+pub(crate) async fn replay(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<ReplayBody>,
@@ -150,7 +150,7 @@ pub async fn replay(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = DiscardBody,
     security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
-pub async fn discard(
+pub(crate) async fn discard(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     Json(body, _): Json<DiscardBody>,
@@ -199,7 +199,7 @@ async fn counted(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
     security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
-pub async fn replay_one(
+pub(crate) async fn replay_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
@@ -222,7 +222,7 @@ pub async fn replay_one(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
-pub async fn discard_one(
+pub(crate) async fn discard_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
@@ -261,7 +261,7 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
 
 /// Something that was done to dead letters.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ActionView {
+pub(crate) struct ActionView {
     /// Its id.
     #[schema(value_type = String)]
     id: ActionId,
@@ -291,7 +291,7 @@ impl From<ActionRow> for ActionView {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<ActionView>)))]
-pub async fn trail(
+pub(crate) async fn trail(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     uri: Uri,

@@ -20,7 +20,7 @@ use crate::api::problem::Problem;
 const PROVEN_MAX: usize = 100_000;
 
 /// The limiters of keys.
-pub struct KeyLimits {
+pub(crate) struct KeyLimits {
     guesses: PerClient,
     keys: Limiter<Uuid>,
     /// What one key may do at once.
@@ -47,7 +47,7 @@ impl KeyLimits {
     }
 
     /// Counts a request of a valid key, which has counted as one, as `n`. 429: the key has not as many left. 422: it never has.
-    pub fn count_as(&self, key: Uuid, n: u32) -> Result<(), Problem> {
+    pub(crate) fn count_as(&self, key: Uuid, n: u32) -> Result<(), Problem> {
         if n > self.burst {
             let detail = format!("are more at once than the key's limit lets in, which is {}", self.burst);
             return Err(Problem::invalid_member("/messages", detail));
@@ -56,7 +56,7 @@ impl KeyLimits {
     }
 
     /// Lets a key be looked up. 429: its client has shown too many that were not valid.
-    pub fn attempt(&self, secret: &str, client: IpAddr) -> Result<Attempt<'_>, Problem> {
+    pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<Attempt<'_>, Problem> {
         let secret = self.hasher.hash_one(secret);
         let is_proven = self.proven.lock().contains(&secret);
         if !is_proven {
@@ -67,7 +67,7 @@ impl KeyLimits {
 }
 
 /// A key that is being looked up.
-pub struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     limits: &'a KeyLimits,
     secret: u64,
     is_proven: bool,
@@ -75,7 +75,7 @@ pub struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// It is valid: counts the request against the key. Returns the budget left.
-    pub fn succeeded(self, key: Uuid) -> Result<Budget, Problem> {
+    pub(crate) fn succeeded(self, key: Uuid) -> Result<Budget, Problem> {
         if !self.is_proven {
             let mut proven = self.limits.proven.lock();
             if proven.len() >= PROVEN_MAX {
@@ -87,7 +87,7 @@ impl Attempt<'_> {
     }
 
     /// It is not, or not any more.
-    pub fn failed(self) {
+    pub(crate) fn failed(self) {
         if self.is_proven {
             self.limits.proven.lock().remove(&self.secret);
         }
@@ -96,16 +96,16 @@ impl Attempt<'_> {
 
 /// Where the limit of a request's key is noted for its response. Clones share one.
 #[derive(Debug, Clone, Default)]
-pub struct Account(Arc<OnceLock<Budget>>);
+pub(crate) struct Account(Arc<OnceLock<Budget>>);
 
 impl Account {
     /// Notes it.
-    pub fn note(&self, budget: Budget) {
+    pub(crate) fn note(&self, budget: Budget) {
         let _ = self.0.set(budget);
     }
 
     /// What was noted.
-    pub fn budget(&self) -> Option<Budget> {
+    pub(crate) fn budget(&self) -> Option<Budget> {
         self.0.get().copied()
     }
 }

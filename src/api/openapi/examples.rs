@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// The example of a body, by the name of its schema; a body without one is a delivery policy.
-pub fn of(schema: Option<&str>) -> Option<Value> {
+pub(super) fn of(schema: Option<&str>) -> Option<Value> {
     let filter = json!({"reason": "unauthorized", "state": "open"});
     Some(match schema {
         None => json!({"baseDelayMs": 2_000, "maxDelayMs": 60_000, "maxAttempts": 5, "jitterPercent": 0.2}),

@@ -55,7 +55,7 @@ const PROBLEMS: [(&str, u16, &str); 10] = [
 ];
 
 /// What the handlers cannot say of themselves: title, keys, problems, examples, and how long texts and how large numbers are.
-pub fn complete(api: OpenApi) -> Value {
+pub(crate) fn complete(api: OpenApi) -> Value {
     let mut api = serde_json::to_value(api).expect("a description consists of strings and numbers");
     api["info"] = json!({
         "title": "Bellwire",
@@ -174,7 +174,7 @@ fn meaning(method: &str, status: &str) -> &'static str {
 }
 
 /// The route that serves it, written down once.
-pub fn route(api: OpenApi) -> Router<ApiState> {
+pub(crate) fn route(api: OpenApi) -> Router<ApiState> {
     let text = Bytes::from(complete(api).to_string());
     Router::new().route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], text) }))
 }

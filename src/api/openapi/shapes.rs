@@ -180,7 +180,7 @@ const NUMBERS: &[(&str, i64, i64)] = &[
 ];
 
 /// Bounds everything in a description that is a text, a whole number or a list and says nothing of its own.
-pub fn bound(description: &mut Value) {
+pub(super) fn bound(description: &mut Value) {
     let schemas = description.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
     for (owner, schema) in schemas.into_iter().flatten() {
         bound_schema(schema, owner, owner);

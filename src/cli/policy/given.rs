@@ -14,10 +14,10 @@ const TEXT_MAX: u64 = 65_536;
 /// An argument that does not say what it should: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct WrongPolicy(pub String);
+pub(crate) struct WrongPolicy(pub String);
 
 /// A policy with its name in legends and columns.
-pub struct Named {
+pub(crate) struct Named {
     pub name: String,
     pub policy: Policy,
     pub warnings: Vec<PolicyError>,
@@ -26,7 +26,7 @@ pub struct Named {
 impl Given {
     /// All policies in the order given, presets last; the tier's default if there is none. Without `--tier` it is
     /// `tier`'s, else promotional's.
-    pub fn read(&self, tier: Option<Tier>) -> Result<Vec<Named>, WrongPolicy> {
+    pub(crate) fn read(&self, tier: Option<Tier>) -> Result<Vec<Named>, WrongPolicy> {
         let tier = self.tier.or(tier).unwrap_or(Tier::Promotional);
         let mut policies = Vec::new();
         for (n, argument) in self.policy.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Given {
 }
 
 /// A mistake and where it is; the whole has an empty pointer.
-pub fn describe(pointer: &str, detail: &str) -> String {
+pub(super) fn describe(pointer: &str, detail: &str) -> String {
     if pointer.is_empty() { detail.to_owned() } else { format!("{pointer}: {detail}") }
 }
 
@@ -83,7 +83,7 @@ fn short(source: &str, n: usize) -> String {
 }
 
 /// The text that an argument stands for: itself, @FILE, or - for standard input.
-pub fn read(source: &str) -> Result<String, String> {
+pub(super) fn read(source: &str) -> Result<String, String> {
     let mut text = String::new();
     let read = match (source, source.strip_prefix('@')) {
         ("-", _) => std::io::stdin().take(TEXT_MAX + 1).read_to_string(&mut text),

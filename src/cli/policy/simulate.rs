@@ -28,7 +28,7 @@ Examples:
 The rules, the breaker and the adaptive limit are the server's own; one lane is simulated, and sealing, connections
 and the database cost no time."
 )]
-pub struct Simulate {
+pub(crate) struct Simulate {
     #[command(flatten)]
     given: Given,
     /// What to simulate: a built-in scenario's name, JSON, @FILE, or - for standard input.
@@ -74,7 +74,7 @@ struct Variant {
 }
 
 impl Simulate {
-    pub fn run(&self, out: Output) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, out: Output) -> anyhow::Result<()> {
         let scenario = self.read_scenario()?;
         if self.show_scenario {
             let value = serde_json::to_value(&scenario)?;

@@ -10,7 +10,7 @@ mod text;
 use crate::policy::preview::Timetable;
 use svg::{Axis, Frame, Svg};
 
-pub use text::{load_text, timetable_text};
+pub(crate) use text::{load_text, timetable_text};
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito's).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 240;
 
 /// One policy in a chart of delays.
 #[derive(Debug, Clone, Copy)]
-pub struct Curve<'a> {
+pub(crate) struct Curve<'a> {
     /// What the legend calls it.
     pub name: &'a str,
     /// Its timetable.
@@ -36,7 +36,7 @@ pub struct Curve<'a> {
 
 /// One simulation in a chart of loads.
 #[derive(Debug, Clone)]
-pub struct Panel<'a> {
+pub(crate) struct Panel<'a> {
     /// What stands above it.
     pub name: &'a str,
     /// The most POSTs in one second of each bucket.
@@ -80,7 +80,7 @@ fn points(table: &Timetable) -> impl Iterator<Item = (u32, f64, f64, f64)> {
 
 /// Delays over the number of the retry, one curve for each policy: a dot for each retry's delay before jitter, and a
 /// bar for the range that jitter makes of it.
-pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
+pub(crate) fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
     let drawn: Vec<Vec<_>> = curves.iter().map(|curve| points(curve.table).collect()).collect();
     let all = || drawn.iter().flatten();
     let last = all().map(|point| point.0).max().unwrap_or(1);
@@ -119,7 +119,7 @@ pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
 }
 
 /// POSTs per second over time, one panel for each simulation below the other, all to the same scale. Outages are shaded.
-pub fn load_svg(title: &str, panels: &[Panel<'_>]) -> String {
+pub(crate) fn load_svg(title: &str, panels: &[Panel<'_>]) -> String {
     const HEIGHT: f64 = 110.0;
     const PITCH: f64 = HEIGHT + 52.0;
     let length_s = panels.iter().map(Panel::length_s).fold(1.0, f64::max);
@@ -154,7 +154,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// A whole number with its thousands set off.
-pub fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (n, digit) in digits.chars().enumerate() {
@@ -167,7 +167,7 @@ pub fn count(n: u64) -> String {
 }
 
 /// A stretch of time in a unit that suits it.
-pub fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     let (value, unit) = match s {
         s if s < 1.0 => (s * 1_000.0, "ms"),
         s if s < 120.0 => (s, "s"),

@@ -11,12 +11,12 @@ const INK: &str = "#222222";
 const GREY: &str = "#dddddd";
 
 /// A picture in the making.
-pub struct Svg {
+pub(super) struct Svg {
     text: String,
 }
 
 /// A scale that begins with 0, and where its marks are.
-pub struct Axis {
+pub(super) struct Axis {
     max: f64,
     step: f64,
     title: &'static str,
@@ -25,7 +25,7 @@ pub struct Axis {
 
 impl Axis {
     /// For numbers up to `max`, with about so many marks.
-    pub fn numbers(max: f64, marks: u32, title: &'static str) -> Self {
+    pub(super) fn numbers(max: f64, marks: u32, title: &'static str) -> Self {
         let rough = (max / f64::from(marks)).max(1.0);
         let magnitude = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * magnitude).find(|step| *step >= rough);
@@ -33,7 +33,7 @@ impl Axis {
     }
 
     /// For seconds up to `max_s`.
-    pub fn times(max_s: f64, marks: u32, title: &'static str) -> Self {
+    pub(super) fn times(max_s: f64, marks: u32, title: &'static str) -> Self {
         const STEPS_S: [f64; 22] = [
             1.0,
             2.0,
@@ -80,7 +80,7 @@ fn time(s: f64, step_s: f64) -> String {
 }
 
 /// Where values are on the page.
-pub struct Frame {
+pub(super) struct Frame {
     pub x: Axis,
     pub y: Axis,
     pub top: f64,
@@ -89,7 +89,7 @@ pub struct Frame {
 
 impl Frame {
     /// The point of the page that stands for two values.
-    pub fn place(&self, x: f64, y: f64) -> (f64, f64) {
+    pub(super) fn place(&self, x: f64, y: f64) -> (f64, f64) {
         let across = LEFT + (RIGHT - LEFT) * x / self.x.max;
         (across, self.bottom - (self.bottom - self.top) * y / self.y.max)
     }
@@ -97,7 +97,7 @@ impl Frame {
 
 impl Svg {
     /// A page with a title, so many pixels high.
-    pub fn new(title: &str, height: u32) -> Self {
+    pub(super) fn new(title: &str, height: u32) -> Self {
         let title = escaped(title);
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
@@ -109,12 +109,12 @@ impl Svg {
     }
 
     /// Where the first frame may begin below the title and so many lines of legend.
-    pub fn top(legend: usize) -> f64 {
+    pub(super) fn top(legend: usize) -> f64 {
         42.0 + 18.0 * legend as f64
     }
 
     /// The `n`th line of the legend.
-    pub fn legend(&mut self, n: usize, colour: &str, text: &str) {
+    pub(super) fn legend(&mut self, n: usize, colour: &str, text: &str) {
         let y = 46.0 + 18.0 * n as f64;
         let _ = writeln!(
             self.text,
@@ -127,7 +127,7 @@ impl Svg {
     }
 
     /// What stands above a frame.
-    pub fn heading(&mut self, top: f64, text: &str) {
+    pub(super) fn heading(&mut self, top: f64, text: &str) {
         let _ = writeln!(
             self.text,
             "<text x=\"{LEFT}\" y=\"{:.0}\" font-weight=\"600\">{}</text>",
@@ -137,7 +137,7 @@ impl Svg {
     }
 
     /// Axes with marks and titles.
-    pub fn axes(&mut self, frame: &Frame) {
+    pub(super) fn axes(&mut self, frame: &Frame) {
         for (value, label) in frame.y.marks() {
             let (_, y) = frame.place(0.0, value);
             let _ = writeln!(
@@ -171,7 +171,7 @@ impl Svg {
     }
 
     /// A thin line through points.
-    pub fn line(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
+    pub(super) fn line(&mut self, points: &[(f64, f64)], colour: &str, dashed: bool) {
         let path: String = points
             .iter()
             .enumerate()
@@ -187,7 +187,7 @@ impl Svg {
     }
 
     /// A dot with words for the pointer.
-    pub fn dot(&mut self, (x, y): (f64, f64), colour: &str, words: &str) {
+    pub(super) fn dot(&mut self, (x, y): (f64, f64), colour: &str, words: &str) {
         let _ = writeln!(
             self.text,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\" fill=\"{colour}\"><title>{}</title></circle>",
@@ -196,7 +196,7 @@ impl Svg {
     }
 
     /// A range.
-    pub fn bar(&mut self, (x, low): (f64, f64), (_, high): (f64, f64), colour: &str) {
+    pub(super) fn bar(&mut self, (x, low): (f64, f64), (_, high): (f64, f64), colour: &str) {
         let _ = writeln!(
             self.text,
             "<path d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"{colour}\" stroke-width=\"6\" stroke-opacity=\"0.25\"/>"
@@ -204,7 +204,7 @@ impl Svg {
     }
 
     /// A stretch of the horizontal axis.
-    pub fn shade(&mut self, frame: &Frame, from: f64, until: f64) {
+    pub(super) fn shade(&mut self, frame: &Frame, from: f64, until: f64) {
         let ((x, _), (end, _)) = (frame.place(from, 0.0), frame.place(until, 0.0));
         let _ = writeln!(
             self.text,
@@ -216,7 +216,7 @@ impl Svg {
     }
 
     /// Steps of equal width, filled down to the axis.
-    pub fn area(&mut self, frame: &Frame, steps: impl Iterator<Item = f64>, width: f64, colour: &str) {
+    pub(super) fn area(&mut self, frame: &Frame, steps: impl Iterator<Item = f64>, width: f64, colour: &str) {
         let mut path = format!("M{LEFT} {:.1}", frame.bottom);
         let mut before = None;
         let mut end = LEFT;
@@ -233,7 +233,7 @@ impl Svg {
     }
 
     /// The whole picture.
-    pub fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }

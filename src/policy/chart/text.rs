@@ -18,7 +18,7 @@ const LINES_MAX: usize = 40;
 
 /// POSTs per second over time, one simulation below the other, all to the same scale, at most `width` characters wide.
 /// Outages are marked on the axis.
-pub fn load_text(panels: &[Panel<'_>], width: usize) -> String {
+pub(crate) fn load_text(panels: &[Panel<'_>], width: usize) -> String {
     let length_s = panels.iter().map(Panel::length_s).fold(1.0, f64::max);
     let columns = (width.clamp(*WIDTHS.start(), *WIDTHS.end()) - LABEL - 2).min(length_s.ceil() as usize);
     let drawn: Vec<_> = panels.iter().map(|panel| panel.columns(columns, length_s)).collect();
@@ -51,7 +51,7 @@ fn cell(posts: u32, peak: u32, row: usize) -> char {
 }
 
 /// Delays as bars, one retry a line, at most `width` characters wide.
-pub fn timetable_text(table: &Timetable, width: usize) -> String {
+pub(crate) fn timetable_text(table: &Timetable, width: usize) -> String {
     let points: Vec<_> = points(table).collect();
     let longest_s = points.iter().map(|point| point.1).fold(0.0, f64::max);
     let room = width.clamp(*WIDTHS.start(), *WIDTHS.end()) - LABEL - 13;

@@ -19,7 +19,7 @@ const EXPLAINED_MAX: usize = 1_000;
 
 /// What the demo came to.
 #[derive(Debug, Serialize)]
-pub struct Account {
+pub(super) struct Account {
     /// Whether every check holds.
     pub adds_up: bool,
     /// Browsers registered.
@@ -48,7 +48,7 @@ pub struct Account {
 
 /// The account of one kind of message, by the API's names. `targeted` is the sum of the others.
 #[derive(Debug, Default, Serialize)]
-pub struct Counts {
+pub(super) struct Counts {
     pub kind: &'static str,
     pub targeted: u64,
     pub accepted: u64,
@@ -62,7 +62,7 @@ pub struct Counts {
 
 /// What one gateway got.
 #[derive(Debug, Serialize)]
-pub struct GatewayLine {
+pub(super) struct GatewayLine {
     /// Its name.
     pub gateway: Gateway,
     /// Requests it answered.
@@ -75,7 +75,7 @@ pub struct GatewayLine {
 
 /// Milliseconds that single messages took, by nearest rank.
 #[derive(Debug, Default, Serialize)]
-pub struct Latency {
+pub(super) struct Latency {
     pub messages: usize,
     pub p50_ms: i64,
     pub p99_ms: i64,
@@ -84,7 +84,7 @@ pub struct Latency {
 
 /// A comparison.
 #[derive(Debug, Serialize)]
-pub struct Check {
+pub(super) struct Check {
     /// What is compared.
     pub what: &'static str,
     /// How much it should be.
@@ -95,7 +95,7 @@ pub struct Check {
 
 impl Check {
     /// Whether it holds.
-    pub fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         self.expected == self.found
     }
 }
@@ -128,7 +128,7 @@ impl Counts {
 }
 
 /// Asks the server and the simulator, and compares.
-pub async fn settle(
+pub(super) async fn settle(
     stage: &Stage,
     browsers: &[Browser],
     registering: Duration,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Who makes a request.
 #[derive(Debug, Clone, Copy)]
-pub enum Caller<'a> {
+pub(super) enum Caller<'a> {
     /// A server, or the operator, with this key.
     Key(&'a str),
     /// A page of this origin, without any secret.
@@ -20,31 +20,31 @@ pub enum Caller<'a> {
 
 /// A client of one server. Clones share its connections.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(super) struct Client {
     http: Http<HttpConnector, Full<Bytes>>,
     base: String,
 }
 
 impl Client {
     /// A client of the server at `base`, such as `http://127.0.0.1:8787`.
-    pub fn new(base: String) -> Self {
+    pub(super) fn new(base: String) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         Self { http: Http::builder(TokioExecutor::new()).build(connector), base }
     }
 
     /// Where the server is.
-    pub fn base(&self) -> &str {
+    pub(super) fn base(&self) -> &str {
         &self.base
     }
 
     /// The answer to a GET, which must succeed.
-    pub async fn get(&self, caller: Caller<'_>, path: &str) -> anyhow::Result<Value> {
+    pub(super) async fn get(&self, caller: Caller<'_>, path: &str) -> anyhow::Result<Value> {
         self.call(caller, Method::GET, path, Bytes::new()).await
     }
 
     /// The answer to a POST of `body`, which must succeed.
-    pub async fn post(&self, caller: Caller<'_>, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub(super) async fn post(&self, caller: Caller<'_>, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(caller, Method::POST, path, body.to_string().into()).await
     }
 

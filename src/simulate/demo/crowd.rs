@@ -20,11 +20,11 @@ const SIGNED_IN: u32 = 7;
 /// One browser in this many joins a topic.
 const JOINS: u32 = 3;
 /// That topic.
-pub const TOPIC: &str = "news";
+pub(super) const TOPIC: &str = "news";
 
 /// A registered browser.
 #[derive(Debug, Clone)]
-pub struct Browser {
+pub(super) struct Browser {
     /// The subscription's id.
     pub id: String,
     /// Its push service.
@@ -51,7 +51,7 @@ fn gateway_of(n: u32) -> Gateway {
 
 /// Registers `n` browsers. Pages register them without any secret; the site's own server does it for people who are
 /// signed in, since only it may say whose a browser is.
-pub async fn register(stage: &Stage, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
+pub(super) async fn register(stage: &Stage, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
     progress.begin("registering", n.into());
     let mut browsers: Vec<Browser> = Vec::with_capacity(n as usize);
     let mut registering = stream::iter(0..n).map(|index| register_one(stage, index)).buffered(AT_ONCE);

@@ -7,13 +7,13 @@ use crate::model::lane::Gateway;
 use crate::simulate::gateways::{Action, Rule};
 
 /// The gateway that is overrun and asks for a pause.
-pub const THROTTLING: Gateway = Gateway::Apple;
+pub(super) const THROTTLING: Gateway = Gateway::Apple;
 /// The gateway that is down for a while.
-pub const DOWN: Gateway = Gateway::Wns;
+pub(super) const DOWN: Gateway = Gateway::Wns;
 /// How long it is down, in milliseconds: a breaker of [`CIRCUIT_OPEN`] sends its first probes in vain.
-pub const DOWN_MS: u64 = 4_000;
+pub(super) const DOWN_MS: u64 = 4_000;
 /// How long the demo's breakers open at first.
-pub const CIRCUIT_OPEN: &str = "2s";
+pub(super) const CIRCUIT_OPEN: &str = "2s";
 /// The `Retry-After` of the burst, in seconds.
 const PAUSE_S: u64 = 2;
 
@@ -25,7 +25,7 @@ const TOO_LARGE: [f64; 2] = [0.034, 0.036];
 
 /// What the faults of an endpoint's own come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// Its subscription has ended: 404 or 410.
     Gone,
     /// 503 at first, accepted later.
@@ -40,7 +40,7 @@ pub enum Fate {
 
 impl Fate {
     /// The fate of the endpoint at this place in [0, 1).
-    pub fn of(fraction: f64) -> Self {
+    pub(super) fn of(fraction: f64) -> Self {
         match fraction {
             at if at < GONE[1] => Fate::Gone,
             at if at < UNAVAILABLE[1] => Fate::Recovers,
@@ -52,7 +52,7 @@ impl Fate {
 }
 
 /// The faults that are there from the start.
-pub fn lasting() -> [Rule; 5] {
+pub(super) fn lasting() -> [Rule; 5] {
     let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
     let once = |rule| Rule { attempts: Some([1, 1]), ..rule };
     [
@@ -65,13 +65,13 @@ pub fn lasting() -> [Rule; 5] {
 }
 
 /// So many answers of one gateway say: not now.
-pub fn burst(answers: u64) -> Rule {
+pub(super) fn burst(answers: u64) -> Rule {
     let action = Action::Throttled { retry_after_s: Some(PAUSE_S) };
     Rule { gateway: Some(THROTTLING), count: Some(answers), ..Rule::always(action) }
 }
 
 /// One gateway cuts its connections and refuses new ones.
-pub fn outage() -> Rule {
+pub(super) fn outage() -> Rule {
     Rule { gateway: Some(DOWN), for_ms: Some(DOWN_MS), ..Rule::always(Action::RefuseTcp) }
 }
 

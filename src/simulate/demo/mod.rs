@@ -32,7 +32,7 @@ const SINGLES: u32 = 200;
 
 /// What `bellwire demo` is told.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Browsers to register
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=50_000))]
     subscriptions: u32,
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Runs the demo and writes its account to `out`, as JSON or as a table. Answers whether the account adds up. Ends
 /// early, with everything stopped, when `interrupted` is ready.
-pub async fn run(
+pub(crate) async fn run(
     args: &Args,
     json: bool,
     interrupted: impl Future<Output = ()>,

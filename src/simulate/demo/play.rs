@@ -30,11 +30,11 @@ const GLANCE: Duration = Duration::from_millis(2);
 /// When something must be wrong.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// What the title of the campaign is, by which its pushes are told from the others.
-pub const CAMPAIGN_TITLE: &str = "The winter catalogue is here";
+pub(super) const CAMPAIGN_TITLE: &str = "The winter catalogue is here";
 
 /// A message to one person.
 #[derive(Debug)]
-pub struct Single {
+pub(super) struct Single {
     /// Its id.
     pub message: String,
     /// Which browser it is for, by its place among all.
@@ -47,7 +47,7 @@ pub struct Single {
 
 /// Something that a lane did.
 #[derive(Debug, Clone, Serialize)]
-pub struct Event {
+pub(super) struct Event {
     /// Seconds since the campaign was sent.
     pub at_s: f64,
     /// The lane's way: the gateway's host.
@@ -60,7 +60,7 @@ pub struct Event {
 
 /// What was done, to be checked.
 #[derive(Debug)]
-pub struct Played {
+pub(super) struct Played {
     /// The campaign's id.
     pub campaign: String,
     /// From the request to the end of its last delivery, as far as asking tells.
@@ -74,7 +74,12 @@ pub struct Played {
 }
 
 /// Sends everything and waits until every delivery has ended.
-pub async fn play(stage: &Stage, browsers: &[Browser], singles: u32, progress: &Progress) -> anyhow::Result<Played> {
+pub(super) async fn play(
+    stage: &Stage,
+    browsers: &[Browser],
+    singles: u32,
+    progress: &Progress,
+) -> anyhow::Result<Played> {
     for rule in faults::lasting() {
         stage.simulator.add_rule(rule)?;
     }
@@ -112,7 +117,7 @@ fn messages() -> String {
 }
 
 /// The path of one message.
-pub fn message(id: &str) -> String {
+pub(super) fn message(id: &str) -> String {
     format!("{}/{id}", messages())
 }
 

@@ -12,7 +12,7 @@ const BAR: &str = "{elapsed:>4} {prefix:<15} [{bar:32}] {human_pos}/{human_len} 
 
 /// Tells how far the demo is.
 #[derive(Debug)]
-pub struct Progress {
+pub(super) struct Progress {
     began: Instant,
     /// None: standard error is no terminal.
     bar: Option<ProgressBar>,
@@ -28,7 +28,7 @@ struct Plain {
 
 impl Progress {
     /// Begins; looks at what standard error is.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let began = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -38,12 +38,12 @@ impl Progress {
     }
 
     /// Time since the demo began.
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Begins a stretch of work of so many steps.
-    pub fn begin(&self, what: &'static str, total: u64) {
+    pub(super) fn begin(&self, what: &'static str, total: u64) {
         if let Some(bar) = &self.bar {
             bar.set_prefix(what);
             bar.set_length(total);
@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Says how many steps are done, with a remark that is made only if it is shown.
-    pub fn reach(&self, done: u64, remark: impl FnOnce() -> String) {
+    pub(super) fn reach(&self, done: u64, remark: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             bar.set_message(remark());
@@ -69,7 +69,7 @@ impl Progress {
     }
 
     /// Says something that stays.
-    pub fn say(&self, text: &str) {
+    pub(super) fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| self.line(text)),
             None => self.line(text),
@@ -82,7 +82,7 @@ impl Progress {
     }
 
     /// Takes the bar away.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

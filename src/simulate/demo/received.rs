@@ -14,7 +14,7 @@ use crate::simulate::gateways::{Attempt, Delivery};
 
 /// Sums over everything that was received.
 #[derive(Debug, Default)]
-pub struct Received {
+pub(super) struct Received {
     /// Deliveries of the campaign that were taken, each counted once.
     pub campaign: u64,
     /// When each of them was taken first, in milliseconds since 1970.
@@ -40,7 +40,7 @@ pub struct Received {
 }
 
 /// Reads the simulator's records of every browser.
-pub fn read(stage: &Stage, browsers: &[Browser], played: &Played) -> anyhow::Result<Received> {
+pub(super) fn read(stage: &Stage, browsers: &[Browser], played: &Played) -> anyhow::Result<Received> {
     let mut received = Received::default();
     let mut ids: HashSet<Box<str>> = HashSet::new();
     let codes: HashMap<(usize, &str), i64> =

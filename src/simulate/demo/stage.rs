@@ -25,9 +25,9 @@ use crate::simulate::gateways::{self, HostSpec, Limits, Simulator};
 use crate::store::keys::api_keys::{self, Scope};
 
 /// The app's slug.
-pub const APP: &str = "demo";
+pub(super) const APP: &str = "demo";
 /// The site whose pages register the browsers.
-pub const ORIGIN: &str = "https://shop.example";
+pub(super) const ORIGIN: &str = "https://shop.example";
 /// How long the server may take to start.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// How long the server and its Postgres may take to stop.
@@ -65,7 +65,7 @@ impl Drop for DataDir {
 }
 
 /// The server, the simulator, and what it takes to talk to them.
-pub struct Stage {
+pub(super) struct Stage {
     /// The push services.
     pub simulator: Simulator,
     /// A client of the server.
@@ -85,7 +85,7 @@ pub struct Stage {
 
 impl Stage {
     /// Starts everything and makes the app. `browsers`: how many will be registered at most.
-    pub async fn raise(seed: u64, browsers: u32, messages: u32, keep: bool) -> anyhow::Result<Self> {
+    pub(super) async fn raise(seed: u64, browsers: u32, messages: u32, keep: bool) -> anyhow::Result<Self> {
         let records = (browsers + messages) as usize;
         let simulator = Simulator::start(gateways::Options {
             hosts: Gateway::ALL.map(|gateway| HostSpec::new(gateway, host_of(gateway))).to_vec(),
@@ -135,27 +135,27 @@ impl Stage {
     }
 
     /// The app's server, as a caller.
-    pub fn server(&self) -> Caller<'_> {
+    pub(super) fn server(&self) -> Caller<'_> {
         Caller::Key(&self.key)
     }
 
     /// Where the data is.
-    pub fn data_dir(&self) -> &Path {
+    pub(super) fn data_dir(&self) -> &Path {
         &self.dir.path
     }
 
     /// Where the server's log is.
-    pub fn log(&self) -> PathBuf {
+    pub(super) fn log(&self) -> PathBuf {
         log_of(&self.dir.path)
     }
 
     /// The last line of the server's log.
-    pub fn last_words(&self) -> String {
+    pub(super) fn last_words(&self) -> String {
         last_words(&self.dir.path)
     }
 
     /// Is ready when the server ends, which it should not.
-    pub async fn server_ended(&mut self) -> anyhow::Error {
+    pub(super) async fn server_ended(&mut self) -> anyhow::Error {
         match self.server.wait().await {
             Ok(status) => anyhow::anyhow!("the server ended ({status}): {}", last_words(&self.dir.path)),
             Err(error) => error.into(),
@@ -163,7 +163,7 @@ impl Stage {
     }
 
     /// Stops everything in good order and, unless it is kept, removes the data.
-    pub async fn lower(mut self) -> anyhow::Result<()> {
+    pub(super) async fn lower(mut self) -> anyhow::Result<()> {
         drop(self.leash);
         let ended = timeout(STOP_DEADLINE, self.server.wait()).await;
         self.simulator.stop().await;
@@ -176,12 +176,12 @@ impl Stage {
 }
 
 /// The simulated host of a gateway.
-pub fn host_of(gateway: Gateway) -> String {
+pub(super) fn host_of(gateway: Gateway) -> String {
     format!("{}.bellwire.test", gateway.name())
 }
 
 /// A member that has to be a text.
-pub fn text<'a>(json: &'a Value, member: &str) -> anyhow::Result<&'a str> {
+pub(super) fn text<'a>(json: &'a Value, member: &str) -> anyhow::Result<&'a str> {
     json[member].as_str().with_context(|| format!("the answer has no {member}"))
 }
 

@@ -92,7 +92,7 @@ pub(super) struct Browsers(Mutex<State>);
 impl Browsers {
     /// A browser connects: it is greeted, under a new name if it gives none that is known, and sent what waits for it. An
     /// older connection of the same browser ends.
-    pub fn hello(&self, uaid: Option<&str>, outbox: Outbox, now_ms: i64) -> Visit {
+    pub(super) fn hello(&self, uaid: Option<&str>, outbox: Outbox, now_ms: i64) -> Visit {
         let mut state = self.0.lock();
         let serial = state.next();
         let known = uaid.filter(|uaid| state.agents.contains_key(*uaid)).map(str::to_owned);
@@ -111,14 +111,14 @@ impl Browsers {
     }
 
     /// The connection is no more.
-    pub fn leave(&self, visit: &Visit) {
+    pub(super) fn leave(&self, visit: &Visit) {
         if let Some(agent) = self.0.lock().agents.get_mut(&visit.uaid) {
             agent.connection.take_if(|(serial, _)| *serial == visit.serial);
         }
     }
 
     /// The index of the endpoint for a channel. Registered twice, a channel keeps it. None: the browser was forgotten.
-    pub fn register(&self, visit: &Visit, channel: &str) -> Option<u32> {
+    pub(super) fn register(&self, visit: &Visit, channel: &str) -> Option<u32> {
         let mut state = self.0.lock();
         let serial = state.next();
         let State { agents, owners, .. } = &mut *state;
@@ -130,7 +130,7 @@ impl Browsers {
     }
 
     /// Ends a channel with all that waits for it.
-    pub fn unregister(&self, visit: &Visit, channel: &str) {
+    pub(super) fn unregister(&self, visit: &Visit, channel: &str) {
         let mut state = self.0.lock();
         let Some(agent) = state.agents.get_mut(&visit.uaid) else { return };
         if let Some(index) = agent.channels.remove(channel) {
@@ -140,7 +140,7 @@ impl Browsers {
     }
 
     /// A browser is done with a message, for good or ill.
-    pub fn ack(&self, visit: &Visit, version: &str, code: u16) {
+    pub(super) fn ack(&self, visit: &Visit, version: &str, code: u16) {
         let mut state = self.0.lock();
         *state.figures.acks.entry(code).or_default() += 1;
         if let Some(agent) = state.agents.get_mut(&visit.uaid) {
@@ -149,17 +149,17 @@ impl Browsers {
     }
 
     /// A service worker failed at a message.
-    pub fn nack(&self, code: u16) {
+    pub(super) fn nack(&self, code: u16) {
         *self.0.lock().figures.nacks.entry(code).or_default() += 1;
     }
 
     /// Whether that endpoint is registered.
-    pub fn knows(&self, index: u32) -> bool {
+    pub(super) fn knows(&self, index: u32) -> bool {
         self.0.lock().owners.contains_key(&index)
     }
 
     /// Takes a message for an endpoint, and sends it at once if its browser is connected.
-    pub fn push(&self, index: u32, push: Push, now_ms: i64) {
+    pub(super) fn push(&self, index: u32, push: Push, now_ms: i64) {
         let mut state = self.0.lock();
         let version = format!("{:x}", state.next());
         let State { agents, owners, figures, .. } = &mut *state;
@@ -181,7 +181,7 @@ impl Browsers {
 
     /// Takes the last message of an endpoint once more, as a gateway does that is not sure whether it was delivered. False:
     /// there was none.
-    pub fn push_again(&self, index: u32, now_ms: i64) -> bool {
+    pub(super) fn push_again(&self, index: u32, now_ms: i64) -> bool {
         let last = self.0.lock().owners.get(&index).and_then(|(_, last)| last.clone());
         let Some(push) = last else { return false };
         self.push(index, push, now_ms);
@@ -190,14 +190,14 @@ impl Browsers {
 
     /// Forgets all browsers, as a push service does that lost its database: connections end, endpoints are gone, and who
     /// comes back gets a new name.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         let mut state = self.0.lock();
         state.agents.clear();
         state.owners.clear();
     }
 
     /// How things stand.
-    pub fn report(&self) -> BrowsersReport {
+    pub(super) fn report(&self) -> BrowsersReport {
         let state = self.0.lock();
         BrowsersReport {
             connected: state.agents.values().filter(|agent| agent.connection.is_some()).count() as u64,
@@ -208,7 +208,7 @@ impl Browsers {
     }
 
     /// Sets what was counted to nothing; browsers and messages stay.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         self.0.lock().figures = BrowsersReport::default();
     }
 }

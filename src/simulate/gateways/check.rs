@@ -148,7 +148,7 @@ struct Claims {
 
 impl Token {
     /// Reads `Authorization` (RFC 8292 section 3) and verifies its signature.
-    pub fn read(authorization: &HeaderValue) -> Result<Self, Fault> {
+    pub(super) fn read(authorization: &HeaderValue) -> Result<Self, Fault> {
         let text = authorization.to_str().map_err(|_| Fault::VapidToken)?;
         let (scheme, parameters) = text.split_once(' ').ok_or(Fault::VapidToken)?;
         if !scheme.eq_ignore_ascii_case("vapid") {
@@ -181,7 +181,7 @@ impl Token {
     }
 
     /// What is wrong with this token, sent at that time (seconds since 1970) to that subscription.
-    pub fn check(&self, gateway: Gateway, origin: &str, target: Target, now: i64, faults: &mut Vec<Fault>) {
+    pub(super) fn check(&self, gateway: Gateway, origin: &str, target: Target, now: i64, faults: &mut Vec<Fault>) {
         // autopush allows for clocks that differ; the others are taken at their word.
         let leeway = if gateway == Gateway::Mozilla { 60 } else { 0 };
         if self.aud != origin {

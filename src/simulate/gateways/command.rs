@@ -22,7 +22,7 @@ impl FromStr for HostSpec {
 
 /// What `bellwire simulate-gateway` is told.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// A gateway to simulate, as GATEWAY=HOST (gateways: fcm, mozilla, wns, apple, other); repeatable. Default: one
     /// of each, under fcm.bellwire.test and so on
     #[arg(long = "gateway", value_name = "GATEWAY=HOST")]
@@ -52,7 +52,7 @@ pub struct Args {
 
 /// Runs a simulator until `shutdown`. As soon as it serves, it writes one line of JSON with the address of its HTTP
 /// interface and of its hosts to `out`.
-pub async fn run(
+pub(crate) async fn run(
     args: Args,
     shutdown: impl Future<Output = ()>,
     mut out: impl std::io::Write,

@@ -54,14 +54,14 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    pub fn new(clock: &Clock) -> Self {
+    pub(super) fn new(clock: &Clock) -> Self {
         let mut moment =
             Self { unix_ms: 0, instant: Instant::now(), date: HeaderValue::from_static(""), date_of: i64::MIN };
         moment.renew(clock);
         moment
     }
 
-    pub fn renew(&mut self, clock: &Clock) {
+    pub(super) fn renew(&mut self, clock: &Clock) {
         let now = clock.now();
         self.unix_ms = now.timestamp_millis();
         self.instant = Instant::now();
@@ -105,13 +105,13 @@ pub(super) enum Plan {
 }
 
 impl Desk {
-    pub fn new(host: Arc<Host>) -> Self {
+    pub(super) fn new(host: Arc<Host>) -> Self {
         let (rules_version, rules) = (host.script.version(), host.script.current());
         Self { now: Moment::new(&host.clock), rules, rules_version, token: None, host }
     }
 
     /// Looks at clock and script again.
-    pub fn renew(&mut self) {
+    pub(super) fn renew(&mut self) {
         self.now.renew(&self.host.clock);
         let version = self.host.script.version();
         if version != self.rules_version {
@@ -121,7 +121,7 @@ impl Desk {
     }
 
     /// Examines a request and decides what to do with it.
-    pub fn plan(&mut self, head: &http::request::Parts, body: &Bytes) -> Plan {
+    pub(super) fn plan(&mut self, head: &http::request::Parts, body: &Bytes) -> Plan {
         let exchange = self.examine(head, body);
         let host = &self.host;
         let rule = match self.rules.is_empty() {
@@ -215,7 +215,7 @@ impl Desk {
 
 impl Host {
     /// The present, in milliseconds since 1970.
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.clock.now().timestamp_millis()
     }
 
@@ -225,7 +225,7 @@ impl Host {
     }
 
     /// Who asks, for the rules; no endpoint: a connection.
-    pub fn subject(&self, target: Option<Target>) -> Subject<'_> {
+    pub(super) fn subject(&self, target: Option<Target>) -> Subject<'_> {
         let endpoint = target.map(|target| (target.index, self.minter.fraction(target.index)));
         Subject { host: (self.id, &self.name), gateway: self.gateway, endpoint }
     }
@@ -274,7 +274,7 @@ impl Host {
     }
 
     /// What the gateway answers of its own accord.
-    pub fn answer(&self, exchange: &Exchange) -> Response<Bytes> {
+    pub(super) fn answer(&self, exchange: &Exchange) -> Response<Bytes> {
         if exchange.discovery {
             return manners::discovery(self.gateway);
         }
@@ -289,7 +289,7 @@ impl Host {
     }
 
     /// What the action answers, if an answer is all that it asks for.
-    pub fn scripted(&self, action: &Action, exchange: &Exchange) -> Option<Response<Bytes>> {
+    pub(super) fn scripted(&self, action: &Action, exchange: &Exchange) -> Option<Response<Bytes>> {
         let respond = |status: u16, headers: &[(String, String)], body: &str| {
             let mut builder = Response::builder().status(status);
             for (name, value) in headers {
@@ -306,7 +306,7 @@ impl Host {
     }
 
     /// Writes down that this response goes out, and completes it.
-    pub fn send(&self, exchange: Exchange, mut response: Response<Bytes>, now: &Moment) -> Response<Bytes> {
+    pub(super) fn send(&self, exchange: Exchange, mut response: Response<Bytes>, now: &Moment) -> Response<Bytes> {
         response.headers_mut().insert(header::DATE, now.date.clone());
         let status = response.status();
         self.settle(exchange, Some(status.as_u16()), status.is_success(), now.unix_ms);
@@ -314,7 +314,7 @@ impl Host {
     }
 
     /// Writes down what became of a request. `accepted`: the browser will get it.
-    pub fn settle(&self, exchange: Exchange, status: Option<u16>, accepted: bool, now_ms: i64) {
+    pub(super) fn settle(&self, exchange: Exchange, status: Option<u16>, accepted: bool, now_ms: i64) {
         self.counters.decided(status, accepted && !exchange.discovery);
         if let (true, Some(target), Some(push)) = (accepted, exchange.target, exchange.push) {
             self.browsers_of(target).inspect(|browsers| browsers.push(target.index, push, now_ms));
@@ -336,7 +336,7 @@ impl Drop for Held<'_> {
 
 impl Host {
     /// Waits until the rule lets this request go, or is removed.
-    pub async fn hold(&self, live: &Live) {
+    pub(super) async fn hold(&self, live: &Live) {
         live.held.fetch_add(1, Ordering::Relaxed);
         let _held = Held(live);
         self.ledger.touch(self.now_ms());

@@ -147,7 +147,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             statuses: (FIRST_STATUS..600).map(|_| AtomicU64::new(0)).collect(),
             unanswered: AtomicU64::new(0),
@@ -159,7 +159,7 @@ impl Counters {
     }
 
     /// Counts a decided request. Statuses outside 200 to 599 do not occur: rules are checked for it.
-    pub fn decided(&self, status: Option<u16>, accepted: bool) {
+    pub(super) fn decided(&self, status: Option<u16>, accepted: bool) {
         let by_status = status.and_then(|status| self.statuses.get(usize::from(status).wrapping_sub(FIRST_STATUS)));
         by_status.unwrap_or(&self.unanswered).fetch_add(1, Ordering::Relaxed);
         if accepted {
@@ -167,7 +167,7 @@ impl Counters {
         }
     }
 
-    pub fn report(&self, gateway: Gateway, browsers: Option<BrowsersReport>) -> HostReport {
+    pub(super) fn report(&self, gateway: Gateway, browsers: Option<BrowsersReport>) -> HostReport {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // First, as `decided` writes it last: a report never shows more accepted than requests.
         let accepted = self.accepted.load(Ordering::Acquire);
@@ -188,7 +188,7 @@ impl Counters {
     }
 
     /// Back to nothing, but for the connections that stand.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         let rest = [&self.unanswered, &self.accepted, &self.connections, &self.peak_streams];
         self.statuses.iter().chain(rest).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
@@ -230,7 +230,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             records: Mutex::default(),
@@ -242,13 +242,13 @@ impl Ledger {
     }
 
     /// Notes that requests were decided at that time, and wakes whoever waits for it.
-    pub fn touch(&self, now_ms: i64) {
+    pub(super) fn touch(&self, now_ms: i64) {
         let _already_set = self.first_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         self.last_ms.store(now_ms, Ordering::Relaxed);
         self.touched.notify_waiters();
     }
 
-    pub fn fault(&self, fault: Fault, place: impl FnOnce() -> String) {
+    pub(super) fn fault(&self, fault: Fault, place: impl FnOnce() -> String) {
         let mut faults = self.faults.lock();
         let report = faults.entry(fault).or_default();
         report.count += 1;
@@ -258,7 +258,7 @@ impl Ledger {
     }
 
     /// Whether this ephemeral key and salt (hashed) were seen with another subscription before.
-    pub fn sender_reused(&self, sender: [u8; 8], endpoint: (u16, u32)) -> bool {
+    pub(super) fn sender_reused(&self, sender: [u8; 8], endpoint: (u16, u32)) -> bool {
         let mut records = self.records.lock();
         records.verified += 1;
         if records.senders.len() >= self.limits.deliveries {
@@ -268,7 +268,7 @@ impl Ledger {
     }
 
     /// Records a decided request.
-    pub fn record(
+    pub(super) fn record(
         &self,
         host: (u16, &str),
         index: u32,
@@ -321,19 +321,19 @@ impl Ledger {
     }
 
     /// The deliveries of one subscription, in the order of their first request.
-    pub fn received(&self, endpoint: (u16, u32)) -> Vec<Delivery> {
+    pub(super) fn received(&self, endpoint: (u16, u32)) -> Vec<Delivery> {
         let records = self.records.lock();
         let places = records.by_endpoint.get(&endpoint).map(Vec::as_slice).unwrap_or_default();
         places.iter().map(|at| records.deliveries[*at].clone()).collect()
     }
 
     /// The delivery of that id.
-    pub fn delivery(&self, id: &str) -> Option<Delivery> {
+    pub(super) fn delivery(&self, id: &str) -> Option<Delivery> {
         let records = self.records.lock();
         records.by_id.get(id).map(|at| records.deliveries[*at].clone())
     }
 
-    pub fn report(&self, hosts: BTreeMap<String, HostReport>, rules: Vec<RuleReport>) -> Report {
+    pub(super) fn report(&self, hosts: BTreeMap<String, HostReport>, rules: Vec<RuleReport>) -> Report {
         let records = self.records.lock();
         let sum = |figure: fn(&HostReport) -> u64| hosts.values().map(figure).sum();
         let mut statuses = BTreeMap::new();
@@ -361,7 +361,7 @@ impl Ledger {
     }
 
     /// Forgets everything.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         *self.records.lock() = Records::default();
         self.faults.lock().clear();
         self.first_ms.store(0, Ordering::Relaxed);

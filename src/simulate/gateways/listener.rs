@@ -27,14 +27,14 @@ pub(super) struct Door {
 
 impl Door {
     /// Opens a port, any if `port` is 0.
-    pub fn open(port: u16) -> std::io::Result<Self> {
+    pub(super) fn open(port: u16) -> std::io::Result<Self> {
         let listener = bind((Ipv4Addr::LOCALHOST, port).into())?.listen(BACKLOG)?;
         let addr = listener.local_addr()?;
         Ok(Self { addr, listener: Some(listener), spare: bind(addr)? })
     }
 
     /// Where it is.
-    pub fn addr(&self) -> SocketAddr {
+    pub(super) fn addr(&self) -> SocketAddr {
         self.addr
     }
 

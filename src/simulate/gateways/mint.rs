@@ -85,7 +85,7 @@ pub(super) fn head<const N: usize>(octets: &[u8]) -> [u8; N] {
 
 impl Minter {
     /// A minter for `host`, whose endpoints begin with `origin`.
-    pub fn new(seed: u64, gateway: Gateway, host: &str, origin: String) -> Self {
+    pub(super) fn new(seed: u64, gateway: Gateway, host: &str, origin: String) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, &seed.to_be_bytes());
         let derive = |label: &str| hmac::sign(&root, format!("{label} {} {host}", gateway.name()).as_bytes());
         Self {
@@ -98,12 +98,12 @@ impl Minter {
     }
 
     /// Scheme, host and, where it is not 443, port: what a token's `aud` must say.
-    pub fn origin(&self) -> &str {
+    pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
     /// The subscription of that index, bound to the VAPID key if one is given (65 octets).
-    pub fn mint(&self, index: u32, vapid: Option<&[u8]>) -> Minted {
+    pub(super) fn mint(&self, index: u32, vapid: Option<&[u8]>) -> Minted {
         let bound = vapid.map(fingerprint);
         let subscriber = self.subscriber(index);
         Minted {
@@ -114,7 +114,7 @@ impl Minter {
     }
 
     /// The keys of that index.
-    pub fn subscriber(&self, index: u32) -> Subscriber {
+    pub(super) fn subscriber(&self, index: u32) -> Subscriber {
         let derive = |label: u8, round: u8| {
             let mut input = [label, round, 0, 0, 0, 0];
             input[2..].copy_from_slice(&index.to_be_bytes());
@@ -131,17 +131,17 @@ impl Minter {
     }
 
     /// Where this endpoint lies in [0, 1): rules that match a share of the endpoints go by it.
-    pub fn fraction(&self, index: u32) -> f64 {
+    pub(super) fn fraction(&self, index: u32) -> f64 {
         (scatter(self.mix ^ u64::from(index)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Whether this endpoint is the one in `n` that is examined closely. Independent of [`fraction`](Self::fraction).
-    pub fn sampled(&self, index: u32, n: u32) -> bool {
+    pub(super) fn sampled(&self, index: u32, n: u32) -> bool {
         n <= 1 || scatter(!self.mix ^ u64::from(index)).is_multiple_of(u64::from(n))
     }
 
     /// Reads a request's path and query.
-    pub fn resolve(&self, path: &str) -> Resolved {
+    pub(super) fn resolve(&self, path: &str) -> Resolved {
         let mut octets = [0; LONG];
         let Some(len) = self.decode(path, &mut octets) else {
             let escaped = self.gateway == Gateway::Wns && path.starts_with("/w/?token=");

@@ -49,10 +49,12 @@ use tokio::time::Instant;
 
 pub use browsers::BrowsersReport;
 pub use check::Fault;
-pub use command::{Args, run};
-pub use ledger::{Attempt, Delivery, Limits, Report};
+pub(crate) use command::{Args, run};
+pub use ledger::Report;
+pub(crate) use ledger::{Attempt, Delivery, Limits};
 pub use mint::Minted;
-pub use rule::{Action, InvalidRule, Rule};
+pub(crate) use rule::InvalidRule;
+pub use rule::{Action, Rule};
 
 use crate::model::clock::Clock;
 use crate::model::lane::Gateway;

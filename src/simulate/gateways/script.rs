@@ -67,7 +67,7 @@ impl Live {
     }
 
     /// Counts one shutting of a door.
-    pub fn count_hit(&self) {
+    pub(super) fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -103,12 +103,12 @@ pub(super) struct Script {
 
 impl Script {
     /// No rules.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { rules: RwLock::new(Arc::from([])), version: AtomicU64::new(1), changed: watch::Sender::new(()) }
     }
 
     /// Puts a rule behind the others and answers its id.
-    pub fn add(&self, rule: Rule, now: Instant) -> u64 {
+    pub(super) fn add(&self, rule: Rule, now: Instant) -> u64 {
         let mut rules = self.rules.write();
         let id = self.version.fetch_add(1, Ordering::AcqRel);
         let live = Live {
@@ -127,7 +127,7 @@ impl Script {
     }
 
     /// Takes a rule away and lets go what it holds; false if there is none of that id.
-    pub fn remove(&self, id: u64) -> bool {
+    pub(super) fn remove(&self, id: u64) -> bool {
         let mut rules = self.rules.write();
         let Some(live) = rules.iter().find(|live| live.id == id).cloned() else { return false };
         *rules = rules.iter().filter(|live| live.id != id).cloned().collect();
@@ -139,29 +139,29 @@ impl Script {
     }
 
     /// Lets `n` requests that the rule holds, or will hold, go on; false if there is no such rule.
-    pub fn release(&self, id: u64, n: usize) -> bool {
+    pub(super) fn release(&self, id: u64, n: usize) -> bool {
         let rules = self.current();
         let found = rules.iter().find(|live| live.id == id);
         found.inspect(|live| live.gate.add_permits(n.min(Semaphore::MAX_PERMITS / 2))).is_some()
     }
 
     /// Changes with every rule that comes or goes.
-    pub fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
     /// Wakes when rules come or go.
-    pub fn watch(&self) -> watch::Receiver<()> {
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
     /// The rules in force.
-    pub fn current(&self) -> Rules {
+    pub(super) fn current(&self) -> Rules {
         Arc::clone(&self.rules.read())
     }
 
     /// Every rule with what it has done.
-    pub fn report(&self) -> Vec<RuleReport> {
+    pub(super) fn report(&self) -> Vec<RuleReport> {
         let rules = self.current();
         let report = |live: &Arc<Live>| RuleReport {
             id: live.id,

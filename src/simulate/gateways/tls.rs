@@ -18,7 +18,7 @@ pub(super) struct Authority {
 
 impl Authority {
     /// Generates key and certificate.
-    pub fn new() -> Result<Self, StartError> {
+    pub(super) fn new() -> Result<Self, StartError> {
         let mut params = CertificateParams::new([])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.distinguished_name.push(DnType::CommonName, "Bellwire gateway simulator");
@@ -29,12 +29,12 @@ impl Authority {
     }
 
     /// The authority's certificate: what a client has to trust.
-    pub fn pem(&self) -> &str {
+    pub(super) fn pem(&self) -> &str {
         &self.pem
     }
 
     /// What a host's listener speaks TLS with: valid for its name, `localhost` and 127.0.0.1.
-    pub fn server_config(&self, host: &str, http1_only: bool) -> Result<Arc<ServerConfig>, StartError> {
+    pub(super) fn server_config(&self, host: &str, http1_only: bool) -> Result<Arc<ServerConfig>, StartError> {
         let mut params = CertificateParams::new([host.to_owned(), "localhost".to_owned()])?;
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.distinguished_name.push(DnType::CommonName, host);

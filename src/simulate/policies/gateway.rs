@@ -32,7 +32,7 @@ impl Ready {
 }
 
 /// Which answer: its place in the list.
-pub type Told = usize;
+pub(super) type Told = usize;
 const ACCEPTED: Told = 0;
 const OVERLOADED: Told = 1;
 const TOO_LATE: Told = 2;
@@ -45,7 +45,7 @@ fn place(delivery: u32) -> f64 {
 }
 
 /// A gateway at work.
-pub struct Stub<'a> {
+pub(super) struct Stub<'a> {
     described: &'a Described,
     answers: Vec<Ready>,
     /// How long each of them takes, if that differs from the rest.
@@ -56,7 +56,7 @@ pub struct Stub<'a> {
 }
 
 impl<'a> Stub<'a> {
-    pub fn new(described: &'a Described) -> Self {
+    pub(super) fn new(described: &'a Described) -> Self {
         let created = Reply { status: Some(201), retry_after_s: None, failure: None, after_ms: None };
         let late = Reply { status: None, retry_after_s: None, failure: Some(Mishap::Timeout), after_ms: None };
         let replies = [&created, &described.overload, &late].into_iter();
@@ -67,7 +67,7 @@ impl<'a> Stub<'a> {
     }
 
     /// Takes a POST; answers what it will say and how long that takes.
-    pub fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (Told, Duration) {
+    pub(super) fn take(&mut self, now_us: u64, delivery: u32, rng: &mut StdRng) -> (Told, Duration) {
         let told = match self.fault(now_us, delivery, rng.random()) {
             Some(told) => told,
             None if self.has_room(now_us) => ACCEPTED,
@@ -83,7 +83,7 @@ impl<'a> Stub<'a> {
     }
 
     /// What an answer means, by the server's own classification.
-    pub fn outcome(&self, told: Told, now: Timestamp) -> Outcome {
+    pub(super) fn outcome(&self, told: Told, now: Timestamp) -> Outcome {
         let answer = match &self.answers[told] {
             Ready::Response { status, headers } => Answer::Response { status: *status, headers, body: b"" },
             Ready::Failure(failure) => Answer::Failure(*failure),

@@ -36,8 +36,8 @@ use gateway::{Stub, Told};
 use report::Tally;
 use worker::{Passage, Post, Worker};
 
-pub use report::{Load, Report, compare};
-pub use scenario::{Scenario, ScenarioError};
+pub(crate) use report::{Load, Report, compare};
+pub(crate) use scenario::{Scenario, ScenarioError};
 
 /// More events than this are not simulated: a policy of very many retries against a gateway that never answers would
 /// take for ever.
@@ -48,10 +48,10 @@ const EVENTS_MAX: u64 = 200_000_000;
 #[error(
     "takes more than {EVENTS_MAX} steps: fewer deliveries, fewer retries or a shorter time to live make it shorter"
 )]
-pub struct TooLong;
+pub(crate) struct TooLong;
 
 /// Simulates `scenario` under `policy` until every delivery has ended.
-pub fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
+pub(crate) fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
     Simulation::new(scenario, policy, seed).run()
 }
 

@@ -18,7 +18,7 @@ const RECOVERY_S: usize = 60;
 
 /// The result of a simulation. `deliveries` = `accepted_at_once` + `accepted_after_retry` + `gone` + `expired` + all of `dead`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// How many were simulated.
     pub deliveries: u64,
     /// POSTs that were made.
@@ -57,7 +57,7 @@ pub struct Report {
 
 /// Times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Quantiles {
+pub(crate) struct Quantiles {
     /// Half took no longer.
     pub p50_s: f64,
     /// 95 of 100.
@@ -70,7 +70,7 @@ pub struct Quantiles {
 
 /// How the gateway is met when it is back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     /// When, in seconds from the beginning.
     pub at_s: f64,
     /// POSTs in each of the 10 seconds that follow.
@@ -83,7 +83,7 @@ pub struct Recovery {
 
 /// POSTs over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Load {
+pub(crate) struct Load {
     /// Seconds that one entry stands for.
     pub bucket_s: u32,
     /// The most POSTs in one second of each.
@@ -91,7 +91,7 @@ pub struct Load {
 }
 
 /// What is counted while it runs.
-pub struct Tally {
+pub(super) struct Tally {
     deliveries: u64,
     recovery_s: Option<f64>,
     at_once: u64,
@@ -116,7 +116,7 @@ fn count_at(series: &mut Vec<u32>, at_us: u64) {
 }
 
 impl Tally {
-    pub fn new(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario) -> Self {
         Self {
             deliveries: scenario.arrival.deliveries.into(),
             recovery_s: scenario.recovery_s(),
@@ -134,30 +134,30 @@ impl Tally {
         }
     }
 
-    pub fn posted(&mut self, now_us: u64) {
+    pub(super) fn posted(&mut self, now_us: u64) {
         count_at(&mut self.posts, now_us);
     }
 
     /// Counts an acceptance by a POST that began at `posted_at_us`, so long after the arrival.
-    pub fn accepted(&mut self, posted_at_us: u64, took_us: u64, retries: u32) {
+    pub(super) fn accepted(&mut self, posted_at_us: u64, took_us: u64, retries: u32) {
         count_at(&mut self.accepted, posted_at_us);
         *(if retries == 0 { &mut self.at_once } else { &mut self.after_retry }) += 1;
         self.took_ms.push(u32::try_from(took_us / 1_000).unwrap_or(u32::MAX));
     }
 
-    pub fn gone(&mut self) {
+    pub(super) fn gone(&mut self) {
         self.gone += 1;
     }
 
-    pub fn expired(&mut self) {
+    pub(super) fn expired(&mut self) {
         self.expired += 1;
     }
 
-    pub fn dead(&mut self, reason: DeadReason) {
+    pub(super) fn dead(&mut self, reason: DeadReason) {
         *self.dead.entry(reason).or_default() += 1;
     }
 
-    pub fn report(mut self) -> Report {
+    pub(super) fn report(mut self) -> Report {
         let dead: BTreeMap<_, _> = self.dead.iter().map(|(reason, n)| (reason.name(), *n)).collect();
         let ended = self.at_once + self.after_retry + self.gone + self.expired + dead.values().sum::<u64>();
         assert_eq!(ended, self.deliveries, "every delivery has exactly one ending");
@@ -250,7 +250,7 @@ const FIGURES: [Figure; 18] = [
 ];
 
 /// The figures of several simulations side by side, each under its name; dead letters by reason below.
-pub fn compare(reports: &[(String, Report)]) -> String {
+pub(crate) fn compare(reports: &[(String, Report)]) -> String {
     let mut rows: Vec<Vec<String>> =
         vec![std::iter::once(String::new()).chain(reports.iter().map(|(name, _)| name.clone())).collect()];
     let mut row = |name: String, cell: &dyn Fn(&Report) -> String| {

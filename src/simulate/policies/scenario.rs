@@ -17,7 +17,7 @@ const TEXT_MAX: usize = 65_536;
 /// A mistake in a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {detail}")]
-pub struct ScenarioError {
+pub(crate) struct ScenarioError {
     /// Where it is, within the scenario (RFC 6901).
     pub pointer: String,
     /// What is wrong, for people.
@@ -27,7 +27,7 @@ pub struct ScenarioError {
 /// A described situation. Every member has a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// What it shows, for people.
     pub about: String,
     /// The tier of all deliveries: decides the default policy and TTL, and whether deferred work is spread out.
@@ -64,7 +64,7 @@ impl Default for Scenario {
 /// When deliveries fall due: evenly from the beginning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// How many, 1 to 5,000,000.
     pub deliveries: u32,
     /// Over how many seconds, 0 (all at once) to 2,419,200.
@@ -80,7 +80,7 @@ impl Default for Arrival {
 /// The sending side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Workers {
+pub(crate) struct Workers {
     /// Processes, 1 to 16; they share holds and breakers at once.
     pub replicas: u32,
     /// POSTs in flight at most, all replicas together, 1 to 4,096.
@@ -98,7 +98,7 @@ impl Default for Workers {
 /// The receiving side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Described {
+pub(crate) struct Described {
     /// Whose manners its answers have.
     pub kind: Gateway,
     /// POSTs a second that it takes, 1 to 1,000,000, in bursts of a second's worth at most; unbounded by default.
@@ -121,7 +121,7 @@ impl Default for Described {
 /// How long answers take: log-normal, by two of its quantiles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// The median in milliseconds, 1 to 60,000.
     pub p50_ms: u32,
     /// 99 of 100 are faster, in milliseconds; from `p50_ms` (equal: constant) to 60,000.
@@ -137,7 +137,7 @@ impl Default for Latency {
 /// A stretch of time in which a share of POSTs gets a certain answer. One that all get is an outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// When it begins, in seconds; 0 by default.
     #[serde(default)]
     pub from_s: f64,
@@ -160,12 +160,12 @@ fn all() -> f64 {
 
 impl Fault {
     /// When it ends, in seconds; may be infinite.
-    pub fn until_s(&self) -> f64 {
+    pub(crate) fn until_s(&self) -> f64 {
         self.for_s.map_or(f64::INFINITY, |long_s| self.from_s + long_s)
     }
 
     /// Whether it is in force.
-    pub fn is_on(&self, now_s: f64) -> bool {
+    pub(crate) fn is_on(&self, now_s: f64) -> bool {
         self.from_s <= now_s && now_s < self.until_s()
     }
 }
@@ -173,7 +173,7 @@ impl Fault {
 /// An answer: a status, or none at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The HTTP status, 100 to 599.
     pub status: Option<u16>,
     /// The `Retry-After` it carries, 0 to 86,400 seconds.
@@ -187,7 +187,7 @@ pub struct Reply {
 /// How a POST gets no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mishap {
+pub(crate) enum Mishap {
     /// None before the attempt's deadline.
     Timeout,
     /// No connection.
@@ -206,17 +206,17 @@ const BUILT_IN: [(&str, &str); 7] = [
 
 impl Scenario {
     /// The names of the built-in scenarios.
-    pub fn names() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
     /// The JSON of a built-in scenario.
-    pub fn built_in(name: &str) -> Option<&'static str> {
+    pub(crate) fn built_in(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
     /// Reads and checks a scenario.
-    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ScenarioError> {
         if text.len() > TEXT_MAX {
             return Err(wrong("", format!("is longer than {TEXT_MAX} octets")));
         }
@@ -236,23 +236,23 @@ impl Scenario {
     }
 
     /// Time to live in seconds, its own or the tier's.
-    pub fn ttl_s(&self) -> u32 {
+    pub(crate) fn ttl_s(&self) -> u32 {
         self.ttl_s.unwrap_or(TierDefaults::of(self.tier).ttl_s)
     }
 
     /// When everybody gets an answer again after the last outage that ends, in seconds from the beginning.
-    pub fn recovery_s(&self) -> Option<f64> {
+    pub(crate) fn recovery_s(&self) -> Option<f64> {
         let outages = self.outages().filter(|fault| fault.until_s().is_finite());
         outages.map(Fault::until_s).max_by(f64::total_cmp)
     }
 
     /// Faults that concern every POST.
-    pub fn outages(&self) -> impl Iterator<Item = &Fault> {
+    pub(crate) fn outages(&self) -> impl Iterator<Item = &Fault> {
         self.gateway.faults.iter().filter(|fault| fault.rate >= 1.0)
     }
 
     /// Checks every bound, for a scenario whose members were changed after it was read.
-    pub fn check(&self) -> Result<(), ScenarioError> {
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         within("/ttl_s", self.ttl_s().into(), 0.0, TIME_MAX_S)?;
         within("/arrival/deliveries", self.arrival.deliveries.into(), 1.0, 5e6)?;
         within("/arrival/over_s", self.arrival.over_s, 0.0, TIME_MAX_S)?;
@@ -292,7 +292,7 @@ impl Reply {
 
 impl Latency {
     /// The latency that two draws from [0, 1) give (Box and Muller's way to a normal distribution).
-    pub fn draw(&self, first: f64, second: f64) -> Duration {
+    pub(crate) fn draw(&self, first: f64, second: f64) -> Duration {
         /// How many standard deviations above the median 99 of 100 lie.
         const P99: f64 = 2.326_347_9;
         let median_s = f64::from(self.p50_ms) / 1_000.0;

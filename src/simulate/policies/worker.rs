@@ -10,7 +10,7 @@ use crate::policy::breaker::{Breaker, Permission, Snapshot, State};
 use crate::policy::hold::Hold;
 
 /// Whether a POST may start.
-pub enum Passage {
+pub(super) enum Passage {
     /// Under this number.
     Free(u64),
     Probe,
@@ -20,7 +20,7 @@ pub enum Passage {
 
 /// A POST, as its worker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Post {
+pub(super) struct Post {
     pub began_at: Timestamp,
     /// By which its answer is told to the breaker; none: it is a probe.
     pub number: Option<u64>,
@@ -28,13 +28,13 @@ pub struct Post {
 
 /// What others have to obey.
 #[derive(Clone, Copy)]
-pub struct Change {
+pub(super) struct Change {
     pub held_until: Option<Timestamp>,
     pub breaker: Option<Snapshot>,
 }
 
 /// Its state. [`Limit`], [`Hold`] and [`Breaker`] are those of the server.
-pub struct Worker {
+pub(super) struct Worker {
     limit: Limit,
     /// What stands in for the limit if it does not adapt.
     fixed: Option<u32>,
@@ -52,7 +52,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(scenario: &Scenario, number: u32, now: Timestamp) -> Self {
+    pub(super) fn new(scenario: &Scenario, number: u32, now: Timestamp) -> Self {
         let share = (scenario.workers.concurrency / scenario.workers.replicas).max(1);
         Self {
             limit: Limit::new(share),
@@ -69,19 +69,19 @@ impl Worker {
     }
 
     /// POSTs that it may have in flight at present.
-    pub fn limit(&self) -> u32 {
+    pub(super) fn limit(&self) -> u32 {
         self.fixed.unwrap_or_else(|| self.limit.get())
     }
 
     /// Whether one more POST fits. The last permit of a lane is kept for transactional deliveries.
-    pub fn has_permit(&self) -> bool {
+    pub(super) fn has_permit(&self) -> bool {
         let limit = self.limit();
         let kept = u32::from(limit > 1 && !self.transactional);
         self.in_flight < limit - kept
     }
 
     /// Asks hold and breaker whether a POST may start.
-    pub fn enter(&mut self, now: Timestamp) -> Passage {
+    pub(super) fn enter(&mut self, now: Timestamp) -> Passage {
         if let Some(until) = self.hold.until(now) {
             return Passage::Shut(until);
         }
@@ -93,7 +93,13 @@ impl Worker {
     }
 
     /// Learns from an answer. Answers what the other replicas have to know.
-    pub fn answered(&mut self, outcome: &Outcome, post: Post, now: Timestamp, settings: &Settings) -> Option<Change> {
+    pub(super) fn answered(
+        &mut self,
+        outcome: &Outcome,
+        post: Post,
+        now: Timestamp,
+        settings: &Settings,
+    ) -> Option<Change> {
         let health = outcome.health();
         let changed = self.breaker.as_mut().and_then(|breaker| {
             let state = match post.number {
@@ -121,7 +127,7 @@ impl Worker {
     }
 
     /// Obeys what another replica learned at `now`.
-    pub fn adopt(&mut self, change: Change, now: Timestamp) {
+    pub(super) fn adopt(&mut self, change: Change, now: Timestamp) {
         if let Some(until) = change.held_until {
             let wait = (until - now).to_std().unwrap_or_default();
             self.hold.throttled(now, now, Some(wait));

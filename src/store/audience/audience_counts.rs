@@ -10,7 +10,7 @@ const EVERYONE: i32 = 0;
 const CHUNK: i64 = 10_000;
 
 /// Members of a topic by lane, in the order of lanes; lanes without any are left out.
-pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(i32, i64)>> {
+pub(crate) async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
            FROM (SELECT lane, n FROM audience_counts WHERE topic = $1
@@ -24,7 +24,7 @@ pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(
 }
 
 /// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
-pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(i32, i64)>> {
+pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
              SELECT sum(n)::bigint AS n FROM (SELECT n FROM audience_counts WHERE topic = $2 AND lane = l.id
@@ -54,7 +54,7 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Stri
 
 /// Adds up a chunk of what was noted, and forgets what came to nothing. Returns how many notes those were. One at a time:
 /// whoever meets another leaves it to that one.
-pub async fn fold(pool: &PgPool) -> sqlx::Result<u64> {
+pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<u64> {
     let mut tx = pool.begin().await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#

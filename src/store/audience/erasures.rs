@@ -72,14 +72,14 @@ pub async fn begin(
 }
 
 /// How many subscriptions a user has, ended ones included.
-pub async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
+pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
     sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND user_id = $2"#, app.0, user_id)
         .fetch_one(conn)
         .await
 }
 
 /// An app's erasure.
-pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> sqlx::Result<Option<Erasure>> {
+pub(crate) async fn find(pool: &PgPool, app: AppId, id: Uuid) -> sqlx::Result<Option<Erasure>> {
     sqlx::query_as!(
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
@@ -92,7 +92,7 @@ pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> sqlx::Result<Option<Er
 }
 
 /// Erasures that nobody works on any more, the oldest first.
-pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
+pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
     sqlx::query_as!(
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
@@ -215,7 +215,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
 /// so it is enough to look at those that have their content: at most a few minutes' worth, and what letters hold. Sending
 /// pays for no index of users. A message that is being accepted in this very moment is not found, but forgets its users as
 /// all do.
-pub async fn redact_messages(
+pub(crate) async fn redact_messages(
     pool: &PgPool,
     erasure: &Erasure,
     patience: Duration,
@@ -290,7 +290,7 @@ async fn put_letters_of_former_browsers_aside(
 }
 
 /// Writes down that nothing names the user any more, the erasure itself included, and returns how it ended.
-pub async fn complete(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Erasure> {
+pub(crate) async fn complete(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Erasure> {
     sqlx::query_as!(
         Erasure,
         "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2) WHERE id = $1

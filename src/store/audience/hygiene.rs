@@ -8,7 +8,7 @@ use crate::model::id::AppId;
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]
-pub struct LossRow {
+pub(crate) struct LossRow {
     /// The day in UTC, such as `2027-01-31`.
     pub day: String,
     /// The push service.
@@ -22,7 +22,7 @@ pub struct LossRow {
 }
 
 /// What was lost since then, the latest day first.
-pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
+pub(crate) async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
     sqlx::query_as!(
         LossRow,
         r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway, l.vapid_key,

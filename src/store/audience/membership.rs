@@ -45,7 +45,7 @@ pub(in crate::store) async fn set_topics(
 
 /// What became of a wish to join or leave a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Membership {
+pub(crate) enum Membership {
     /// It is so.
     Done,
     /// There is no such subscription.
@@ -57,7 +57,7 @@ pub enum Membership {
 }
 
 /// Puts a subscription into a topic, or takes it out, as a server does.
-pub async fn set_membership(
+pub(crate) async fn set_membership(
     pool: &PgPool,
     app: AppId,
     id: SubscriptionId,

@@ -1,11 +1,11 @@
 //! Whom there is to reach: subscriptions and their topics, how they come, change, are replaced and are forgotten.
 
-pub mod audience_counts;
-pub mod erasures;
-pub mod hygiene;
-pub mod membership;
-pub mod refusals;
-pub mod registration;
-pub mod subscriptions;
-pub mod succession;
-pub mod topics;
+pub(crate) mod audience_counts;
+pub(crate) mod erasures;
+pub(crate) mod hygiene;
+pub(crate) mod membership;
+pub(crate) mod refusals;
+pub(crate) mod registration;
+pub(crate) mod subscriptions;
+pub(crate) mod succession;
+pub(crate) mod topics;

@@ -18,7 +18,7 @@ use crate::store::queue::stops::{StopKind, stop_subscription};
 use crate::store::queue::unsent::cancel_subscription;
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
-pub const REFUSALS_MAX: i16 = 5;
+pub(crate) const REFUSALS_MAX: i16 = 5;
 /// How far back a lane's acceptances are looked for.
 const LOOK_BACK: Duration = Duration::from_secs(3600);
 /// Subscriptions that one sweep looks at.
@@ -26,7 +26,7 @@ const CHUNK: i64 = 100;
 
 /// Marks those as proven who are accepted for the first time, and counts the refusals of those who are not proven. Writes
 /// nothing in the usual case, in which everybody is proven.
-pub async fn count<'a>(
+pub(crate) async fn count<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
     now: Timestamp,
@@ -67,7 +67,7 @@ pub async fn count<'a>(
 }
 
 /// Whether [`count`] changes anything for an ending.
-pub fn counts(settlement: &Settlement) -> bool {
+pub(crate) fn counts(settlement: &Settlement) -> bool {
     weight(settlement).is_some()
 }
 
@@ -89,7 +89,7 @@ fn weight(settlement: &Settlement) -> Option<i16> {
 /// Suspends a chunk of those that are not proven and were refused often enough, where others in the same lane were accepted
 /// in the same minute and again in a later one: nobody is suspended because the whole key was refused for a while. Returns
 /// how many they were.
-pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = sqlx::query!(
         r#"
         SELECT s.shard, s.id

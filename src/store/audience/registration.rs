@@ -28,7 +28,7 @@ use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
 #[derive(Debug)]
-pub struct Registration<'a> {
+pub(crate) struct Registration<'a> {
     /// A fresh UUIDv7, of which a new subscription's id is made.
     pub id: Uuid,
     /// The app.
@@ -57,7 +57,7 @@ pub struct Registration<'a> {
 
 /// What became of it.
 #[derive(Debug)]
-pub enum Registered {
+pub(crate) enum Registered {
     /// A new subscription, its topics, and what was left out.
     New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// The endpoint was known; the same of it.
@@ -77,7 +77,7 @@ pub enum Registered {
 }
 
 /// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
-pub fn shard_of(app: AppId, endpoint: &str) -> u8 {
+pub(crate) fn shard_of(app: AppId, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     context.update(app.0.as_bytes());
     context.update(endpoint.as_bytes());
@@ -90,12 +90,12 @@ pub fn endpoint_mac(vault: &Vault, app: AppId, endpoint: &str) -> [u8; 32] {
 }
 
 /// What is sealed into `subscriptions.address`: p256dh (65), auth (16), endpoint.
-pub fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
+pub(crate) fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
     [keys.p256dh.as_slice(), keys.auth.as_slice(), endpoint.expose().as_bytes()].concat()
 }
 
 /// Registers a subscription, in one transaction with all that follows from it.
-pub async fn register(
+pub(crate) async fn register(
     pool: &PgPool,
     vault: &Vault,
     request: &Registration<'_>,

@@ -17,11 +17,11 @@ use crate::store::queue::unsent::{cancel_previous_users, log_cancelled};
 use crate::vault::{Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
-pub const ATTRIBUTES_MAX: usize = 2048;
+pub(crate) const ATTRIBUTES_MAX: usize = 2048;
 
 /// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SubscriptionRow {
+pub(crate) struct SubscriptionRow {
     /// Its id.
     pub id: Uuid,
     /// Its lane.
@@ -64,19 +64,19 @@ pub struct SubscriptionRow {
 
 impl SubscriptionRow {
     /// Its typed id.
-    pub fn typed_id(&self) -> SubscriptionId {
+    pub(crate) fn typed_id(&self) -> SubscriptionId {
         SubscriptionId(self.id)
     }
 }
 
 /// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
-pub fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
+pub(crate) fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
     vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
 }
 
 /// By what right somebody acts on a subscription.
 #[derive(Debug, Clone, Copy)]
-pub enum Right<'a> {
+pub(crate) enum Right<'a> {
     /// A server key with the scope `subscribers`.
     Server,
     /// A browser, with the token that it shows, if any.
@@ -85,7 +85,7 @@ pub enum Right<'a> {
 
 impl Right<'_> {
     /// Whether that right covers this subscription.
-    pub fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
+    pub(crate) fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
         match self {
             Right::Server => true,
             Right::Browser(shown) => {
@@ -97,7 +97,7 @@ impl Right<'_> {
 
 /// What is wanted of a subscription's details. None leaves a thing as it is.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// By whom: what it may not say is left out.
     pub by: Speaker,
     /// Whose it is; inner none: nobody's.
@@ -116,7 +116,7 @@ pub struct Wanted {
 
 /// What happens to attributes that are not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merge {
+pub(crate) enum Merge {
     /// They stay; null removes a named one.
     Patch,
     /// They go.
@@ -214,7 +214,7 @@ pub(in crate::store) async fn lock_in_order(
 }
 
 /// A subscription and its topics: the list's query, asked for the first row from this id down.
-pub async fn find(
+pub(crate) async fn find(
     pool: &PgPool,
     app: AppId,
     id: SubscriptionId,
@@ -226,7 +226,7 @@ pub async fn find(
 
 /// What a list of subscriptions is narrowed to.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Whose they are.
     pub user_id: Option<String>,
     /// The topic they are in.
@@ -240,7 +240,7 @@ pub struct Filter {
 }
 
 /// An app's subscriptions with ids below `before`, the newest first, with their topics.
-pub async fn list(
+pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     filter: &Filter,
@@ -283,7 +283,7 @@ pub async fn list(
 
 /// What became of a change.
 #[derive(Debug)]
-pub enum Changed {
+pub(crate) enum Changed {
     /// It is made: the row, its topics, and what was left out.
     Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// There is no such subscription, or not for whoever asks.
@@ -297,7 +297,7 @@ pub enum Changed {
 }
 
 /// Changes a subscription's details.
-pub async fn change(
+pub(crate) async fn change(
     pool: &PgPool,
     vault: &Vault,
     app: AppId,
@@ -391,7 +391,7 @@ pub(in crate::store) async fn write_details(
 
 /// Ends a subscription: nothing waits for it any more, and all workers are told. None: there is no such subscription,
 /// or not for whoever asks. Done again, it only tells the workers again.
-pub async fn unsubscribe(
+pub(crate) async fn unsubscribe(
     pool: &PgPool,
     vault: &Vault,
     app: AppId,

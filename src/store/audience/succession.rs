@@ -78,7 +78,7 @@ pub(in crate::store) async fn take_over(
 
 /// Hands on what was claimed under `lease` and is for a subscription that another one has taken the place of. What is not
 /// under that lease any more, or whose subscription is back, stays.
-pub async fn follow(
+pub(crate) async fn follow(
     pool: &PgPool,
     vault: &Vault,
     lease: Uuid,

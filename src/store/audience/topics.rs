@@ -13,9 +13,9 @@ use crate::model::id::{AppId, MessageId};
 use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
 
 /// Most topics of one app.
-pub const TOPICS_MAX: i64 = 10_000;
+pub(crate) const TOPICS_MAX: i64 = 10_000;
 /// Most topics of one app that browsers made: they leave servers their share.
-pub const BROWSER_TOPICS_MAX: i64 = 1_000;
+pub(crate) const BROWSER_TOPICS_MAX: i64 = 1_000;
 /// How long a topic that browsers made stays without members and messages.
 const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one transaction changes.
@@ -23,7 +23,7 @@ const CHUNK: i64 = 10_000;
 
 /// A topic, as joining it needs it.
 #[derive(Debug)]
-pub struct Topic {
+pub(crate) struct Topic {
     /// Its number.
     pub id: i32,
     /// Its name.
@@ -34,7 +34,7 @@ pub struct Topic {
 
 /// Those of these topics that there are, and the names of the others. They are made on demand if whoever names them may
 /// make topics and all of them fit.
-pub async fn ensure(
+pub(crate) async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
     names: &[String],
@@ -89,13 +89,13 @@ async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, 
 }
 
 /// The number of a topic, if there is one of that name.
-pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
+pub(crate) async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app.0, name).fetch_optional(conn).await
 }
 
 /// A topic and how many subscriptions are in it.
 #[derive(Debug)]
-pub struct TopicRow {
+pub(crate) struct TopicRow {
     /// Its number.
     pub id: i32,
     /// Its name.
@@ -111,7 +111,7 @@ pub struct TopicRow {
 }
 
 /// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
-pub async fn list(
+pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     name: Option<&str>,
@@ -137,7 +137,7 @@ pub async fn list(
 
 /// What became of a wish to make a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
+pub(crate) enum Made {
     /// It is made.
     Done,
     /// There is one of that name.
@@ -147,7 +147,7 @@ pub enum Made {
 }
 
 /// Makes a topic, as a server does. Whatever is not [`Made::Done`] is to be rolled back.
-pub async fn create(
+pub(crate) async fn create(
     conn: &mut PgConnection,
     app: AppId,
     name: &str,
@@ -171,14 +171,14 @@ pub async fn create(
 }
 
 /// Sets who may join a topic; whoever is in it stays. False: there is no topic of that name.
-pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<bool, sqlx::Error> {
+pub(crate) async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
     Ok(done.execute(conn).await?.rows_affected() == 1)
 }
 
 /// What became of a wish to remove a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removed {
+pub(crate) enum Removed {
     /// It is gone, and with it its policy.
     Done,
     /// There is no topic of that name.
@@ -189,7 +189,12 @@ pub enum Removed {
 
 /// Removes a topic, within a transaction. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
 /// messages that wait singly go on without its policy.
-pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
+pub(crate) async fn remove(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    now: Timestamp,
+) -> Result<Removed, sqlx::Error> {
     let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
     let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
     let message = sqlx::query_scalar!("SELECT message FROM cursors WHERE topic = $1 LIMIT 1", topic);
@@ -207,7 +212,7 @@ pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timest
 }
 
 /// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
-pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
+pub(crate) async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let members = sqlx::query!(
         "DELETE FROM topic_members WHERE ctid = ANY (ARRAY(
            SELECT m.row FROM removed_topics r, LATERAL (
@@ -226,7 +231,7 @@ pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
 
 /// Removes a chunk of the topics that browsers made and nobody uses: for a week without members and messages, and nothing
 /// was ever set for them. Returns how many that were.
-pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
+pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
     let mut tx = pool.begin().await?;
     let unused = sqlx::query_scalar!(

@@ -15,7 +15,7 @@ use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.
-pub const PREFIX: &str = "bw_";
+pub(crate) const PREFIX: &str = "bw_";
 
 /// What a key may do. None includes another, except that an operator's key may do everything in every app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -114,7 +114,7 @@ impl ApiKey {
 
 /// A key to make.
 #[derive(Debug, Clone, Copy)]
-pub struct NewKey<'a> {
+pub(crate) struct NewKey<'a> {
     /// The app it acts for; none for the server's own.
     pub app: Option<AppId>,
     /// Its name for people.
@@ -142,7 +142,7 @@ pub async fn create(
 
 /// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
 /// meanwhile, or expired.
-pub async fn make(
+pub(crate) async fn make(
     pool: &PgPool,
     vault: &Vault,
     new: NewKey<'_>,
@@ -201,16 +201,16 @@ async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
 }
 
 /// A secret's HMAC, by which keys are found.
-pub type SecretMac = [u8; 32];
+pub(crate) type SecretMac = [u8; 32];
 
 /// The HMAC of a secret.
-pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
+pub(crate) fn mac(vault: &Vault, secret: &str) -> SecretMac {
     vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
 }
 
 /// Finds a valid key by its secret's HMAC, and with it, in the same round trip, the app that the request names. None: no such
 /// key, expired, or revoked.
-pub async fn authenticate(
+pub(crate) async fn authenticate(
     pool: &PgPool,
     secret_mac: &SecretMac,
     app_id: Option<AppId>,
@@ -265,7 +265,12 @@ pub async fn authenticate(
 }
 
 /// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: Option<AppId>, before: Uuid, limit: i64) -> Result<Vec<ApiKey>, sqlx::Error> {
+pub(crate) async fn list(
+    pool: &PgPool,
+    app: Option<AppId>,
+    before: Uuid,
+    limit: i64,
+) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
         r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally
@@ -279,7 +284,7 @@ pub async fn list(pool: &PgPool, app: Option<AppId>, before: Uuid, limit: i64) -
 }
 
 /// A key of an app or, without one, of the server.
-pub async fn find(pool: &PgPool, app: Option<AppId>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
+pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
     let above = Uuid::from_u128(id.as_u128().saturating_add(1));
     let first = list(pool, app, above, 1).await?.pop();
     Ok(first.filter(|key| key.id == id))

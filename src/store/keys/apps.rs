@@ -8,11 +8,11 @@ use crate::model::id::AppId;
 use crate::model::permission::BrowsersMay;
 
 /// Greatest weight of an app.
-pub const WEIGHT_MAX: i16 = 100;
+pub(crate) const WEIGHT_MAX: i16 = 100;
 
 /// A row of `apps`.
 #[derive(Debug, Clone)]
-pub struct App {
+pub(crate) struct App {
     /// Its id.
     pub id: AppId,
     /// Its short name, unique on this server.
@@ -36,7 +36,7 @@ pub struct App {
 }
 
 /// Adds an app. False: its slug is taken.
-pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
+pub(crate) async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
     let done = sqlx::query!(
         "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
@@ -56,12 +56,12 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Er
 }
 
 /// The app of that id or slug, unless it is being deleted.
-pub async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+pub(crate) async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     Ok(find_any(pool, id, slug).await?.filter(|app| app.deleting_at.is_none()))
 }
 
 /// The app of that id or slug, even if it is being deleted.
-pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
+pub(crate) async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
@@ -74,7 +74,7 @@ pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> R
 }
 
 /// The app of the example page, if it was made and is not being deleted.
-pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
+pub(crate) async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
@@ -85,12 +85,12 @@ pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
 }
 
 /// Makes an app the example page's.
-pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
+pub(crate) async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
     sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
 /// Apps with ids below `before`, those being deleted included, the newest first.
-pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
+pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
@@ -104,7 +104,7 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, s
 }
 
 /// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.
-pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
+pub(crate) async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
     sqlx::query_as!(
         App,
         "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
@@ -116,7 +116,7 @@ pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sql
 }
 
 /// Writes everything but what never changes of an app that is [locked](lock).
-pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
+pub(crate) async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE apps SET name = $2, origins = $3, allow_other_gateways = $4, browsers_may = $5, max_retries = $6, weight = $7
          WHERE id = $1",

@@ -15,7 +15,7 @@ use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
 use crate::model::id::{ApiKeyId, AppId};
 
 /// How the command line is named, which needs no key.
-pub const LOCAL: &str = "local";
+pub(crate) const LOCAL: &str = "local";
 
 /// Entries that one transaction deletes.
 const CHUNK: i64 = 10_000;
@@ -159,7 +159,7 @@ impl Who {
 }
 
 /// The id of that key; `local` without one.
-pub fn name_of(key: Option<Uuid>) -> String {
+pub(crate) fn name_of(key: Option<Uuid>) -> String {
     key.map_or_else(|| LOCAL.to_owned(), |key| ApiKeyId(key).to_string())
 }
 
@@ -228,7 +228,7 @@ impl Entry {
 
 /// Which entries are wanted: those that fit all of it.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Of this app.
     pub app: Option<AppId>,
     /// By this key; inner none: at the command line.
@@ -243,7 +243,7 @@ pub struct Filter {
 
 /// A row of `audit_log`.
 #[derive(Debug, FromRow)]
-pub struct Row {
+pub(crate) struct Row {
     /// Its id, a UUIDv7 of its time.
     pub id: Uuid,
     /// When it was done.
@@ -267,7 +267,7 @@ pub struct Row {
 }
 
 /// Entries with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<Row>> {
+pub(crate) async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<Row>> {
     let mut query = QueryBuilder::new(
         "SELECT id, at, app, actor_kind, actor, host(address) AS address, action, target, n, detail FROM audit_log",
     );
@@ -294,7 +294,7 @@ pub async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> s
 }
 
 /// Deletes a chunk of what is older than `cutoff`. Returns how many entries. Only here does a transaction say that it may.
-pub async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin().await?;
     sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;
     let done = sqlx::query!(

@@ -7,11 +7,11 @@ use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
-pub const KEYS_MAX: i64 = 10;
+pub(crate) const KEYS_MAX: i64 = 10;
 
 /// A row of `identity_keys`.
 #[derive(Debug, Clone)]
-pub struct IdentityKey {
+pub(crate) struct IdentityKey {
     /// Its id.
     pub id: Uuid,
     /// Its name for people.
@@ -31,7 +31,7 @@ pub struct IdentityKey {
 }
 
 /// Adds a key. False: the app has [`KEYS_MAX`] already.
-pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<bool> {
+pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<bool> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
@@ -55,7 +55,7 @@ pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx
 }
 
 /// All keys of an app, the newest first.
-pub async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
+pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
         "SELECT id, name, algorithm, form, secret, public_key, made_by, created_at FROM identity_keys WHERE app = $1
@@ -67,7 +67,7 @@ pub async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
 }
 
 /// Forgets a key: what it signed proves nothing from now on. False: the app has no such key.
-pub async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<bool> {
+pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<bool> {
     let done =
         sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id).execute(executor).await?;
     Ok(done.rows_affected() == 1)

@@ -41,7 +41,7 @@ pub struct VapidKey {
 
 /// Adds a key pair. An active one retires the one before it. False: the app has this key already.
 /// `private_key` is sealed under [`crate::vault::VAPID_PRIVATE`] and the key's id.
-pub async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
+pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
         sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
@@ -95,7 +95,7 @@ pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> 
 }
 
 /// One key of an app.
-pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
+pub(crate) async fn find(pool: &PgPool, app: AppId, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
@@ -108,7 +108,12 @@ pub async fn find(pool: &PgPool, app: AppId, id: Uuid) -> Result<Option<VapidKey
 }
 
 /// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
-pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
+pub(crate) async fn list(
+    pool: &PgPool,
+    app: AppId,
+    before: Uuid,
+    limit: i64,
+) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
              JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
@@ -137,14 +142,18 @@ pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result
 }
 
 /// The sealed private key, for export to another server.
-pub async fn private_key(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> Result<Option<Vec<u8>>, sqlx::Error> {
+pub(crate) async fn private_key(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    id: Uuid,
+) -> Result<Option<Vec<u8>>, sqlx::Error> {
     sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id)
         .fetch_optional(executor)
         .await
 }
 
 /// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
-pub async fn set_subject(
+pub(crate) async fn set_subject(
     executor: impl PgExecutor<'_>,
     app: AppId,
     id: Uuid,

@@ -34,7 +34,7 @@ const CHUNK_OF_MANY: i64 = 2_000;
 
 /// Where a deletion stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// There is more to do at once.
     More,
     /// Workers hold some of it, or requests may be under way: there is more to do later.
@@ -45,7 +45,7 @@ pub enum Step {
 
 /// Begins to delete an app: nobody finds it any more, its keys are revoked, and nothing is sent. Returns what this process's
 /// dispatch has to obey. Begun again, it changes nothing.
-pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
+pub(crate) async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
     sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app.0, now)
         .execute(&mut *conn)
         .await?;
@@ -56,7 +56,7 @@ pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timesta
 }
 
 /// Apps that are being deleted, with the times when that was asked for.
-pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
+pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
     sqlx::query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
         .map(|row| (row.id, row.at))
         .fetch_all(pool)
@@ -64,7 +64,7 @@ pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
 }
 
 /// Does the next part of a deletion that was begun at `begun_at`.
-pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
+pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
         || end_lost_pages(pool, app, now).await? > 0
@@ -85,7 +85,7 @@ pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp
 
 /// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
 /// to obey; none: there are no more.
-pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
+pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let messages = sqlx::query_scalar!(
         r#"

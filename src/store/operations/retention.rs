@@ -25,7 +25,7 @@ const CHUNK_OF_MANY: i64 = 2_000;
 /// because open letters need it, stays until a later round.
 ///
 /// `cutoff` as for [`drop_before`](crate::store::operations::partitions::drop_before): a message never goes before its attempts.
-pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sqlx::Result<Option<Uuid>> {
+pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sqlx::Result<Option<Uuid>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
     let last = sqlx::query_scalar!(
@@ -57,7 +57,7 @@ pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sq
 
 /// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
 /// not ended.
-pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let deleted = sqlx::query!(
         "WITH ended AS (
@@ -78,7 +78,7 @@ pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Resu
 }
 
 /// Deletes a chunk of the outcomes and trips of minutes before `cutoff`.
-pub async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let rollups = sqlx::query!(
         "DELETE FROM rollups WHERE ctid = ANY (ARRAY(
@@ -98,7 +98,7 @@ pub async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64
 }
 
 /// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, figures.
-pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let stops = sqlx::query!(
         "DELETE FROM stops WHERE ctid = ANY (ARRAY(
@@ -127,7 +127,11 @@ pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
 
 /// Looks at a chunk of the throttles after one of them, by (shard, subscription), and forgets those whose next turn came
 /// long ago. Returns the last one it looked at; none: there are no more. An index by turn would make every turn cost more.
-pub async fn clear_throttles(pool: &PgPool, now: Timestamp, after: (i16, Uuid)) -> sqlx::Result<Option<(i16, Uuid)>> {
+pub(crate) async fn clear_throttles(
+    pool: &PgPool,
+    now: Timestamp,
+    after: (i16, Uuid),
+) -> sqlx::Result<Option<(i16, Uuid)>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let last = sqlx::query!(
         "WITH looked AS (
@@ -150,7 +154,7 @@ pub async fn clear_throttles(pool: &PgPool, now: Timestamp, after: (i16, Uuid)) 
 
 /// Deletes a chunk of what the archive keeps no longer: letters, their trail and events of before `cutoff`, alerts that were
 /// resolved and erasures that were completed before.
-pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let first_kept = first_uuid_of(cutoff);
     let letters = sqlx::query!(
         "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(

@@ -2,12 +2,12 @@
 
 /// Whether an error says that the transaction was undone and would likely succeed the next time: a deadlock or a
 /// serialization failure.
-pub fn is_collision(error: &sqlx::Error) -> bool {
+pub(crate) fn is_collision(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "40P01" || code == "40001")
 }
 
 /// Runs a whole transaction, up to five times while it collides with others. It must hold nothing back between runs.
-pub async fn retrying<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, sqlx::Error>
+pub(crate) async fn retrying<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, sqlx::Error>
 where
     F: Future<Output = Result<T, sqlx::Error>>,
 {

@@ -193,7 +193,7 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
 
 /// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
 /// must not change it under a running server.
-pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
+pub(crate) async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
     match check_schema(options).await {
         Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
         checked => checked,

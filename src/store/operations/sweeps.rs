@@ -27,7 +27,7 @@ const CHUNK: i64 = 10_000;
 
 /// Messages that were cancelled or resumed and have waiting rows that do not show it yet: those beyond the first chunk,
 /// and those that workers queued or parked while the turn was news to them. Each wants [`crate::store::queue::steering::go_on`].
-pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
+pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
     let ids = sqlx::query_scalar!(
         r#"
         SELECT id FROM messages m
@@ -52,7 +52,7 @@ pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Mess
 }
 
 /// Settles a chunk of what is parked though its message expired a minute ago. Answers how many rows that were.
-pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
+pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = pool.begin().await?;
     let rows = sqlx::query_as!(
         Waiting,
@@ -77,7 +77,7 @@ pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize>
 }
 
 /// Ends subscriptions whose own `expirationTime` passed. Answers how many.
-pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let expired = sqlx::query!(
         r#"
         UPDATE subscriptions SET state = 'expired', ended_at = $1
@@ -99,7 +99,7 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
 /// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
 /// if letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
 /// lane is shut, is settled as expired here.
-pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let looked = sqlx::query!(
         r#"

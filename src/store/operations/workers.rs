@@ -13,11 +13,11 @@ use crate::policy::hold::Held;
 use crate::policy::payload_limit::Learned;
 
 /// A worker that has not been heard of for so long is taken for dead.
-pub const SILENCE: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// Who shares the work, as one worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Crew {
+pub(crate) struct Crew {
     /// How many live, this one included.
     pub workers: u32,
     /// How many of them have a smaller id.
@@ -28,13 +28,13 @@ pub struct Crew {
 
 impl Crew {
     /// One worker alone.
-    pub const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
+    pub(crate) const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
 
 /// Says that this worker lives, forgets the dead, and answers who lives.
 ///
 /// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
-pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
+pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
     sqlx::query!(
         "INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
          ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
@@ -67,19 +67,19 @@ pub async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Times
 }
 
 /// Whether any worker lives.
-pub async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
         .fetch_one(pool)
         .await
 }
 
 /// Takes a worker off the list: it stops.
-pub async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
+pub(crate) async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)
 }
 
 /// The origin that stands for all origins of a lane, those met later included.
-pub const ALL_ORIGINS: &str = "*";
+pub(crate) const ALL_ORIGINS: &str = "*";
 
 /// What one worker learned of a lane's way to an origin, or an operator ordered, and all obey.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +124,13 @@ impl LaneState {
 
 /// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later
 /// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening.
-pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn share(
+    pool: &PgPool,
+    state: &LaneState,
+    worker: Uuid,
+    tripped: bool,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         WITH tripped AS (

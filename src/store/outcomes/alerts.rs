@@ -59,7 +59,7 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
 
 /// A row of `alerts`.
 #[derive(Debug)]
-pub struct AlertRow {
+pub(crate) struct AlertRow {
     /// Its id.
     pub id: Uuid,
     /// Whose it is.
@@ -82,7 +82,7 @@ pub struct AlertRow {
 
 /// Alerts that follow after the one of id `before` (the greatest id: from the beginning): open ones first, then resolved
 /// ones, each from the newest.
-pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
+pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
         r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at,
@@ -101,7 +101,7 @@ pub async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<A
 
 /// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays
 /// as it is.
-pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
+pub(crate) async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
         r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
@@ -114,7 +114,7 @@ pub async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) ->
 }
 
 /// How many alerts of each kind are open.
-pub async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
+pub(crate) async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
     let found = sqlx::query!(
         r#"SELECT kind AS "kind: Kind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#
     )

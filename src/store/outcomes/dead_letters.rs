@@ -3,7 +3,7 @@
 //! Statements are put together from the filters that were given and planned anew each time: one plan for all of them
 //! would be a bad one for most.
 
-pub mod handling;
+pub(crate) mod handling;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,12 +21,12 @@ use crate::model::lane::Gateway;
 use crate::model::named;
 
 /// Most groups that are answered.
-pub const GROUPS_MAX: i64 = 1000;
+pub(crate) const GROUPS_MAX: i64 = 1000;
 
 named! {
     /// Where a letter stands, as stored in `dead_letters.state`.
     #[schema(as = LetterState)]
-    pub enum State {
+    pub(crate) enum State {
         /// To be replayed or discarded. Whatever ends a delivery as dead sets it. Its message's content is kept as long.
         Open = "open",
         /// Sent again, as or in another message. A replay sets it (`handling`); what becomes of the delivery now is told
@@ -43,7 +43,7 @@ named! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Only this letter; not for requests.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
@@ -111,12 +111,12 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::
 
 impl Filter {
     /// Only this letter.
-    pub fn one(id: DeadLetterId) -> Self {
+    pub(crate) fn one(id: DeadLetterId) -> Self {
         Self { id: Some(id), ..Self::default() }
     }
 
     /// Every member that requests may give.
-    pub const NAMES: [&str; 11] = [
+    pub(crate) const NAMES: [&str; 11] = [
         "reason",
         "status",
         "state",
@@ -177,7 +177,7 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
 
 /// A letter.
 #[derive(Debug, Clone, FromRow)]
-pub struct LetterRow {
+pub(crate) struct LetterRow {
     /// Its id, a UUIDv7 of the time of death.
     pub id: Uuid,
     /// Where it stands.
@@ -209,7 +209,7 @@ pub struct LetterRow {
 }
 
 /// An app's letters with ids below `before` that fit, the newest first.
-pub async fn list(
+pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     filter: &Filter,
@@ -230,7 +230,7 @@ pub async fn list(
 /// What letters are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub(crate) enum By {
     /// Why they died.
     Reason,
     /// The push service.
@@ -260,7 +260,7 @@ impl By {
 
 /// Letters that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
-pub struct Group {
+pub(crate) struct Group {
     /// What they have in common.
     pub key: Option<String>,
     /// How many there are.
@@ -270,7 +270,7 @@ pub struct Group {
 }
 
 /// Counts the letters that fit, the largest groups first, at most [`GROUPS_MAX`].
-pub async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
+pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
     query.push("JOIN lanes g ON g.id = l.lane");
@@ -281,7 +281,7 @@ pub async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx:
 
 /// What a letter has beside its row.
 #[derive(Debug, Clone)]
-pub struct Enclosed {
+pub(crate) struct Enclosed {
     /// The policy in force when it died.
     pub policy: Option<Value>,
     /// The message's sealed content; none once it was deleted.
@@ -289,7 +289,7 @@ pub struct Enclosed {
 }
 
 /// Opens a letter.
-pub async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
+pub(crate) async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
     sqlx::query_as!(
         Enclosed,
         r#"SELECT l.policy, m.content AS "content?" FROM dead_letters l LEFT JOIN messages m ON m.id = l.message

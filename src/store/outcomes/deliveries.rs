@@ -11,7 +11,7 @@ use crate::store::queue::unsent::{Waiting, settle_unsent};
 
 /// One delivery.
 #[derive(Debug, Clone)]
-pub struct DeliveryRow {
+pub(crate) struct DeliveryRow {
     /// Whom it goes to.
     pub subscription: Uuid,
     /// Attempts that a retry followed, while it waits.
@@ -24,7 +24,7 @@ pub struct DeliveryRow {
 
 /// One attempt, or an ending without one.
 #[derive(Debug, Clone)]
-pub struct AttemptRow {
+pub(crate) struct AttemptRow {
     /// Whose it is.
     pub subscription: Uuid,
     /// 0: the first POST.
@@ -43,7 +43,7 @@ pub struct AttemptRow {
 
 /// A message's deliveries to subscriptions with ids below `before`, the newest subscriptions first. Beside history,
 /// queue and open pages stand in one snapshot. None at all if the message is another app's.
-pub async fn list(
+pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     message: MessageId,
@@ -82,7 +82,7 @@ pub async fn list(
 }
 
 /// The attempts of these deliveries, in order.
-pub async fn attempts(
+pub(crate) async fn attempts(
     pool: &PgPool,
     message: MessageId,
     subscriptions: &[Uuid],
@@ -100,7 +100,7 @@ pub async fn attempts(
 
 /// Makes a waiting delivery due now. What the policy said stays written. False: it does not wait, a worker holds it,
 /// or its message is paused.
-pub async fn hurry(
+pub(crate) async fn hurry(
     pool: &PgPool,
     app: AppId,
     message: MessageId,
@@ -122,7 +122,7 @@ pub async fn hurry(
 }
 
 /// Ends a waiting delivery. False: it does not wait, or a worker holds it.
-pub async fn cancel(
+pub(crate) async fn cancel(
     pool: &PgPool,
     app: AppId,
     message: MessageId,

@@ -24,17 +24,17 @@ fn leaves_letter(fate: &Fate) -> bool {
 }
 
 /// Whether an ending needs more than its own row: then its settling is a transaction of several statements.
-pub fn is_special(settlement: &Settlement) -> bool {
+pub(crate) fn is_special(settlement: &Settlement) -> bool {
     leaves_letter(&settlement.fate) || settlement.sla_missed_s.is_some()
 }
 
 /// Whether an ending changes its subscription.
-pub fn changes_subscription(settlement: &Settlement) -> bool {
+pub(crate) fn changes_subscription(settlement: &Settlement) -> bool {
     matches!(settlement.fate, Fate::Ended(Ending::Gone, _)) || refusals::counts(settlement)
 }
 
 /// Locks the subscriptions that these endings change.
-pub async fn lock<'a>(
+pub(crate) async fn lock<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
 ) -> sqlx::Result<()> {
@@ -44,7 +44,7 @@ pub async fn lock<'a>(
 }
 
 /// Stores the letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
-pub async fn write<'a>(
+pub(crate) async fn write<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
     mut tally: Tally,
@@ -219,7 +219,7 @@ impl<'a> Letters<'a> {
 }
 
 /// The letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
-pub async fn bury_unsent(
+pub(crate) async fn bury_unsent(
     connection: &mut PgConnection,
     rows: &[Waiting],
     ending: Ending,

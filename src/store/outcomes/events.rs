@@ -127,7 +127,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
 }
 
 /// The events of subscriptions that went away, given so many of each lane.
-pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -> sqlx::Result<Vec<Event>> {
+pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -> sqlx::Result<Vec<Event>> {
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
@@ -151,7 +151,7 @@ pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -
 
 /// An event as it is stored.
 #[derive(Debug, Clone)]
-pub struct EventRow {
+pub(crate) struct EventRow {
     /// Its id, a UUIDv7 of its first occurrence.
     pub id: Uuid,
     /// How often it happened within its minute.
@@ -163,7 +163,7 @@ pub struct EventRow {
 }
 
 /// An app's events with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
+pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
     sqlx::query_as!(
         EventRow,
         "SELECT id, n, body, at FROM events WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",

@@ -49,7 +49,7 @@ pub async fn add(
 
 /// What waits in the queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Due {
+pub(crate) struct Due {
     /// Deliveries that are due; 10,000 of a lane and tier at most.
     pub deliveries: i64,
     /// Since when the oldest of them has been due.
@@ -60,7 +60,7 @@ pub struct Due {
 const DUE_MAX: i64 = 10_000;
 
 /// Looks what is due in all lanes, at a cost that does not grow with it.
-pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
+pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
     sqlx::query_as!(
         Due,
         r#"
@@ -81,7 +81,7 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
 
 /// What to read.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Only this app's lanes.
     pub app: Option<AppId>,
     /// Only this lane.
@@ -89,7 +89,12 @@ pub struct Wanted {
 }
 
 /// The sums of the minutes that began after one time, up to another, by lane and tier.
-pub async fn read(pool: &PgPool, wanted: Wanted, from: Timestamp, until: Timestamp) -> sqlx::Result<Vec<LaneSums>> {
+pub(crate) async fn read(
+    pool: &PgPool,
+    wanted: Wanted,
+    from: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<Vec<LaneSums>> {
     let rows = sqlx::query!(
         r#"
         SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.figure AS "figure!", sum(f.n)::bigint AS "n!"

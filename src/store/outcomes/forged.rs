@@ -15,7 +15,7 @@ use crate::store::outcomes::tally::Tally;
 
 /// A row that is not what it should be.
 #[derive(Debug, Clone, Copy)]
-pub struct Forged {
+pub(crate) struct Forged {
     /// The claim it was found under.
     pub lease: Uuid,
     /// To whom.
@@ -36,7 +36,7 @@ pub struct Forged {
 
 /// Ends it as dead. It counts as its delivery's ending, and stands among its attempts, only if that has not ended
 /// before: a row put back by hand must not end a delivery twice.
-pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
+pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
     let mut tx = pool.begin().await?;
     let shard = row.subscription.shard();
     let deleted = sqlx::query!(

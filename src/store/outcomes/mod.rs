@@ -1,14 +1,14 @@
 //! What became of it: attempts, counts, dead letters, receipts, and what is told to people.
 
-pub mod alerts;
-pub mod copy;
-pub mod dead_letters;
-pub mod deliveries;
-pub mod endings;
-pub mod events;
-pub mod figures;
-pub mod forged;
-pub mod receipts;
-pub mod settle;
-pub mod slas;
-pub mod tally;
+pub(crate) mod alerts;
+pub(crate) mod copy;
+pub(crate) mod dead_letters;
+pub(crate) mod deliveries;
+pub(crate) mod endings;
+pub(crate) mod events;
+pub(crate) mod figures;
+pub(crate) mod forged;
+pub(crate) mod receipts;
+pub(crate) mod settle;
+pub(crate) mod slas;
+pub(crate) mod tally;

@@ -27,7 +27,7 @@ pub struct Receipt {
 
 /// A receipt as it stands in history.
 #[derive(Debug, Clone)]
-pub struct ReceiptRow {
+pub(crate) struct ReceiptRow {
     /// Whose it is.
     pub subscription: Uuid,
     /// [`ReceiptKind::code`].
@@ -160,7 +160,7 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
 }
 
 /// The receipts of these deliveries, in the order in which they came.
-pub async fn of(pool: &PgPool, message: MessageId, subscriptions: &[Uuid]) -> sqlx::Result<Vec<ReceiptRow>> {
+pub(crate) async fn of(pool: &PgPool, message: MessageId, subscriptions: &[Uuid]) -> sqlx::Result<Vec<ReceiptRow>> {
     sqlx::query_as!(
         ReceiptRow,
         "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)

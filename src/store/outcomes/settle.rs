@@ -155,7 +155,7 @@ pub struct RowSettlement {
 
 /// Whether the fence let a settling through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fenced {
+pub(crate) enum Fenced {
     /// It was ours, and is written.
     Written,
     /// It was not ours any more; nothing was written.
@@ -164,7 +164,7 @@ pub enum Fenced {
 
 /// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
 /// changes subscriptions it counts last (see [the order of locks](super)), otherwise at once, which saves statements.
-pub async fn settle_page(
+pub(crate) async fn settle_page(
     pool: &PgPool,
     vault: &Vault,
     page: Uuid,

@@ -11,7 +11,7 @@ use crate::store::outcomes::events::{self, Event};
 use crate::store::outcomes::figures;
 
 /// Seconds, for the tiers that have any.
-pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
+pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
     let rows = sqlx::query!(
         r#"SELECT tier, sla_seconds AS "seconds!" FROM tier_settings WHERE app = $1 AND sla_seconds IS NOT NULL"#,
         app.0
@@ -22,7 +22,7 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
 }
 
 /// Sets them, or takes them away. What else is set for the tiers stays.
-pub async fn write(
+pub(crate) async fn write(
     executor: impl PgExecutor<'_>,
     app: AppId,
     wanted: &[(Tier, Option<u32>)],

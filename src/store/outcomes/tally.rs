@@ -13,7 +13,7 @@ use crate::store::outcomes::settle::{Fate, Settlement};
 /// Rows of `message_counts` and `rollups` that many transactions add to. They are written late and in the order of their
 /// keys: see [the order of locks](super).
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// How many deliveries of a (message, lane) ended in which way.
     ended: BTreeMap<(Uuid, i32), BTreeMap<i16, i64>>,
     /// How many attempts in a (lane, tier) came to what.
@@ -22,7 +22,7 @@ pub struct Tally {
 
 impl Tally {
     /// What settlements come to.
-    pub fn of<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
+    pub(crate) fn of<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
         let mut tally = Self::default();
         for settlement in settlements {
             let lane = settlement.lane.0;
@@ -37,7 +37,7 @@ impl Tally {
     }
 
     /// Adds a delivery that ended without another POST.
-    pub fn ended_unsent(&mut self, message: Uuid, lane: i32, tier: i16, ending: Ending) {
+    pub(crate) fn ended_unsent(&mut self, message: Uuid, lane: i32, tier: i16, ending: Ending) {
         self.count(message, lane, ending);
         self.roll_up(lane, tier, ending);
     }
@@ -51,7 +51,7 @@ impl Tally {
     }
 
     /// Writes it: accounts, then rollups. Nothing but events and alerts may be written after it.
-    pub async fn write(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
+    pub(crate) async fn write(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
         self.write_counts(conn).await?;
         self.write_rollups(conn, now).await
     }
@@ -108,6 +108,6 @@ impl Tally {
 }
 
 /// The start of the minute that `now` lies in.
-pub fn minute(now: Timestamp) -> Timestamp {
+pub(crate) fn minute(now: Timestamp) -> Timestamp {
     now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }

@@ -8,7 +8,7 @@ use crate::model::id::AppId;
 use crate::policy::calendar::Calendar;
 
 /// An app's calendar.
-pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Calendar> {
+pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Calendar> {
     let row = sqlx::query!(
         "SELECT a.timezone, a.quiet_hours, t.off_peak FROM apps a
          LEFT JOIN tier_settings t ON t.app = a.id AND t.tier = $2 WHERE a.id = $1",
@@ -21,7 +21,12 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Calendar> {
 }
 
 /// Replaces it.
-pub async fn write(executor: impl PgExecutor<'_>, app: AppId, calendar: &Calendar, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn write(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    calendar: &Calendar,
+    now: Timestamp,
+) -> sqlx::Result<()> {
     let json = |value: serde_json::Result<serde_json::Value>| value.expect("words and times of day");
     let quiet_hours = calendar.quiet_hours.map(|hours| json(serde_json::to_value(hours)));
     let off_peak = (!calendar.off_peak.is_empty()).then(|| json(serde_json::to_value(&calendar.off_peak)));

@@ -8,7 +8,8 @@ mod pages;
 
 use std::time::Duration;
 
-pub use pages::{Cut, Page, cut_page, lease_lost_page, next_cursor, postpone_cursor, renew_pages, split_page};
+pub use pages::{Cut, cut_page, lease_lost_page};
+pub(crate) use pages::{Page, next_cursor, postpone_cursor, renew_pages, split_page};
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -335,7 +336,7 @@ pub async fn claim_rows(
 
 /// What was claimed, but not opened, since the database could not be asked about it.
 #[derive(Debug)]
-pub enum Unopened {
+pub(crate) enum Unopened {
     /// These deliveries, as queue rows.
     Rows(Vec<(SubscriptionId, MessageId)>),
     /// A page.
@@ -343,7 +344,7 @@ pub enum Unopened {
 }
 
 /// Gives back what was claimed under `lease`: it is due now, and the claim does not count.
-pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
     match unopened {
         Unopened::Page(page) => {
             sqlx::query!(
@@ -374,7 +375,7 @@ pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Tim
 }
 
 /// Renews the leases of rows. One that is just being settled is left alone: nobody else can claim it.
-pub async fn renew_rows(
+pub(crate) async fn renew_rows(
     pool: &PgPool,
     held: &[(SubscriptionId, MessageId, Uuid)],
     until: Timestamp,
@@ -397,7 +398,7 @@ pub async fn renew_rows(
 
 /// Reads the state of rows again whose tokens are late, and signs them anew. Answers which (subscription, message) are
 /// still ours to send: neither stopped nor taken over meanwhile.
-pub async fn sign_again(
+pub(crate) async fn sign_again(
     pool: &PgPool,
     vault: &Vault,
     lease: Uuid,

@@ -62,7 +62,7 @@ impl From<Row> for Flow {
 
 /// What to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Other limits. A rate where there was none begins afresh.
     Limits {
         /// At most so many in a period.
@@ -79,7 +79,7 @@ pub enum Change {
 }
 
 /// Makes a change, which workers hear of within a second. `id` is a fresh one.
-pub async fn change(
+pub(crate) async fn change(
     executor: impl PgExecutor<'_>,
     id: Uuid,
     app: AppId,
@@ -128,7 +128,7 @@ pub async fn change(
 }
 
 /// What is in force for an app as a whole or one lane; none: it was never set.
-pub async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
+pub(crate) async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
     let row = sqlx::query_as!(
         Row,
         "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
@@ -142,7 +142,7 @@ pub async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sqlx::Resu
 }
 
 /// What changed since, or all of it.
-pub async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<Flow>> {
+pub(crate) async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<Flow>> {
     let rows = sqlx::query_as!(
         Row,
         "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
@@ -156,7 +156,7 @@ pub async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Ve
 
 /// What is due and was not sent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// Deliveries: queue rows that are due, and what is left to fan out.
     pub deliveries: i64,
     /// Whether there are more than were counted.
@@ -166,7 +166,7 @@ pub struct Waiting {
 }
 
 /// Counts what waits in an app's lanes, or in one of them, at a cost that does not grow with it.
-pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<Waiting> {
+pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Timestamp) -> sqlx::Result<Waiting> {
     let found = sqlx::query!(
         r#"
         WITH mine AS (SELECT id FROM lanes WHERE app = $1 AND ($2::integer IS NULL OR id = $2)),

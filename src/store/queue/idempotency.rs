@@ -122,7 +122,7 @@ pub async fn remember(
 }
 
 /// Gives back claimed keys whose requests were refused: they were not used.
-pub async fn release(conn: &mut PgConnection, place: Place<'_>, keys: &[&str]) -> sqlx::Result<()> {
+pub(crate) async fn release(conn: &mut PgConnection, place: Place<'_>, keys: &[&str]) -> sqlx::Result<()> {
     if keys.is_empty() {
         return Ok(());
     }

@@ -35,7 +35,7 @@ pub async fn ensure(conn: &mut PgConnection, app: AppId, key: Uuid, gateway: Gat
 
 /// A lane as operators see it.
 #[derive(Debug, Clone)]
-pub struct LaneRow {
+pub(crate) struct LaneRow {
     /// Its number.
     pub id: i32,
     /// Whose it is.
@@ -50,7 +50,7 @@ pub struct LaneRow {
 
 /// What is in force on a lane's way to one origin, as operators see it.
 #[derive(Debug, Clone)]
-pub struct OriginRow {
+pub(crate) struct OriginRow {
     /// The lane.
     pub lane: i32,
     /// `https://host[:port]`, or `*` for what was ordered for all of them.
@@ -82,7 +82,7 @@ pub struct OriginRow {
 }
 
 /// Lanes with numbers below `below`, the newest first.
-pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
+pub(crate) async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as!(
         LaneRow,
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
@@ -98,13 +98,13 @@ pub async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>,
 }
 
 /// One lane.
-pub async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
+pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
     let above = lane.0.saturating_add(1);
     Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane.0))
 }
 
 /// What is known of these lanes' origins.
-pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
+pub(crate) async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
@@ -123,7 +123,11 @@ pub async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx
 }
 
 /// How often breakers of these lanes opened by themselves since a time, of those where any did. Counted by the minute.
-pub async fn trips_since(pool: &PgPool, lanes: &[i32], since: Timestamp) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
+pub(crate) async fn trips_since(
+    pool: &PgPool,
+    lanes: &[i32],
+    since: Timestamp,
+) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
     sqlx::query!(
         r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
          WHERE minute > $2::timestamptz - interval '1 minute' AND lane = ANY($1) GROUP BY lane ORDER BY lane"#,
@@ -137,7 +141,7 @@ pub async fn trips_since(pool: &PgPool, lanes: &[i32], since: Timestamp) -> Resu
 
 /// What an operator wants of a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// Nothing is sent until then, whatever held it before.
     Hold {
         /// When it may be sent again.
@@ -165,7 +169,7 @@ pub enum Order {
 ///
 /// Orders for one lane follow each other, and each is later than anything that was known of what it concerns: it wins,
 /// in the row and in every worker.
-pub async fn order(
+pub(crate) async fn order(
     pool: &PgPool,
     lane: LaneId,
     origin: &str,
@@ -325,7 +329,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
 
 /// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted, or that a push
 /// service refuses which anybody may run. Nothing is held.
-pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
+pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     let refused = Refused::lock(&mut tx, lane).await?;
     let detail = if refused.gateway == Gateway::Other.name() {
@@ -371,7 +375,12 @@ impl Refused {
 }
 
 /// Ends the hold of a lane for its key, as far as it was set by `posted_at`: what was posted then was accepted.
-pub async fn release_key(pool: &PgPool, lane: LaneId, posted_at: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
+pub(crate) async fn release_key(
+    pool: &PgPool,
+    lane: LaneId,
+    posted_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE lane_states SET key_held_at = NULL, key_held_until = NULL, key_released_at = $2, changed_at = $3
          WHERE lane = $1 AND origin = '*' AND key_held_at <= $2",

@@ -10,7 +10,7 @@ use crate::model::message::MessageState;
 
 /// A message, without its content.
 #[derive(Debug, Clone)]
-pub struct MessageRow {
+pub(crate) struct MessageRow {
     /// Its id.
     pub id: Uuid,
     /// [`crate::model::delivery::Tier::code`].
@@ -49,7 +49,7 @@ pub struct MessageRow {
 /// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`.
 /// [`Counts`](crate::api::messages::Counts) says what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Account {
+pub(crate) struct Account {
     pub targeted: i64,
     pub queued: i64,
     pub dispatching: i64,
@@ -67,7 +67,7 @@ pub struct Account {
 }
 
 /// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
-pub async fn account(
+pub(crate) async fn account(
     pool: &PgPool,
     app: AppId,
     id: MessageId,
@@ -144,7 +144,7 @@ pub async fn account(
 
 /// What a message's receipts are judged by.
 #[derive(Debug)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// Whether its pushes carry the token that receipts come with.
     pub enveloped: bool,
     /// When its time to live ends.
@@ -152,14 +152,14 @@ pub struct Terms {
 }
 
 /// What it takes to tell what a message's receipts mean.
-pub async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
+pub(crate) async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
     sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
         .fetch_optional(pool)
         .await
 }
 
 /// An app's messages with ids below `before`, the newest first.
-pub async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
+pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
         r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy, replay_of,

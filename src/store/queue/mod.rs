@@ -1,16 +1,16 @@
 //! What is on its way: messages, the rows and cursors that wait, who may claim them, and what stops or slows them.
 
-pub mod calendars;
-pub mod claims;
-pub mod flows;
-pub mod idempotency;
-pub mod lanes;
-pub mod messages;
-pub mod opening;
-pub mod policies;
-pub mod recall;
-pub mod sending;
-pub mod steering;
-pub mod stops;
-pub mod throttles;
-pub mod unsent;
+pub(crate) mod calendars;
+pub(crate) mod claims;
+pub(crate) mod flows;
+pub(crate) mod idempotency;
+pub(crate) mod lanes;
+pub(crate) mod messages;
+pub(crate) mod opening;
+pub(crate) mod policies;
+pub(crate) mod recall;
+pub(crate) mod sending;
+pub(crate) mod steering;
+pub(crate) mod stops;
+pub(crate) mod throttles;
+pub(crate) mod unsent;

@@ -12,7 +12,7 @@ use crate::policy::calendar::Calendar;
 
 /// What dispatch needs of a message. The content is still sealed.
 #[derive(Debug)]
-pub struct MessageRow {
+pub(crate) struct MessageRow {
     /// Its id.
     pub id: MessageId,
     /// What its deliveries' ids are derived from: the message that it replays, or itself.
@@ -45,7 +45,7 @@ pub struct MessageRow {
 
 /// The policies that may count for a message, but for those of its recipients.
 #[derive(Debug, Default)]
-pub struct StoredPolicies {
+pub(crate) struct StoredPolicies {
     /// The message's own.
     pub message: Option<Value>,
     /// Its topic's, if it was addressed to one.
@@ -57,7 +57,7 @@ pub struct StoredPolicies {
 }
 
 /// Reads messages, each named once, for dispatch. Those that are not there are left out.
-pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
+pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = sqlx::query!(
         r#"
         SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
@@ -99,7 +99,7 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
 
 /// What dispatch needs of a lane. The private key is still sealed.
 #[derive(Debug)]
-pub struct LaneRow {
+pub(crate) struct LaneRow {
     /// Which push service.
     pub gateway: Gateway,
     /// Whose lane it is.
@@ -115,7 +115,7 @@ pub struct LaneRow {
 }
 
 /// Reads one lane with its key.
-pub async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
+pub(crate) async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
     let row = sqlx::query!(
         r#"
         SELECT l.gateway, l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject

@@ -8,13 +8,13 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, SubscriptionId};
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
-pub async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
+pub(crate) async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
     let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app.0).fetch_all(pool).await?;
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
 }
 
 /// What an app sets for one tier.
-pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
+pub(crate) async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app.0, tier.code())
         .fetch_optional(pool)
         .await
@@ -22,7 +22,7 @@ pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>
 }
 
 /// Sets an app's policy for a tier, or takes it away. What else is set for the tier stays.
-pub async fn set_tier(
+pub(crate) async fn set_tier(
     executor: impl PgExecutor<'_>,
     app: AppId,
     tier: Tier,
@@ -43,7 +43,7 @@ pub async fn set_tier(
 }
 
 /// A topic's policy; the outer option is none if there is no such topic.
-pub async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
+pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
     sqlx::query_scalar!("SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
         .fetch_optional(pool)
         .await
@@ -51,7 +51,7 @@ pub async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Optio
 
 /// A topic that has a policy.
 #[derive(Debug)]
-pub struct TopicPolicy {
+pub(crate) struct TopicPolicy {
     /// Its number.
     pub id: i32,
     /// Its name.
@@ -61,7 +61,7 @@ pub struct TopicPolicy {
 }
 
 /// An app's topics that have a policy, with numbers below `below`, the newest first.
-pub async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
+pub(crate) async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
     sqlx::query_as!(
         TopicPolicy,
         r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id < $2
@@ -75,7 +75,7 @@ pub async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) -> Result
 }
 
 /// Sets a topic's policy, or takes it away. False: there is no such topic.
-pub async fn set_topic(
+pub(crate) async fn set_topic(
     conn: &mut PgConnection,
     app: AppId,
     name: &str,
@@ -86,7 +86,11 @@ pub async fn set_topic(
 }
 
 /// A subscription's policy; the outer option is none if the app has no such subscription.
-pub async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<Option<Value>>, sqlx::Error> {
+pub(crate) async fn subscription(
+    pool: &PgPool,
+    app: AppId,
+    id: SubscriptionId,
+) -> Result<Option<Option<Value>>, sqlx::Error> {
     sqlx::query_scalar!(
         "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
@@ -98,7 +102,7 @@ pub async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Resu
 }
 
 /// Sets a subscription's policy, or takes it away. False: the app has no such subscription.
-pub async fn set_subscription(
+pub(crate) async fn set_subscription(
     executor: impl PgExecutor<'_>,
     app: AppId,
     id: SubscriptionId,

@@ -21,14 +21,14 @@ use rows::Parcel;
 
 /// Commits of sends that are under way at a time, each on a connection of its own: while one waits for its WAL the next can
 /// be prepared.
-pub const WRITERS: u32 = 2;
+pub(crate) const WRITERS: u32 = 2;
 
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
 
 /// A checked message.
 #[derive(Debug)]
-pub struct NewMessage {
+pub(crate) struct NewMessage {
     /// Its id.
     pub id: MessageId,
     /// Whose it is.
@@ -61,7 +61,7 @@ impl NewMessage {
 
 /// Whom a message is addressed to.
 #[derive(Debug, Clone)]
-pub enum Audience {
+pub(crate) enum Audience {
     /// These, each once.
     Subscriptions(Vec<SubscriptionId>),
     /// Every active subscription of these users, each named once.
@@ -79,7 +79,7 @@ pub enum Audience {
 
 /// A message and whom it is addressed to.
 #[derive(Debug)]
-pub struct Addressed {
+pub(crate) struct Addressed {
     /// The message.
     pub message: NewMessage,
     /// Whom it is for.
@@ -88,7 +88,7 @@ pub struct Addressed {
 
 /// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
 #[derive(Debug, Clone, Copy)]
-pub struct Holder {
+pub(crate) struct Holder {
     /// The lease.
     pub lease: Uuid,
     /// When it runs out.
@@ -97,7 +97,7 @@ pub struct Holder {
 
 /// What an audience comes to.
 #[derive(Debug)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// One by one.
     Rows(Vec<SubscriptionId>),
     /// By cursors.
@@ -111,7 +111,7 @@ pub enum Reach {
 
 impl Audience {
     /// Whether it names its recipients one by one.
-    pub fn is_named(&self) -> bool {
+    pub(crate) fn is_named(&self) -> bool {
         matches!(self, Self::Subscriptions(_) | Self::Users(_))
     }
 
@@ -149,7 +149,7 @@ pub struct Born {
 
 /// What became of a message.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub(crate) struct Sent {
     /// Subscriptions that do not exist in this app. If there are any, nothing was done.
     pub unknown: Vec<SubscriptionId>,
     /// Whether there is no topic of that name. If that is a mistake, nothing was done.
@@ -165,7 +165,7 @@ pub struct Sent {
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
 /// is left out, and does the others no harm. What goes to one named subscription is born leased to the holder, if there is
 /// one; the rest is due at once. Returns what became of each, in their order.
-pub async fn send(
+pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
@@ -199,7 +199,7 @@ pub async fn send(
 }
 
 /// Counts without sending.
-pub async fn dry_run(
+pub(crate) async fn dry_run(
     conn: &mut PgConnection,
     app: AppId,
     audience: &Audience,

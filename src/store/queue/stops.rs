@@ -117,7 +117,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
 }
 
 /// Tells all workers of a message, with the transaction that makes it so and has locked its row.
-pub async fn stop_message(
+pub(crate) async fn stop_message(
     conn: &mut PgConnection,
     kind: StopKind,
     message: MessageId,
@@ -135,7 +135,7 @@ pub async fn stop_message(
 }
 
 /// Tells all workers of a subscription as it lives now, with the transaction that makes it so and has locked its row.
-pub async fn stop_subscription(
+pub(crate) async fn stop_subscription(
     conn: &mut PgConnection,
     kind: StopKind,
     subscription: SubscriptionId,

@@ -11,7 +11,7 @@ use crate::model::id::SubscriptionId;
 
 /// A delivery that needs a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// To whom it goes.
     pub subscription: SubscriptionId,
     /// The time between two turns.
@@ -22,7 +22,11 @@ pub struct Wanted {
 
 /// Gives each delivery the next turn of its subscription, in the order of the slice: now or later, or none if it would
 /// expire first, which uses up no turn. The bucket has a depth of one: unused turns are not saved up.
-pub async fn take_turns(pool: &PgPool, wanted: &[Wanted], now: Timestamp) -> sqlx::Result<Vec<Option<Timestamp>>> {
+pub(crate) async fn take_turns(
+    pool: &PgPool,
+    wanted: &[Wanted],
+    now: Timestamp,
+) -> sqlx::Result<Vec<Option<Timestamp>>> {
     let ids: BTreeMap<(i16, Uuid), ()> =
         wanted.iter().map(|wanted| ((wanted.subscription.shard(), wanted.subscription.0), ())).collect();
     let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.into_keys().unzip();
@@ -77,7 +81,7 @@ fn turn(next_at: &mut Timestamp, wanted: &Wanted, now: Timestamp) -> Option<Time
 
 /// What waits for one subscription.
 #[derive(Debug, Clone, Copy)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     /// Deliveries.
     pub all: i64,
     /// Those of them whose turn is yet to come.
@@ -87,7 +91,7 @@ pub struct Backlog {
 }
 
 /// Counts what waits for a subscription.
-pub async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
+pub(crate) async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
     sqlx::query_as!(
         Backlog,
         r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE has_turn) AS "throttled!", min(scheduled_at) AS oldest

@@ -15,7 +15,7 @@ use crate::store::queue::stops::{StopKind, stop_subscription};
 
 /// A row taken out of `queue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// Its subscription's shard.
     pub shard: i16,
     /// Half of what the delivery is.
@@ -32,7 +32,7 @@ pub struct Waiting {
 
 /// Writes how these rows, which the same transaction has taken out of `queue`, ended: cancelled, gone, expired, or
 /// accepted after all. Gone and expired ones leave letters. Locks what [comes last](super): nothing but events may follow.
-pub async fn settle_unsent(
+pub(crate) async fn settle_unsent(
     conn: &mut PgConnection,
     rows: Vec<Waiting>,
     ending: Ending,
@@ -50,7 +50,7 @@ pub async fn settle_unsent(
 }
 
 /// [`settle_unsent`] but for the tally, which the transaction writes later.
-pub async fn log_unsent(
+pub(crate) async fn log_unsent(
     conn: &mut PgConnection,
     mut rows: Vec<Waiting>,
     ending: Ending,
@@ -88,7 +88,7 @@ pub async fn log_unsent(
 }
 
 /// Ends everything that waits for a subscription and that nobody holds.
-pub async fn cancel_subscription(
+pub(crate) async fn cancel_subscription(
     conn: &mut PgConnection,
     shard: i16,
     subscription: Uuid,
@@ -101,7 +101,7 @@ pub async fn cancel_subscription(
 }
 
 /// [`cancel_subscription`] but for the tally, which the transaction writes later.
-pub async fn log_cancelled(
+pub(crate) async fn log_cancelled(
     conn: &mut PgConnection,
     shard: i16,
     subscription: Uuid,
@@ -124,7 +124,7 @@ pub async fn log_cancelled(
 
 /// Ends what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
 /// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
-pub async fn cancel_previous_users(
+pub(crate) async fn cancel_previous_users(
     conn: &mut PgConnection,
     shard: i16,
     subscription: Uuid,

@@ -3,7 +3,7 @@
 
 /// What is known of a subscription, and of the request that names its endpoint again.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
+pub(super) struct Case<'a> {
     /// The request shows the subscription's token, or a server's key.
     pub covered: bool,
     /// It names the keys that are stored.
@@ -20,7 +20,7 @@ pub struct Case<'a> {
 
 /// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// The subscription goes on with all that it says.
     GoesOn,
     /// It begins anew: whoever registers it has it from now on, and nothing of what it was.
@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 /// Decides.
-pub fn judge(case: &Case<'_>) -> Verdict {
+pub(super) fn judge(case: &Case<'_>) -> Verdict {
     let proves_user = case.user.is_some() && case.wanted == Some(case.user);
     match case {
         Case { covered: true, .. } => Verdict::GoesOn,

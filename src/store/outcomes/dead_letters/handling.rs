@@ -21,13 +21,13 @@ use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
 use crate::vault::{CONTENT, Vault};
 
 /// Most letters that one transaction replays, and most recipients of a message that does.
-pub const REPLAY_CHUNK: i64 = 1_000;
+pub(crate) const REPLAY_CHUNK: i64 = 1_000;
 /// Most letters that one transaction discards.
 const DISCARD_CHUNK: i64 = 10_000;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Sends letters again.
     Replay,
     /// Puts them aside.
@@ -38,7 +38,7 @@ pub enum Action {
 
 impl Action {
     /// The name used in the database and JSON.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Action::Replay => "replay",
             Action::Discard => "discard",
@@ -57,7 +57,7 @@ impl Action {
 
 /// One thing done to all letters that fit.
 #[derive(Debug, Clone)]
-pub struct Operation {
+pub(crate) struct Operation {
     /// Its id, a UUIDv7 of its beginning.
     pub id: Uuid,
     /// Whose letters.
@@ -83,7 +83,7 @@ impl Operation {
 
 /// How many open letters an operation would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
-pub struct Found {
+pub(crate) struct Found {
     /// Those that fit.
     pub matched: i64,
     /// Of these, those whose subscription is not active any more.
@@ -104,7 +104,7 @@ const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
 /// Counts what an operation would find.
-pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
+pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
     let mut query = QueryBuilder::new(
         "SELECT count(*) AS matched, count(*) FILTER (WHERE NOT reachable) AS unreachable, \
            count(*) FILTER (WHERE reachable AND user_left) AS user_left FROM (SELECT coalesce(",
@@ -120,7 +120,7 @@ pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> 
 
 /// What a replay came to.
 #[derive(Debug, Default)]
-pub struct Replayed {
+pub(crate) struct Replayed {
     /// Letters that are on their way again.
     pub letters: i64,
     /// The messages that carry them.
@@ -129,7 +129,7 @@ pub struct Replayed {
 
 /// Replays up to `cap` of the letters that are meant, those of the oldest messages first, with their messages' time to
 /// live or with `ttl_s`. Letters that cannot be sent any more, or not to whoever has the browser now, stay open. `sent` is called after each transaction.
-pub async fn replay(
+pub(crate) async fn replay(
     pool: &PgPool,
     vault: &Vault,
     clock: &Clock,
@@ -375,7 +375,7 @@ pub(in crate::store) async fn look_again(
 }
 
 /// Discards up to `cap` of the letters that are meant, the oldest first. Answers how many.
-pub async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i64) -> sqlx::Result<i64> {
+pub(crate) async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i64) -> sqlx::Result<i64> {
     let (mut discarded, mut part) = (0, 0);
     while discarded < cap {
         let limit = DISCARD_CHUNK.min(cap - discarded);
@@ -413,7 +413,7 @@ async fn discard_chunk(
 }
 
 /// Adds a part of `n` letters to the trail, and to the audit log; to be called within the transaction that does it.
-pub async fn record(
+pub(crate) async fn record(
     conn: &mut PgConnection,
     operation: &Operation,
     part: i32,
@@ -440,7 +440,7 @@ pub async fn record(
 
 /// An operation, as the trail tells it.
 #[derive(Debug, Clone)]
-pub struct ActionRow {
+pub(crate) struct ActionRow {
     /// Its id.
     pub operation: Uuid,
     /// [`Action::name`].
@@ -458,7 +458,7 @@ pub struct ActionRow {
 }
 
 /// An app's operations with ids below `before`, the newest first.
-pub async fn trail(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
+pub(crate) async fn trail(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
     sqlx::query_as!(
         ActionRow,
         r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",

@@ -42,7 +42,7 @@ pub enum Cut {
 }
 
 /// The message of the cursor that would be cut next.
-pub async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
+pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
     let message = sqlx::query_scalar!(
         "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
         span.lane.0,
@@ -54,7 +54,7 @@ pub async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<Messa
 }
 
 /// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
-pub async fn postpone_cursor(
+pub(crate) async fn postpone_cursor(
     pool: &PgPool,
     message: MessageId,
     lane: LaneId,
@@ -277,7 +277,7 @@ pub async fn lease_lost_page(
 }
 
 /// Renews the leases of pages, by id and lease. One that is just being settled is left alone: nobody else can lease it.
-pub async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = pages.iter().copied().unzip();
     sqlx::query!(
         "UPDATE pages SET due_at = $3 WHERE ctid = ANY (ARRAY(
@@ -293,7 +293,7 @@ pub async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Timestamp
 }
 
 /// Turns a page that killed its workers into queue rows, so that the recipient that does it ends up alone.
-pub async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
+pub(crate) async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
     let token = |recipient: &Recipient| {
         let subscription = recipient.subscription;
         Queued { message: page.message, subscription, retries: 0, scheduled_at: now }.sign(vault).to_vec()
