@@ -241,7 +241,7 @@ pub(crate) async fn redact_messages(
                 look_at = least(m.look_at, $4)
             FROM naming WHERE m.id = naming.id
             "#,
-            erasure.app.to_string(),
+            erasure.app.0.to_string(),
             json!({"users": [user_id]}),
             user_id,
             now,
@@ -275,7 +275,7 @@ async fn put_letters_of_former_browsers_aside(
            JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription AND s.user_left_at >= m.accepted_at
            WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2
            ORDER BY l.message, l.id LIMIT $4 FOR UPDATE OF l))",
-        erasure.app.to_string(),
+        erasure.app.0.to_string(),
         json!({"users": [user_id]}),
         now,
         CHUNK
