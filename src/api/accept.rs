@@ -7,9 +7,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::accepted::Accepted;
 use super::compose::Composed;
 use super::intake::{NotTaken, tell};
-use super::messages::Accepted;
 use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::store;

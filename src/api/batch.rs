@@ -12,10 +12,11 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::accept::{Keyed, Taken, accept_named, accept_once, reused};
+use super::accepted::Accepted;
 use super::auth::{MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
 use super::extract::{BodyLimit, Json, parse};
-use super::messages::{Accepted, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key};
+use super::messages::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key};
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
 use crate::store::keys::apps::App;

@@ -4,6 +4,7 @@
 //! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
 
 mod accept;
+mod accepted;
 pub(crate) mod alerts;
 pub(crate) mod api_keys;
 pub(crate) mod apps;

@@ -13,7 +13,6 @@ use super::auth::{Caller, MayRead, MaySetPolicies, Server};
 use super::extract::{At, Json, Query, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, FieldError, Problem};
-use super::subscriptions::{too_many_topics, unknown};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::SubscriptionId;
@@ -279,7 +278,7 @@ pub(crate) async fn set_topic(
     let mut tx = state.pool.begin().await?;
     let (_, missing) = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), &Speaker::Server, now).await?;
     if !missing.is_empty() {
-        return Err(too_many_topics());
+        return Err(Problem::too_many_topics());
     }
     policies::set_topic(&mut tx, app, &topic, Some(&policy)).await?;
     entry(&server, Place::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
@@ -321,7 +320,8 @@ pub(crate) async fn show_subscription(
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let policy = policies::subscription(&state.pool, app.id, id).await?.ok_or_else(unknown)?;
+    let policy =
+        policies::subscription(&state.pool, app.id, id).await?.ok_or_else(|| Problem::not_found("subscription"))?;
     let waiting = throttles::backlog(&state.pool, id).await?;
     let late = |since: Timestamp| (state.clock.now() - since).to_std().ok().map(|age| age.as_secs_f64());
     let (waiting, throttled, oldest_s) = (waiting.all, waiting.throttled, waiting.oldest.and_then(late));
@@ -367,7 +367,7 @@ async fn write_subscription(
 ) -> Result<(), Problem> {
     let mut tx = state.pool.begin().await?;
     if !policies::set_subscription(&mut *tx, server.app.id, id, policy).await? {
-        return Err(unknown());
+        return Err(Problem::not_found("subscription"));
     }
     entry(server, Place::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
     Ok(tx.commit().await?)

@@ -125,6 +125,12 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
     }
 
+    /// 409: the app has as many topics as it may.
+    pub(crate) fn too_many_topics() -> Self {
+        let max = crate::store::audience::topics::TOPICS_MAX;
+        Self::conflict("too_many_topics", format!("An app may have at most {max} topics."))
+    }
+
     /// 409: the state of things does not allow it.
     pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)

@@ -359,7 +359,7 @@ fn answer_registered(
         Registered::ReplacesUnknown => {
             return Err(Problem::invalid_member("/replaces", "is no subscription that you may replace"));
         }
-        Registered::TooManyTopics => return Err(too_many_topics()),
+        Registered::TooManyTopics => return Err(Problem::too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
     let view = SubscriptionView { refused: tell(refused), ..with_token(state, *row, topics) };
@@ -370,12 +370,6 @@ fn answer_registered(
 fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionView {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
     SubscriptionView { token: Some(token), ..SubscriptionView::new(row, topics) }
-}
-
-/// 409: the app would have too many topics.
-pub(super) fn too_many_topics() -> Problem {
-    let max = crate::store::audience::topics::TOPICS_MAX;
-    Problem::conflict("too_many_topics", format!("An app may have at most {max} topics."))
 }
 
 fn attributes_too_large() -> Problem {
@@ -447,7 +441,7 @@ pub(crate) async fn change(
         }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),
-        Changed::TooManyTopics => Err(too_many_topics()),
+        Changed::TooManyTopics => Err(Problem::too_many_topics()),
         Changed::TooLarge => Err(attributes_too_large()),
     }
 }

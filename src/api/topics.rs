@@ -14,7 +14,7 @@ use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
-use super::subscriptions::{ended, too_many_topics, unknown};
+use super::subscriptions::{ended, unknown};
 use crate::model::id::SubscriptionId;
 use crate::model::permission::{Join, Maker};
 use crate::store::audience::membership::{self, Membership};
@@ -112,7 +112,7 @@ pub(crate) async fn create(
     match topics::create(&mut tx, app, &body.name, body.join, now).await? {
         Made::Done => {}
         Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.")),
-        Made::TooMany => return Err(too_many_topics()),
+        Made::TooMany => return Err(Problem::too_many_topics()),
     }
     let detail = json!({"join": body.join});
     server.did(Action::TopicCreated, &body.name).with(detail).record(&mut tx, 1, now).await?;
@@ -204,6 +204,6 @@ async fn set(
         Membership::Done => Ok(StatusCode::NO_CONTENT),
         Membership::Unknown => Err(unknown()),
         Membership::Ended => Err(ended()),
-        Membership::TooManyTopics => Err(too_many_topics()),
+        Membership::TooManyTopics => Err(Problem::too_many_topics()),
     }
 }

@@ -4,19 +4,25 @@
 //! app's flow control lets through is shared by its lanes, so they are drawn one after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::feeder::{Hunger, REST_FAILED};
-use super::queue::{TIERS, index};
+use super::shares::{TIERS, index};
 use super::turns::Turns;
 use crate::model::delivery::Tier;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, LaneId};
 use crate::store::queue::claims::DueLane;
 
 /// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
 /// leases.
 const CONNECTIONS_PER_DRAW: usize = 6;
+
+/// The rest after a failed look, and of a lane after a failed claim.
+pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
+
+/// A lane and tier that ran low.
+pub(super) type Hunger = (LaneId, Tier);
 
 /// What is to be drawn, and what is being drawn.
 pub(super) struct Agenda {
@@ -165,7 +171,6 @@ mod tests {
 
     use super::*;
     use crate::model::clock::Timestamp;
-    use crate::model::id::LaneId;
     use crate::store::queue::claims::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use sqlx::PgPool;
 use tracing::{error, warn};
 
-use super::job::{LaneInfo, Message, Unusable};
+use super::message::{LaneInfo, Message, Unusable};
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, MessageId};
 use crate::policy::Settings;

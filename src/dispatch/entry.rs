@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::catalog::CatalogError;
 use super::feeder::START_WITHIN;
-use super::job::{Job, LaneInfo, Message, Ticket, open_address, settlement};
+use super::job::{Job, Ticket, open_address};
 use super::line::{STOPPED, SUBSCRIPTION_GONE, unsent_attempt};
+use super::message::{LaneInfo, Message, settlement};
 use super::page::{OpenPage, Recorded};
 use super::{Dispatcher, label};
 use crate::classify::DeadReason;

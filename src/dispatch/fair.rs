@@ -15,9 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::job::{Job, LaneInfo};
+use super::job::Job;
 use super::lane::{Answered, Lane};
-use super::queue::{Queue, TIERS};
+use super::message::LaneInfo;
+use super::queue::Queue;
+use super::shares::TIERS;
+use super::turn::{Load, Next, Room, Slot, Turn};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
@@ -25,19 +28,6 @@ use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
 use crate::store::operations::workers::{Crew, LaneState};
 use crate::store::queue::flows::Flow;
-
-/// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
-pub(super) type Slot = usize;
-
-/// A delivery with a permit. The permit is given back by [`FairQueue::release`].
-pub(super) struct Turn {
-    pub slot: Slot,
-    pub job: Box<Job>,
-    /// Whether its answer decides over a half-open breaker.
-    pub probe: bool,
-    /// Plaintext octets that the gateway is believed to take at most.
-    pub payload_max: Option<usize>,
-}
 
 /// Who asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,43 +41,6 @@ pub(super) enum Taker {
 
 /// Transactional deliveries that wait for the thread that is kept for them, at most: about a millisecond of its work.
 const LEFT_ALONE: usize = 16;
-
-/// What asking for the next delivery came to.
-pub(super) enum Next {
-    Turn(Turn),
-    /// A lane turned out to be shut: its deliveries are put off until the given time.
-    PutOff(Vec<Box<Job>>, Timestamp),
-}
-
-/// How much of a lane and tier may be claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
-    /// So many deliveries,
-    pub n: usize,
-    /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
-    pub exact: bool,
-    /// When there is room again by itself, if a rate is used up.
-    pub next_at: Option<Timestamp>,
-}
-
-impl Room {
-    pub(super) const NONE: Self = Self { n: 0, exact: true, next_at: None };
-}
-
-/// Figures of a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
-    /// Deliveries that wait for a turn.
-    pub waiting: usize,
-    /// POSTs without an answer.
-    pub in_flight: usize,
-    /// Lanes that a gateway's throttling holds.
-    pub held: usize,
-    /// Lanes whose breaker is open or half open.
-    pub broken: usize,
-    /// Lanes and origins that something is remembered of.
-    pub known: usize,
-}
 
 /// Told when a (lane, tier) has fallen below its limit and may claim more.
 type Hungry = Box<dyn Fn(LaneId, Tier) + Send + Sync>;

@@ -18,10 +18,11 @@ use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::Dispatcher;
-use super::agenda::{Agenda, Drawn};
+use super::agenda::{Agenda, Drawn, Hunger, REST_FAILED};
 use super::catalog::CatalogError;
-use super::fair::Room;
-use super::job::{Job, LaneInfo, Message};
+use super::job::Job;
+use super::message::{LaneInfo, Message};
+use super::turn::Room;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
@@ -47,11 +48,6 @@ const REST_FACTOR_MIN: u32 = 4;
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
-/// The rest after a failed look, and of a lane after a failed claim.
-pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
-
-/// A lane and tier that ran low.
-pub(super) type Hunger = (LaneId, Tier);
 
 /// A draw under way, as what it draws and what that comes to.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;

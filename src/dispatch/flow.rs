@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::fair::Slot;
-use super::queue::{TIERS, index};
+use super::shares::{TIERS, index};
+use super::turn::Slot;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};

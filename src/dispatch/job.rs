@@ -2,123 +2,21 @@
 
 use std::sync::Arc;
 
-use chrono::TimeDelta;
-use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::message::{LaneInfo, Message, Unusable, settlement};
 use super::page::OpenPage;
-use super::policies::Policies;
 use super::stops::Target;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier, Urgency};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::message::Content;
+use crate::model::id::SubscriptionId;
 use crate::model::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
-use crate::policy::calendar::Calendar;
+use crate::policy::Policy;
 use crate::policy::payload_limit::Refusal;
-use crate::policy::{Policy, Settings};
 use crate::store::outcomes::settle::{Attempt, Fate, Settlement};
-use crate::store::queue::opening::MessageRow;
 use crate::vault::{self, Vault};
-use crate::webpush::keys::SigningKey;
 use crate::webpush::payload::Template;
-use crate::webpush::shrink::{Shrunk, shrink};
-
-/// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
-pub(super) struct Message {
-    pub id: MessageId,
-    /// What its deliveries' ids are derived from: the message that it replays, or itself.
-    pub root: MessageId,
-    pub app: AppId,
-    pub tier: Tier,
-    pub content: Content,
-    pub template: Template,
-    pub ttl_s: u32,
-    pub urgency: Urgency,
-    pub topic: Option<http::HeaderValue>,
-    /// In force for recipients without a policy of their own.
-    pub policy: Arc<Policy>,
-    pub policies: Policies,
-    /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
-    pub personal: bool,
-    pub calendar: Calendar,
-    /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
-    pub sla_s: Option<u32>,
-    pub accepted_at: Timestamp,
-    pub expires_at: Timestamp,
-    /// What was last made of it for a gateway that takes no more than so many octets.
-    pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
-}
-
-/// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {why}")]
-pub(super) struct Unusable {
-    pub what: String,
-    pub why: String,
-}
-
-impl Message {
-    /// Opens a stored message.
-    pub(super) fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
-        let unusable = |why: String| Unusable { what: row.id.to_string(), why };
-        let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
-        let content = vault.open(vault::CONTENT, row.id.0, sealed).map_err(|e| unusable(e.to_string()))?;
-        let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
-        let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
-        let policies = Policies::new(row.id, row.tier, &row.policies, server);
-        let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
-        Ok(Self {
-            id: row.id,
-            root: row.root,
-            app: row.app,
-            tier: row.tier,
-            content,
-            template,
-            ttl_s: row.ttl_s,
-            urgency: row.urgency,
-            topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
-            policy: policies.common().clone(),
-            policies,
-            personal: row.personal,
-            calendar: row.calendar.clone(),
-            sla_s: row.sla_s,
-            accepted_at: row.accepted_at,
-            expires_at: row.expires_at,
-            shrunk: Mutex::default(),
-        })
-    }
-
-    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
-    /// same one again and again.
-    pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
-        let mut last = self.shrunk.lock();
-        match &*last {
-            Some((known, shrunk)) if *known == limit => shrunk.clone(),
-            _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
-        }
-    }
-
-    /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
-    pub(super) fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
-        self.policies.of(subscription)
-    }
-}
-
-/// What every delivery of one lane shares.
-pub(super) struct LaneInfo {
-    pub id: LaneId,
-    pub app: AppId,
-    /// The app's weight.
-    pub weight: u32,
-    pub gateway: Gateway,
-    pub vapid_key: VapidKeyId,
-    pub key: SigningKey,
-    pub subject: String,
-}
+use crate::webpush::shrink::Shrunk;
 
 /// One delivery between claim and settling.
 pub(super) struct Job {
@@ -179,42 +77,6 @@ impl Job {
         attempts.extend(last);
         let whom = (self.subscription, self.life);
         Settlement { proven: self.proven, ..settlement(&self.message, self.lane.id, whom, attempts, fate) }
-    }
-}
-
-/// What becomes of a delivery to a subscription in one of its lives, with or without a job made of it.
-pub(super) fn settlement(
-    message: &Message,
-    lane: LaneId,
-    (subscription, life): (SubscriptionId, i32),
-    attempts: Vec<Attempt>,
-    fate: Fate,
-) -> Settlement {
-    let sla_missed_s = sla_missed(message, &attempts, &fate);
-    Settlement {
-        subscription,
-        message: message.id,
-        app: message.app,
-        lane,
-        tier: message.tier,
-        life,
-        proven: false,
-        sla_missed_s,
-        attempts,
-        fate,
-    }
-}
-
-/// The seconds within which a delivery should have been accepted, if it was accepted later than that, or never will be.
-fn sla_missed(message: &Message, attempts: &[Attempt], fate: &Fate) -> Option<u32> {
-    let is_late = |sla_s: &u32| {
-        let accepted_at = attempts.last().map(|attempt| attempt.at);
-        accepted_at.is_some_and(|at| at - message.accepted_at > TimeDelta::seconds((*sla_s).into()))
-    };
-    match fate {
-        Fate::Ended(Ending::Accepted, _) => message.sla_s.filter(is_late),
-        Fate::Ended(Ending::Expired | Ending::Dead, _) => message.sla_s,
-        _ => None,
     }
 }
 

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-use super::fair::{Slot, Turn};
 use super::job::{Job, Ticket};
 use super::lane::Answered;
 use super::page::Recorded;
 use super::stops::Stopped;
+use super::turn::{Slot, Turn};
 use super::{Dispatcher, label};
 use crate::classify::{Answer, DeadReason, Failure, Kind, Outcome, classify};
 use crate::gateway::{Post, Reply};

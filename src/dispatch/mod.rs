@@ -21,6 +21,7 @@ mod job;
 mod lane;
 pub(crate) mod limit;
 mod line;
+mod message;
 mod page;
 mod policies;
 mod pulse;
@@ -29,9 +30,11 @@ mod rate;
 mod room;
 mod sealers;
 mod settler;
+mod shares;
 mod stops;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod turns;
 
 use std::collections::HashMap;
@@ -67,8 +70,8 @@ use rate::Rates;
 use settler::Settler;
 use stops::StopSet;
 
-pub(crate) use fair::Load;
 pub(crate) use line::ATTEMPT_DEADLINE;
+pub(crate) use turn::Load;
 
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::job::{LaneInfo, Message, settlement};
+use super::message::{LaneInfo, Message, settlement};
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
 use crate::store::outcomes::settle::{Due, Fate, Settlement};

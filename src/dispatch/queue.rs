@@ -9,10 +9,12 @@ use chrono::TimeDelta;
 use slab::Slab;
 use tokio::time::Instant;
 
-use super::fair::{Load, Next, Slot, Turn};
 use super::flow::{self, Flows, scopes};
-use super::job::{Job, LaneInfo};
+use super::job::Job;
 use super::lane::{Lane, Passage, Share, matters};
+use super::message::LaneInfo;
+use super::shares::{COSTS, ROUND, TIERS, WEIGHTS, index};
+use super::turn::{Load, Next, Slot, Turn};
 use super::turns::Turns;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
@@ -21,13 +23,6 @@ use crate::policy::hold::Held;
 use crate::store::operations::workers::{ALL_ORIGINS, Crew, LaneState};
 use crate::store::queue::flows::Flow;
 
-/// Shares of the tiers while all of them have work.
-const WEIGHTS: [u32; 3] = [8, 3, 1];
-pub(super) const TIERS: usize = WEIGHTS.len();
-/// What a turn costs each tier: tiers that get their shares pay the same.
-const COSTS: [u64; TIERS] = [3, 8, 24];
-/// So many turns make a round, in which every tier has its share.
-const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
 /// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
 /// campaign would keep its own retries back to its end.
 const LETS_PASS: Duration = Duration::from_secs(4);
@@ -500,13 +495,5 @@ impl Queue {
         }
         self.heard.retain(|_, heard| !heard.is_empty());
         self.ready.iter_mut().for_each(Turns::forget_idle);
-    }
-}
-
-pub(super) fn index(tier: Tier) -> usize {
-    match tier {
-        Tier::Transactional => 0,
-        Tier::Promotional => 1,
-        Tier::Engagement => 2,
     }
 }

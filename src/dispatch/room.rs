@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::fair::{Room, Slot};
-use super::job::LaneInfo;
 use super::lane::{KEY_PROBE_EVERY, Lane};
 use super::limit::Limit;
-use super::queue::{Queue, index};
+use super::message::LaneInfo;
+use super::queue::Queue;
+use super::shares::index;
+use super::turn::{Room, Slot};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;

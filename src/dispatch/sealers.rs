@@ -20,8 +20,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::Dispatcher;
-use super::fair::{Next, Taker};
+use super::fair::Taker;
 use super::line::{Sealed, Unsealed};
+use super::turn::Next;
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 19;

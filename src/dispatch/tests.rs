@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::fair::{FairQueue, Next, Taker};
-use super::job::{Job, LaneInfo, Message, Ticket, settlement};
+use super::fair::{FairQueue, Taker};
+use super::job::{Job, Ticket};
 use super::lane::Answered;
+use super::message::{LaneInfo, Message, settlement};
 use super::page::{OpenPage, Recorded};
 use super::policies::Policies;
+use super::turn::Next;
 use crate::classify::{Answer, classify};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier, Urgency};
@@ -102,7 +104,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
 }
 
 /// Takes a turn at once, if there is one for anybody.
-fn turn(queue: &FairQueue) -> Option<super::fair::Turn> {
+fn turn(queue: &FairQueue) -> Option<super::turn::Turn> {
     match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
         Some(Next::Turn(turn)) => Some(turn),
         Some(Next::PutOff(..)) => panic!("nothing is shut"),

@@ -1,6 +1,5 @@
 //! One connection as its origin counts it, whichever protocol was agreed.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,21 +9,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_rustls::client::TlsStream;
 
+use super::driver::{Driver, NoReply, Progress};
 use super::http1::Http1;
 use super::http2::Http2;
 use super::{Post, Reply};
 use crate::classify::Failure;
-
-/// What runs a connection until it ends.
-pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Why a connection gave no reply.
-pub(super) enum NoReply {
-    /// Nothing of the request left: another connection may take it.
-    NotSent,
-    /// It left, or could have.
-    Failed(Failure),
-}
 
 /// A connection with its bookkeeping. Whoever drops the last handle lets it close once its requests are done.
 pub(super) struct Connection {
@@ -39,26 +28,6 @@ pub(super) struct Connection {
     /// Takes no more requests, finishes those it has.
     retired: AtomicBool,
     driver: OnceLock<AbortHandle>,
-}
-
-/// What the requests of a connection have come to.
-#[derive(Default)]
-pub(super) struct Progress {
-    sent: AtomicBool,
-    /// Response heads received.
-    heard: AtomicUsize,
-}
-
-impl Progress {
-    /// A request has gone to the connection's driver.
-    pub(super) fn sent(&self) {
-        self.sent.store(true, Ordering::Relaxed);
-    }
-
-    /// A response's head has come.
-    pub(super) fn heard(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 enum Wire {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{Driver, NoReply, Progress};
+use super::driver::{Driver, NoReply, Progress};
 use super::{BODY_MAX, Post, Reply, request};
 use crate::classify::Failure;
 

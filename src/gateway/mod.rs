@@ -11,6 +11,7 @@
 
 mod connect;
 mod connection;
+mod driver;
 mod guard;
 mod hosts;
 mod http1;

@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connect::Connector;
-use super::connection::{Connection, Driver, NoReply};
+use super::connection::Connection;
+use super::driver::{Driver, NoReply};
 use super::{Post, Reply};
 use crate::classify::Failure;
 

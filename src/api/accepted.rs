@@ -1,0 +1,97 @@
+//! What is answered when a message was taken.
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::compose::Asked;
+use super::problem::{FieldError, Problem};
+use crate::model::id::MessageId;
+use crate::store::keys::apps::App;
+use crate::store::queue::sending::Sent;
+
+/// Where a message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    /// Whatever is due goes out.
+    Sending,
+    /// Nothing goes out until it is resumed.
+    Paused,
+    /// Nothing goes out any more.
+    Cancelled,
+    /// Every delivery has ended.
+    Done,
+}
+
+/// Where to go from here.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Links {
+    /// The message.
+    #[serde(rename = "self")]
+    pub(super) this: String,
+    /// Its deliveries.
+    deliveries: String,
+    /// `POST` here to pause it.
+    pause: String,
+    /// `POST` here to resume it.
+    resume: String,
+    /// `POST` here to cancel it.
+    cancel: String,
+}
+
+impl Links {
+    pub(super) fn new(app: &App, id: MessageId) -> Self {
+        let this = format!("/v1/apps/{}/messages/{id}", app.id);
+        let to = |what: &str| format!("{this}/{what}");
+        Self { deliveries: to("deliveries"), pause: to("pause"), resume: to("resume"), cancel: to("cancel"), this }
+    }
+}
+
+/// A message that was taken.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Accepted {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: MessageId,
+    /// Where it stands: `sending`, or `done` if there is nobody to send it to.
+    state: Standing,
+    /// Deliveries to make, as counted now.
+    audience_estimate: i64,
+    /// Named subscriptions that are not active, or users without an active one: not targeted.
+    unreachable: i64,
+    /// What to know about the policy all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+    /// Where to go from here.
+    pub(super) links: Links,
+}
+
+impl Accepted {
+    /// The answer to a message of which this became. 422: it names subscriptions that are none.
+    pub(super) fn new(app: &App, mut asked: Asked, sent: &Sent) -> Result<Self, Problem> {
+        asked.refuse_unknown(sent)?;
+        Ok(Self {
+            id: asked.id,
+            state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },
+            audience_estimate: sent.estimate,
+            unreachable: sent.unreachable,
+            warnings: asked.warnings,
+            links: Links::new(app, asked.id),
+        })
+    }
+
+    /// Counts a message that is committed, and logs it if it names nobody: then it is a campaign.
+    pub(super) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
+        state.metrics.messages_accepted.inc();
+        if !is_named {
+            tracing::info!(message_id = %self.id, app = app.slug, estimate = self.audience_estimate, "a campaign begins");
+        }
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("numbers and texts")
+    }
+}

@@ -1,0 +1,54 @@
+//! What the fair queue hands out: turns, room, and figures.
+
+use super::job::Job;
+use crate::model::clock::Timestamp;
+
+/// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
+pub(super) type Slot = usize;
+
+/// A delivery with a permit. The permit is given back by [`FairQueue::release`].
+pub(super) struct Turn {
+    pub slot: Slot,
+    pub job: Box<Job>,
+    /// Whether its answer decides over a half-open breaker.
+    pub probe: bool,
+    /// Plaintext octets that the gateway is believed to take at most.
+    pub payload_max: Option<usize>,
+}
+
+/// What asking for the next delivery came to.
+pub(super) enum Next {
+    Turn(Turn),
+    /// A lane turned out to be shut: its deliveries are put off until the given time.
+    PutOff(Vec<Box<Job>>, Timestamp),
+}
+
+/// How much of a lane and tier may be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// So many deliveries,
+    pub n: usize,
+    /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
+    pub exact: bool,
+    /// When there is room again by itself, if a rate is used up.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Room {
+    pub(super) const NONE: Self = Self { n: 0, exact: true, next_at: None };
+}
+
+/// Figures of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Deliveries that wait for a turn.
+    pub waiting: usize,
+    /// POSTs without an answer.
+    pub in_flight: usize,
+    /// Lanes that a gateway's throttling holds.
+    pub held: usize,
+    /// Lanes whose breaker is open or half open.
+    pub broken: usize,
+    /// Lanes and origins that something is remembered of.
+    pub known: usize,
+}
