@@ -139,6 +139,7 @@ async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
     app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();
     let message = app.send(json!({"users": [USER]}), json!({})).await;
     app.run_until_idle().await;
+    app.dispatcher.stop(Duration::ZERO).await; // no retry is under way while they are erased
     // As a crash leaves it: asked for, and one of three done.
     let shop: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let mut connection = app.pool.acquire().await.unwrap();
