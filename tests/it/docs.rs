@@ -419,6 +419,7 @@ fn every_metric_is_written() {
     metrics.show_figures(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: "fcm".to_owned(), tiers }]);
     metrics.request("GET", "/healthz", 200);
     metrics.show_pool("api", 1, 1);
+    metrics.show_subscriptions(&[]);
     let written = metrics.render();
     let names: BTreeSet<&str> = written
         .lines()
