@@ -95,7 +95,7 @@ pub mod store {
     };
     pub mod audience {
         pub mod audience_counts {
-            pub use crate::store::audience::audience_counts::by_gateway;
+            pub use crate::store::audience::audience_counts::{by_gateway, fold};
         }
         pub mod erasures {
             pub use crate::store::audience::erasures::{begin, erase_subscription};

@@ -137,7 +137,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while refusals::suspend(pool, now).await? > 0 {}
     while sweeps::delete_contents(pool, now).await? > 0 {}
     while topics::clear_removed(pool).await? > 0 {}
-    while audience_counts::fold(pool).await? > 0 {}
+    while audience_counts::fold(pool).await? {}
     Ok(())
 }
 

@@ -86,5 +86,11 @@ async fn folding_changes_no_count_and_forgets_what_came_to_nothing() {
     }
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM audience_counts WHERE topic > 0 OR n = 0").await, 0);
     assert_eq!(active().await, 7);
+
+    // However much is noted all the time, a sweep comes to its end: it goes on only after a full chunk.
+    let note = "INSERT INTO audience_changes SELECT 0, 1, 0 FROM generate_series(1, 10001)";
+    sqlx::query(note).execute(&app.pool).await.unwrap();
+    assert!(audience_counts::fold(&app.pool).await.unwrap(), "there may be more");
+    assert!(!audience_counts::fold(&app.pool).await.unwrap(), "one is no reason to go on at once");
     app.finish().await;
 }

@@ -1,5 +1,6 @@
 //! How many there are to reach in each lane, of everyone and of each topic: kept, not counted. Triggers note each change in
-//! `audience_changes`; [`fold`] adds the notes up. The sum of both is right to the row in every snapshot.
+//! `audience_changes`; [`fold`] adds the notes up in `audience_counts`. The view `audiences` has both: its sum is right to the row
+//! in every snapshot.
 
 use crate::model::id::AppId;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -13,9 +14,7 @@ const CHUNK: i64 = 10_000;
 pub(crate) async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
-           FROM (SELECT lane, n FROM audience_counts WHERE topic = $1
-                 UNION ALL SELECT lane, n FROM audience_changes WHERE topic = $1) kept
-           GROUP BY lane HAVING sum(n) > 0 ORDER BY lane"#,
+           FROM audiences WHERE topic = $1 GROUP BY lane HAVING sum(n) > 0 ORDER BY lane"#,
         topic
     )
     .map(|row| (row.lane, row.n))
@@ -27,8 +26,7 @@ pub(crate) async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Resul
 pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
-             SELECT sum(n)::bigint AS n FROM (SELECT n FROM audience_counts WHERE topic = $2 AND lane = l.id
-               UNION ALL SELECT n FROM audience_changes WHERE topic = $2 AND lane = l.id) both_kept) kept
+             SELECT sum(n)::bigint AS n FROM audiences WHERE topic = $2 AND lane = l.id) kept
            WHERE l.app = $1 AND kept.n > 0 ORDER BY l.id"#,
         app.0,
         EVERYONE
@@ -41,10 +39,8 @@ pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Re
 /// Active subscriptions of all apps by the name of their gateway.
 pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(String, i64)>> {
     sqlx::query!(
-        r#"SELECT l.gateway, sum(kept.n)::bigint AS "n!"
-           FROM (SELECT lane, n FROM audience_counts WHERE topic = $1
-                 UNION ALL SELECT lane, n FROM audience_changes WHERE topic = $1) kept
-           JOIN lanes l ON l.id = kept.lane GROUP BY l.gateway ORDER BY l.gateway"#,
+        r#"SELECT l.gateway, sum(a.n)::bigint AS "n!" FROM audiences a JOIN lanes l ON l.id = a.lane
+           WHERE a.topic = $1 GROUP BY l.gateway ORDER BY l.gateway"#,
         EVERYONE
     )
     .map(|row| (row.gateway, row.n))
@@ -52,15 +48,15 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Stri
     .await
 }
 
-/// Adds up a chunk of what was noted, and forgets what came to nothing. Returns how many notes those were. One at a time:
-/// whoever meets another leaves it to that one.
-pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<u64> {
+/// Adds up a chunk of what was noted, and forgets what came to nothing. Returns whether that chunk was full, so that there may
+/// be more than what comes in all the time. One at a time: whoever meets another leaves it to that one.
+pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     let mut tx = pool.begin().await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
     );
     if !alone.fetch_one(&mut *tx).await? {
-        return Ok(0);
+        return Ok(false);
     }
     let folded = sqlx::query_scalar!(
         r#"WITH taken AS (
@@ -77,5 +73,5 @@ pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<u64> {
     .await?;
     sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
     tx.commit().await?;
-    Ok(folded.unsigned_abs())
+    Ok(folded == CHUNK)
 }

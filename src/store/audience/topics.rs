@@ -121,9 +121,7 @@ pub(crate) async fn list(
     sqlx::query_as!(
         TopicRow,
         r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
-             coalesce((SELECT sum(n) FROM (
-               SELECT n FROM audience_counts WHERE topic = t.id
-               UNION ALL SELECT n FROM audience_changes WHERE topic = t.id) kept), 0)::bigint AS "members!"
+             coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
          ORDER BY t.id DESC LIMIT $4"#,
         app.0,

@@ -244,7 +244,11 @@ async fn move_here(connection: &mut PgConnection, applied: &[AppliedMigration]) 
     execute(&mut tx, format!("SET LOCAL lock_timeout = '{}ms'", LOCK_TIMEOUT.as_millis())).await?;
     let scripts = MIGRATIONS.iter().filter(|ours| applied.iter().any(|applied| applied.version == ours.version));
     let scripts: Vec<_> = scripts.map(|migration| migration.sql.as_str()).collect();
-    let mut tables: Vec<_> = scripts.iter().flat_map(|script| made_by(script, "CREATE TABLE ")).collect();
+    // `ALTER TABLE` moves views, too.
+    let mut tables: Vec<_> = ["CREATE TABLE ", "CREATE VIEW "]
+        .iter()
+        .flat_map(|made| scripts.iter().flat_map(|script| made_by(script, made)))
+        .collect();
     tables.push(&MIGRATIONS.table_name);
     for table in tables {
         // Parts do not follow what they are parts of; indexes and sequences do. A table may have been dropped later.

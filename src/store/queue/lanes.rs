@@ -86,9 +86,7 @@ pub(crate) async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<La
     sqlx::query_as!(
         LaneRow,
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
-             coalesce((SELECT sum(n) FROM (
-               SELECT n FROM audience_counts WHERE topic = 0 AND lane = l.id
-               UNION ALL SELECT n FROM audience_changes WHERE topic = 0 AND lane = l.id) kept), 0)::bigint AS "subscriptions!"
+             coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = l.id), 0)::bigint AS "subscriptions!"
          FROM lanes l WHERE l.id < $1 ORDER BY l.id DESC LIMIT $2"#,
         below,
         limit

@@ -406,7 +406,7 @@ impl TestApp {
         let miscounted: i64 = scalar(
             &self.pool,
             "SELECT count(*) FROM (SELECT FROM (
-                SELECT topic, lane, n FROM audience_counts UNION ALL SELECT topic, lane, n FROM audience_changes
+                SELECT topic, lane, n FROM audiences
                 UNION ALL SELECT 0, lane, -1 FROM subscriptions WHERE state = 'active'
                 UNION ALL SELECT topic, lane, -1 FROM topic_members
              ) kept (topic, lane, n) GROUP BY topic, lane HAVING sum(n) <> 0) miscounted",
