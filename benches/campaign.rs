@@ -6,19 +6,19 @@
 //! any of them does not add up.
 
 use crate::support::cpu::per;
+use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::seed;
 use crate::support::setting;
-use crate::support::stage::{Campaign, Stage, notice};
 use crate::support::table::{Bar, figure, heading, number};
 
 pub async fn run() {
     let (n, rounds) = (setting("N", 200_000), setting("ROUNDS", 3).max(1));
-    let stage = Stage::open().await;
-    let app = stage.app("campaign").await;
-    seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
+    let harness = Harness::open().await;
+    let app = harness.app("campaign").await;
+    seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
     let mut campaigns = Vec::new();
     for _ in 0..rounds {
-        campaigns.push(stage.campaign(app, n, &notice()).await);
+        campaigns.push(harness.campaign(app, n, &notice()).await);
     }
     let median = |figure: fn(&Campaign) -> f64| {
         let mut figures: Vec<f64> = campaigns.iter().map(figure).collect();

@@ -20,7 +20,7 @@ use crate::sealing;
 use crate::support::client::Client;
 use crate::support::codes::code;
 use crate::support::cpu::{Usage, per};
-use crate::support::stage::Stage;
+use crate::support::harness::Harness;
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{seed, setting};
 
@@ -61,14 +61,14 @@ impl Burst {
 pub async fn run() {
     let sealing = sealing::one_message();
     let seconds = setting("SECONDS", 5);
-    let stage = Stage::open().await;
-    let app = stage.app("codes").await;
-    let audience = seed::subscriptions(&stage.pool, &stage.vault, app, setting("N", 100_000)).await;
+    let harness = Harness::open().await;
+    let app = harness.app("codes").await;
+    let audience = seed::subscriptions(&harness.pool, &harness.vault, app, setting("N", 100_000)).await;
     let to = Arc::new(audience.all);
-    burst(&stage, app, &to, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
+    burst(&harness, app, &to, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
     let mut bursts = Vec::new();
     for connections in CONNECTIONS {
-        bursts.push((connections, burst(&stage, app, &to, connections, Duration::from_secs(seconds.into())).await));
+        bursts.push((connections, burst(&harness, app, &to, connections, Duration::from_secs(seconds.into())).await));
     }
     heading("Single sends, durable, by connections");
     for (connections, burst) in &bursts {
@@ -82,13 +82,13 @@ pub async fn run() {
     figure("From request to answer, p50", best.ms(50), "ms", Bar::None);
     figure("From request to answer, p99", best.ms(99), "ms", Bar::None);
 
-    let half = steady(&stage, app, &to, (best.rate() / 2.0) as u32, seconds).await;
+    let half = steady(&harness, app, &to, (best.rate() / 2.0) as u32, seconds).await;
     heading(&format!("Single sends at half of that rate, {}/s", number(half.rate())));
     half.report_cost(sealing, [Bar::None; 2]);
     figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
     figure("From request to answer, p99", half.ms(99), "ms", Bar::AtMost(20.0));
 
-    let batches = batches(&stage, app, &to, Duration::from_secs(seconds.into())).await;
+    let batches = batches(&harness, app, &to, Duration::from_secs(seconds.into())).await;
     heading(&format!("Batches of {}, {BATCHES} at a time", number(BATCH as f64)));
     figure("Sends per second", batches.rate(), "/s", Bar::None);
     batches.report_cost(sealing, [Bar::None; 2]);
@@ -97,27 +97,33 @@ pub async fn run() {
 
 /// Measures `sends`, which returns how long each request waited for its answer and is for `each` codes. The cost includes
 /// deliveries, the time only what is durable.
-async fn measure(stage: &Stage, each: usize, sends: impl Future<Output = Vec<Duration>>) -> Burst {
-    sqlx::query("CHECKPOINT").execute(&stage.pool).await.expect("a checkpoint");
-    let (received, before, began) = (stage.received().await, stage.usage(), Instant::now());
+async fn measure(harness: &Harness, each: usize, sends: impl Future<Output = Vec<Duration>>) -> Burst {
+    sqlx::query("CHECKPOINT").execute(&harness.pool).await.expect("a checkpoint");
+    let (received, before, began) = (harness.received().await, harness.usage(), Instant::now());
     let mut waits = sends.await;
     let took = began.elapsed();
-    while sqlx::query_scalar("SELECT EXISTS (SELECT FROM queue)").fetch_one(&stage.pool).await.expect("an answer") {
+    while sqlx::query_scalar("SELECT EXISTS (SELECT FROM queue)").fetch_one(&harness.pool).await.expect("an answer") {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let usage = stage.usage() - before;
+    let usage = harness.usage() - before;
     let sent = waits.len() * each;
-    assert_eq!(stage.received().await - received, sent as u64, "every code arrives once");
+    assert_eq!(harness.received().await - received, sent as u64, "every code arrives once");
     waits.sort_unstable();
     Burst { sends: u32::try_from(sent).expect("fewer"), took, usage, waits }
 }
 
 /// Sends over so many connections, each as fast as it is answered.
-async fn burst(stage: &Stage, app: AppId, to: &Arc<Vec<SubscriptionId>>, connections: usize, time: Duration) -> Burst {
+async fn burst(
+    harness: &Harness,
+    app: AppId,
+    to: &Arc<Vec<SubscriptionId>>,
+    connections: usize,
+    time: Duration,
+) -> Burst {
     let next = Arc::new(AtomicUsize::new(0));
     let path = format!("/v1/apps/{app}/messages");
     let clients = (0..connections).map(|_| {
-        let (api, path, to, next) = (stage.api.clone(), path.clone(), to.clone(), next.clone());
+        let (api, path, to, next) = (harness.api.clone(), path.clone(), to.clone(), next.clone());
         tokio::spawn(async move {
             let (mut waits, began) = (Vec::new(), Instant::now());
             while began.elapsed() < time {
@@ -128,7 +134,7 @@ async fn burst(stage: &Stage, app: AppId, to: &Arc<Vec<SubscriptionId>>, connect
         })
     });
     let sends = async { join_all(clients).await.into_iter().flat_map(|waits| waits.expect("every code is taken")) };
-    measure(stage, 1, async { sends.await.collect() }).await
+    measure(harness, 1, async { sends.await.collect() }).await
 }
 
 /// How long a request waits for its answer.
@@ -139,7 +145,7 @@ async fn timed(api: &Client, path: &str, body: &Value) -> Duration {
 }
 
 /// Sends at a steady rate, whether or not earlier requests were answered.
-async fn steady(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Burst {
+async fn steady(harness: &Harness, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Burst {
     let path: Arc<str> = format!("/v1/apps/{app}/messages").into();
     let sends = async {
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
@@ -147,16 +153,16 @@ async fn steady(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u3
         let mut requests = JoinSet::new();
         for to in to.iter().copied().cycle().take((per_second * seconds) as usize) {
             ticks.tick().await;
-            let (api, path) = (stage.api.clone(), path.clone());
+            let (api, path) = (harness.api.clone(), path.clone());
             requests.spawn(async move { timed(&api, &path, &code(to)).await });
         }
         requests.join_all().await
     };
-    measure(stage, 1, sends).await
+    measure(harness, 1, sends).await
 }
 
 /// Sends batches, each when an earlier one was answered.
-async fn batches(stage: &Stage, app: AppId, to: &[SubscriptionId], time: Duration) -> Burst {
+async fn batches(harness: &Harness, app: AppId, to: &[SubscriptionId], time: Duration) -> Burst {
     let path = format!("/v1/apps/{app}/messages/batch");
     let messages: Vec<_> = to.iter().copied().cycle().take(BATCH).map(code).collect();
     let body = json!({"messages": messages});
@@ -164,11 +170,11 @@ async fn batches(stage: &Stage, app: AppId, to: &[SubscriptionId], time: Duratio
         let (mut waits, began) = (Vec::new(), Instant::now());
         while began.elapsed() < time {
             let asked = Instant::now();
-            let sent = stage.api.post(&path, &body).await;
+            let sent = harness.api.post(&path, &body).await;
             assert_eq!(sent["accepted"], BATCH, "{sent}");
             waits.push(asked.elapsed());
         }
         waits
     });
-    measure(stage, BATCH, async { join_all(clients).await.concat() }).await
+    measure(harness, BATCH, async { join_all(clients).await.concat() }).await
 }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::support::codes::{self, Sent};
 use crate::support::cpu::per;
+use crate::support::harness::{Harness, notice};
 use crate::support::seed::{GATEWAYS, Seeder};
 use crate::support::setting;
-use crate::support::stage::{Stage, notice};
 use crate::support::table::{Bar, figure, heading, number, percentiles};
 
 const KEYS_PER_APP: u32 = 10;
@@ -26,42 +26,42 @@ const HEAD_START: Duration = Duration::from_secs(1);
 
 pub async fn run() {
     let (lanes, each, rate) = (setting("LANES", 10_000), setting("EACH", 2), setting("RATE", 100));
-    let stage = Stage::open().await;
-    let seeder = Seeder::start(&stage.pool, &stage.vault).await;
-    let codes_app = stage.app("codes").await;
+    let harness = Harness::open().await;
+    let seeder = Seeder::start(&harness.pool, &harness.vault).await;
+    let codes_app = harness.app("codes").await;
     let to = seeder.subscribe(codes_app, CODES_FROM..CODES_FROM + CODES_TO).await.sampled;
-    let apps = seed_apps(&stage, &seeder, lanes, each).await;
+    let apps = seed_apps(&harness, &seeder, lanes, each).await;
     seeder.finish().await;
     let deliveries = u32::try_from(apps.len()).expect("fewer") * KEYS_PER_APP * GATEWAYS * each;
     let lanes = deliveries / each;
 
     // Held back, so that all of it becomes due at once.
-    flow(&stage, &apps, "pause").await;
+    flow(&harness, &apps, "pause").await;
     let mut messages = Vec::new();
     for app in &apps {
-        messages.push(stage.send(*app, &notice()).await);
+        messages.push(harness.send(*app, &notice()).await);
     }
-    let received = stage.received().await;
+    let received = harness.received().await;
     let (done, until_done) = tokio::sync::watch::channel(false);
     let all = async {
         tokio::time::sleep(HEAD_START).await;
-        let (before, began) = (stage.usage(), Instant::now());
-        flow(&stage, &apps, "resume").await;
-        wait_for(&stage, &messages).await;
-        let (took, usage) = (began.elapsed(), stage.usage() - before);
+        let (before, began) = (harness.usage(), Instant::now());
+        flow(&harness, &apps, "resume").await;
+        wait_for(&harness, &messages).await;
+        let (took, usage) = (began.elapsed(), harness.usage() - before);
         done.send_replace(true);
         (took, usage)
     };
     let sending = async {
         let mut sent = Vec::new();
         while !*until_done.borrow() {
-            sent.extend(codes::send(&stage, codes_app, &to, rate, 1).await);
+            sent.extend(codes::send(&harness, codes_app, &to, rate, 1).await);
         }
         sent
     };
     let ((took, usage), sent) = tokio::join!(all, sending);
-    let mut arrived = codes::arrivals(&stage, &sent).await;
-    let came = stage.received().await - received;
+    let mut arrived = codes::arrivals(&harness, &sent).await;
+    let came = harness.received().await - received;
     assert_eq!(came, u64::from(deliveries) + sent.len() as u64, "taken by the simulator");
 
     heading(&format!(
@@ -80,13 +80,13 @@ pub async fn run() {
 }
 
 /// Makes apps with ten keys, each with subscribers at every gateway.
-async fn seed_apps(stage: &Stage, seeder: &Seeder<'_>, lanes: u32, each: u32) -> Vec<AppId> {
+async fn seed_apps(harness: &Harness, seeder: &Seeder<'_>, lanes: u32, each: u32) -> Vec<AppId> {
     let (mut apps, mut number) = (Vec::new(), 0);
     for n in 0..lanes.div_ceil(KEYS_PER_APP * GATEWAYS) {
-        let app = stage.app(&format!("app-{n}")).await;
+        let app = harness.app(&format!("app-{n}")).await;
         for key in 0..KEYS_PER_APP {
             if key > 0 {
-                stage.api.post(&format!("/v1/apps/{app}/vapid-keys"), &json!({})).await;
+                harness.api.post(&format!("/v1/apps/{app}/vapid-keys"), &json!({})).await;
             }
             seeder.subscribe(app, number..number + GATEWAYS * each).await;
             number += GATEWAYS * each;
@@ -97,14 +97,14 @@ async fn seed_apps(stage: &Stage, seeder: &Seeder<'_>, lanes: u32, each: u32) ->
 }
 
 /// Pauses the flow of each app, or resumes it.
-async fn flow(stage: &Stage, apps: &[AppId], turn: &str) {
+async fn flow(harness: &Harness, apps: &[AppId], turn: &str) {
     for app in apps {
-        stage.api.post(&format!("/v1/apps/{app}/flow/{turn}"), &Value::Null).await;
+        harness.api.post(&format!("/v1/apps/{app}/flow/{turn}"), &Value::Null).await;
     }
 }
 
-async fn wait_for(stage: &Stage, messages: &[MessageId]) {
+async fn wait_for(harness: &Harness, messages: &[MessageId]) {
     for message in messages {
-        stage.wait_for(*message).await;
+        harness.wait_for(*message).await;
     }
 }

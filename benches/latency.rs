@@ -11,7 +11,7 @@ use bellwire::testkit::model::id::AppId;
 use serde_json::json;
 
 use crate::support::codes::{self, Sent};
-use crate::support::stage::{Stage, notice};
+use crate::support::harness::{Harness, notice};
 use crate::support::table::{Bar, heading, number, percentiles};
 use crate::support::{seed, setting};
 
@@ -26,27 +26,27 @@ const HEAD_START: Duration = Duration::from_secs(2);
 
 pub async fn run() {
     let (n, seconds) = (setting("N", 100_000), setting("SECONDS", 20));
-    let stage = Stage::open().await;
-    let app = stage.app("latency").await;
-    let audience = seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
-    let bare = stage.bare().await;
+    let harness = Harness::open().await;
+    let app = harness.app("latency").await;
+    let audience = seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
+    let bare = harness.bare().await;
     let single_sends = async {
         tokio::time::sleep(HEAD_START).await;
-        let before = stage.received().await;
+        let before = harness.received().await;
         let (sent, floor) = tokio::join!(
-            codes::send(&stage, app, &audience.sampled, PER_SECOND, seconds),
+            codes::send(&harness, app, &audience.sampled, PER_SECOND, seconds),
             bare.insert(PER_SECOND, seconds)
         );
-        (sent, stage.received().await - before, floor)
+        (sent, harness.received().await - before, floor)
     };
     // The campaigns never end by themselves.
     let (sent, received, mut floor) = tokio::select! {
         measured = single_sends => measured,
-        () = campaigns(&stage, app, "promotional") => unreachable!("campaigns go on for ever"),
-        () = campaigns(&stage, app, "engagement") => unreachable!("campaigns go on for ever"),
+        () = campaigns(&harness, app, "promotional") => unreachable!("campaigns go on for ever"),
+        () = campaigns(&harness, app, "engagement") => unreachable!("campaigns go on for ever"),
     };
     let mut answered: Vec<f64> = sent.iter().map(Sent::answered_within_ms).collect();
-    let mut arrived = codes::arrivals(&stage, &sent).await;
+    let mut arrived = codes::arrivals(&harness, &sent).await;
     let beside = number(f64::from(u32::try_from(received).expect("fewer")) / f64::from(seconds));
     heading(&format!(
         "{} single sends at {PER_SECOND}/s, beside two campaigns: {beside} deliveries/s in all",
@@ -59,12 +59,12 @@ pub async fn run() {
 }
 
 /// Sends to everybody, and again as soon as the last page is cut.
-async fn campaigns(stage: &Stage, app: AppId, tier: &str) {
+async fn campaigns(harness: &Harness, app: AppId, tier: &str) {
     let mut body = notice();
     body["tier"] = json!(tier);
     loop {
-        let message = stage.send(app, &body).await;
-        while stage.is_expanding(message).await {
+        let message = harness.send(app, &body).await;
+        while harness.is_expanding(message).await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::sealing;
 use crate::support::client::Client;
 use crate::support::cpu::per;
+use crate::support::harness::{Harness, SAMPLE};
 use crate::support::process::{Simulator, TempDir};
-use crate::support::stage::{SAMPLE, Stage};
 use crate::support::table::number;
 use crate::support::{seed, setting};
 
@@ -70,12 +70,12 @@ fn show(name: &str, cost: Cost, ours: Cost) {
 
 async fn bellwire(payload: &str) -> Cost {
     let n = setting("N", 100_000);
-    let stage = Stage::open().await;
-    let app = stage.app("peers").await;
-    seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
+    let harness = Harness::open().await;
+    let app = harness.app("peers").await;
+    seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
     let body = json!({"to": {"all": true}, "payload": payload});
-    stage.campaign(app, n, &body).await; // connections open, caches warm
-    let campaign = stage.campaign(app, n, &body).await;
+    harness.campaign(app, n, &body).await; // connections open, caches warm
+    let campaign = harness.campaign(app, n, &body).await;
     let cpu = campaign.usage.server + campaign.usage.postgres;
     Cost { cpu_us: per(cpu, n), rate: Some(campaign.rate()) }
 }
@@ -95,7 +95,7 @@ async fn write_task(simulator: &Simulator, dir: &TempDir, payload: &str) -> Path
     path
 }
 
-/// A program that takes a task, a concurrency and a count, and answers what it used.
+/// A program that takes a task, a concurrency and a count, and returns what it used.
 struct Contender {
     program: PathBuf,
     arguments: Vec<PathBuf>,

@@ -21,8 +21,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use crate::support::cpu::{Usage, per};
+use crate::support::harness::{Harness, notice};
 use crate::support::setting;
-use crate::support::stage::{Stage, notice};
 use crate::support::table::{Bar, figure, heading, number};
 
 type Hyper = Client<HttpConnector, Full<Bytes>>;
@@ -30,14 +30,14 @@ type Hyper = Client<HttpConnector, Full<Bytes>>;
 pub async fn run() {
     let n = setting("N", 100_000);
     let connections = setting("CONNECTIONS", 2_000) as usize;
-    let stage = Stage::open().await;
-    let app = stage.app("receipts").await;
+    let harness = Harness::open().await;
+    let app = harness.app("receipts").await;
     let us = "µs";
     for (what, in_each, connections, bar) in [
         ("one in each request", 1, connections, Bar::AtLeast(5_000.0)),
         ("in lists of 100", 100, connections.div_ceil(20), Bar::None), // the server refuses what it cannot hold in memory
     ] {
-        let burst = burst(&stage, app, n, in_each, connections).await;
+        let burst = burst(&harness, app, n, in_each, connections).await;
         heading(&format!("{} receipts, {what}, durable", number(n.into())));
         figure("Receipts per second", f64::from(n) / burst.took.as_secs_f64(), "/s", bar);
         figure("Server, CPU per receipt", per(burst.usage.server, n), us, Bar::None);
@@ -56,37 +56,37 @@ struct Burst {
 }
 
 /// Reports that `n` browsers displayed a message, as fast as the server answers.
-async fn burst(stage: &Stage, app: AppId, n: u32, in_each: usize, connections: usize) -> Burst {
-    let message = stage.send(app, &notice()).await;
-    let bodies: Arc<Vec<Bytes>> = Arc::new(bodies(stage, message, n, in_each));
+async fn burst(harness: &Harness, app: AppId, n: u32, in_each: usize, connections: usize) -> Burst {
+    let message = harness.send(app, &notice()).await;
+    let bodies: Arc<Vec<Bytes>> = Arc::new(bodies(harness, message, n, in_each));
     let next = Arc::new(AtomicUsize::new(0));
-    let url = format!("{}/v1/apps/{app}/receipts", stage.api.base());
+    let url = format!("{}/v1/apps/{app}/receipts", harness.api.base());
     let hyper: Hyper = Client::builder(TokioExecutor::new()).build_http();
-    sqlx::query("CHECKPOINT").execute(&stage.pool).await.expect("a checkpoint");
-    let (before, began) = (stage.usage(), Instant::now());
+    sqlx::query("CHECKPOINT").execute(&harness.pool).await.expect("a checkpoint");
+    let (before, began) = (harness.usage(), Instant::now());
     let reporters = (0..connections).map(|_| {
         let (hyper, url, bodies, next) = (hyper.clone(), url.clone(), bodies.clone(), next.clone());
         tokio::spawn(async move { report(&hyper, &url, &bodies, &next).await })
     });
     let mut waits: Vec<Duration> =
         join_all(reporters).await.into_iter().flat_map(|waits| waits.expect("every report is taken")).collect();
-    let (took, usage) = (began.elapsed(), stage.usage() - before);
+    let (took, usage) = (began.elapsed(), harness.usage() - before);
     waits.sort_unstable();
     let counted: (i64, i64) = sqlx::query_as("SELECT acknowledged, displayed FROM receipt_counts WHERE message = $1")
         .bind(message.0)
-        .fetch_one(&stage.pool)
+        .fetch_one(&harness.pool)
         .await
         .expect("counts");
     assert_eq!(counted, (n.into(), n.into()), "every receipt counts once");
     Burst { took, usage, waits }
 }
 
-fn bodies(stage: &Stage, message: MessageId, n: u32, in_each: usize) -> Vec<Bytes> {
+fn bodies(harness: &Harness, message: MessageId, n: u32, in_each: usize) -> Vec<Bytes> {
     let clock = Clock::system();
     let reports: Vec<String> = (0..n)
         .map(|i| {
             let subscription = SubscriptionId::new(clock.uuid(), (i % 64) as u8);
-            let token = receipt_token(&stage.vault, message, subscription);
+            let token = receipt_token(&harness.vault, message, subscription);
             format!(r#"{{"receipt":"{}","kind":"displayed"}}"#, String::from_utf8_lossy(&token))
         })
         .collect();

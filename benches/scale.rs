@@ -7,8 +7,8 @@
 use bellwire::testkit::model::id::AppId;
 
 use crate::support::cpu::{self, per};
+use crate::support::harness::{Harness, notice};
 use crate::support::seed;
-use crate::support::stage::{Stage, notice};
 use crate::support::table::{Bar, figure, heading, number};
 
 /// Each size is sent so often, that what is measured is not lost in the grain of the kernel's clock.
@@ -29,13 +29,13 @@ struct Cost {
 pub async fn run() {
     let full = std::env::var("SCALE").is_ok_and(|scale| scale == "full");
     let (sizes, retries) = if full { (&SIZES[..], 1_000_000) } else { (&SIZES[..2], 100_000) };
-    let stage = Stage::open().await;
+    let harness = Harness::open().await;
     let mut costs = Vec::new();
     let mut last_app = None;
     for (n, rounds) in sizes {
-        let app = stage.app(&format!("scale-{n}")).await;
-        seed::subscriptions(&stage.pool, &stage.vault, app, *n).await;
-        let cost = measure(&stage, app, *n, *rounds).await;
+        let app = harness.app(&format!("scale-{n}")).await;
+        seed::subscriptions(&harness.pool, &harness.vault, app, *n).await;
+        let cost = measure(&harness, app, *n, *rounds).await;
         heading(&format!("{} recipients", number((*n).into())));
         report(cost, costs.first().copied());
         costs.push(cost);
@@ -44,22 +44,22 @@ pub async fn run() {
         }
     }
     let (app, n) = last_app.expect("there are sizes up to 100,000");
-    seed::retries(&stage.pool, app, retries).await;
-    let cost = measure(&stage, app, n, 2).await;
+    seed::retries(&harness.pool, app, retries).await;
+    let cost = measure(&harness, app, n, 2).await;
     heading(&format!("{} recipients, with {} retries waiting", number(n.into()), number(retries.into())));
     report(cost, costs.first().copied());
 }
 
-async fn measure(stage: &Stage, app: AppId, n: u32, rounds: u32) -> Cost {
-    cpu::forget_peak(stage.server());
+async fn measure(harness: &Harness, app: AppId, n: u32, rounds: u32) -> Cost {
+    cpu::forget_peak(harness.server());
     let mut cost = Cost { server_us: 0.0, postgres_us: 0.0, peak_mib: 0.0, rate: 0.0 };
     for _ in 0..rounds {
-        let campaign = stage.campaign(app, n, &notice()).await;
+        let campaign = harness.campaign(app, n, &notice()).await;
         cost.server_us += per(campaign.usage.server, n) / f64::from(rounds);
         cost.postgres_us += per(campaign.usage.postgres, n) / f64::from(rounds);
         cost.rate += campaign.rate() / f64::from(rounds);
     }
-    Cost { peak_mib: cpu::peak_mib(stage.server()), ..cost }
+    Cost { peak_mib: cpu::peak_mib(harness.server()), ..cost }
 }
 
 fn report(cost: Cost, smallest: Option<Cost>) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bellwire::testkit::model::id::{AppId, MessageId};
 use serde_json::json;
 
-use crate::support::stage::{Stage, notice};
+use crate::support::harness::{Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{seed, setting};
 
@@ -21,29 +21,29 @@ const SLOW_MS: u32 = 200;
 
 pub async fn run() {
     let n = setting("N", 60_000);
-    let stage = Stage::open().await;
-    let app = stage.app("tiers").await;
-    seed::subscriptions(&stage.pool, &stage.vault, app, n).await;
-    share(&stage, app, n, "sealing is scarce").await;
-    stage.gateways.post("/rules", &json!({"delay_ms": SLOW_MS, "action": "behave"})).await;
-    share(&stage, app, n, "permits are scarce").await;
+    let harness = Harness::open().await;
+    let app = harness.app("tiers").await;
+    seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
+    share(&harness, app, n, "sealing is scarce").await;
+    harness.gateways.post("/rules", &json!({"delay_ms": SLOW_MS, "action": "behave"})).await;
+    share(&harness, app, n, "permits are scarce").await;
 }
 
-async fn share(stage: &Stage, app: AppId, n: u32, scarce: &str) {
+async fn share(harness: &Harness, app: AppId, n: u32, scarce: &str) {
     let mut messages = Vec::new();
     // The one with the greatest weight last, so that the others are under way when it begins.
     for tier in TIERS.into_iter().rev() {
         let mut body = notice();
         body["tier"] = json!(tier);
-        messages.insert(0, stage.send(app, &body).await);
+        messages.insert(0, harness.send(app, &body).await);
     }
-    while stage.is_expanding(messages[0]).await {
+    while harness.is_expanding(messages[0]).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for message in &messages {
-        stage.wait_for(*message).await;
+        harness.wait_for(*message).await;
     }
-    let counts = counts(stage, &messages).await;
+    let counts = counts(harness, &messages).await;
     let all: f64 = counts.iter().sum();
     heading(&format!(
         "Three campaigns to {} at once while {scarce}: {} deliveries while all of them had work",
@@ -64,7 +64,7 @@ async fn share(stage: &Stage, app: AppId, n: u32, scarce: &str) {
 
 /// What was accepted of each message in the middle of the time in which the first of them was under way: its first and
 /// last tenth are left out, when not all of them may have had work.
-async fn counts(stage: &Stage, messages: &[MessageId]) -> Vec<f64> {
+async fn counts(harness: &Harness, messages: &[MessageId]) -> Vec<f64> {
     let ids: Vec<_> = messages.iter().map(|message| message.0).collect();
     let counts: Vec<i64> = sqlx::query_scalar(
         "WITH span AS (
@@ -75,7 +75,7 @@ async fn counts(stage: &Stage, messages: &[MessageId]) -> Vec<f64> {
     )
     .bind(ids[0])
     .bind(&ids)
-    .fetch_all(&stage.pool)
+    .fetch_all(&harness.pool)
     .await
     .expect("the log of attempts");
     counts.into_iter().map(|n| n as f64).collect()

@@ -62,8 +62,8 @@ pub mod policy {
     pub mod expression {
         pub use crate::policy::expression::Expression;
     }
-    pub mod figures {
-        pub use crate::policy::figures::{Count, LaneSums, Sums};
+    pub mod reliability {
+        pub use crate::policy::reliability::{Count, LaneSums, Sums};
     }
     pub mod preview {
         pub use crate::policy::preview::preview;
@@ -139,8 +139,8 @@ pub mod store {
         pub mod events {
             pub use crate::store::outcomes::events::{Event, record};
         }
-        pub mod figures {
-            pub use crate::store::outcomes::figures::{add, watch};
+        pub mod reliability {
+            pub use crate::store::outcomes::reliability::{add, watch};
         }
         pub mod receipts {
             pub use crate::store::outcomes::receipts::{Receipt, kept_since, write};
@@ -152,17 +152,17 @@ pub mod store {
     pub mod queue {
         pub mod claims {
             pub use crate::store::queue::claims::{
-                ClaimedRow, Cut, LEASE, Span, claim_rows, cut_page, due_lanes, lease_lost_page,
+                ClaimedRow, LEASE, Span, Taken, claim_rows, due_lanes, lease_lost_batch, take_batch,
             };
         }
         pub mod idempotency {
-            pub use crate::store::queue::idempotency::{Claim, Key, Place, claim, remember};
+            pub use crate::store::queue::idempotency::{Claim, Key, KeyScope, claim, remember};
         }
         pub mod lanes {
             pub use crate::store::queue::lanes::{ensure, hold_key};
         }
         pub mod steering {
-            pub use crate::store::queue::steering::{Steered, Turn, go_on, steer};
+            pub use crate::store::queue::steering::{Order, Steered, go_on, steer};
         }
         pub mod stops {
             pub use crate::store::queue::stops::{Reading, StopKind, read};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::stage::Stage;
+use super::harness::Harness;
 
 /// One single send.
 pub struct Sent {
@@ -34,13 +34,13 @@ pub fn code(to: SubscriptionId) -> Value {
 }
 
 /// Sends at a steady rate, whether or not earlier requests were answered.
-pub async fn send(stage: &Stage, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Vec<Sent> {
+pub async fn send(harness: &Harness, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Vec<Sent> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut requests = JoinSet::new();
     for to in to.iter().copied().cycle().take((per_second * seconds) as usize) {
         ticks.tick().await;
-        let api = stage.api.clone();
+        let api = harness.api.clone();
         requests.spawn(async move {
             let asked_ms = now_ms();
             let taken = api.post(&format!("/v1/apps/{app}/messages"), &code(to)).await;
@@ -57,14 +57,14 @@ fn now_ms() -> f64 {
 
 /// From each request until its POST was there, by the simulator's records, in ms. These know whole milliseconds, of which
 /// the middle is taken. Each code must have arrived exactly once.
-pub async fn arrivals(stage: &Stage, sent: &[Sent]) -> Vec<f64> {
+pub async fn arrivals(harness: &Harness, sent: &[Sent]) -> Vec<f64> {
     for sent in sent {
-        stage.wait_for(sent.message).await;
+        harness.wait_for(sent.message).await;
     }
     let mut arrivals = Vec::with_capacity(sent.len());
     for Sent { message, to, asked_ms, .. } in sent {
-        let id = URL_SAFE_NO_PAD.encode(delivery_id(&stage.vault, *message, to.0));
-        let found = stage.gateways.get(&format!("/received?id={id}")).await;
+        let id = URL_SAFE_NO_PAD.encode(delivery_id(&harness.vault, *message, to.0));
+        let found = harness.gateways.get(&format!("/received?id={id}")).await;
         assert_eq!(found[0]["accepted"], 1, "{message} to {to} arrives exactly once");
         let at_ms = found[0]["attempts"][0]["at_ms"].as_f64().expect("a time");
         arrivals.push(at_ms + 0.5 - asked_ms);

@@ -1,12 +1,12 @@
-//! What benchmarks share: a stage with Postgres, simulated gateways and the real server, each a process of its own.
+//! What benchmarks share: a harness with Postgres, simulated gateways and the real server, each a process of its own.
 
 pub mod bare;
 pub mod client;
 pub mod codes;
 pub mod cpu;
+pub mod harness;
 pub mod process;
 pub mod seed;
-pub mod stage;
 pub mod table;
 
 /// A number from the environment, for shorter or longer runs than usual.

@@ -12,7 +12,7 @@ use bellwire::testkit::vault::{self, Purpose, Vault};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::stage::SAMPLE;
+use super::harness::SAMPLE;
 
 /// Gateways that subscriptions are spread over: a key has as many lanes.
 pub const GATEWAYS: u32 = 4;

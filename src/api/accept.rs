@@ -15,7 +15,7 @@ use super::{ApiState, Work};
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::idempotency::{self, Claim, Place};
+use crate::store::queue::idempotency::{self, Claim, KeyScope};
 use crate::store::queue::sending::{self, Addressed, Holder, Sent};
 
 /// How long a request waits for another one with the same idempotency key.
@@ -146,7 +146,7 @@ impl Once {
         patience: Duration,
     ) -> sqlx::Result<Option<Vec<Result<Taken, Problem>>>> {
         let Self { state, app, route } = self;
-        let place = Place { app: app.id, route };
+        let place = KeyScope { app: app.id, route };
         let keys: Vec<_> = messages.iter().map(|m| idempotency::Key { key: &m.key, body_hash: &m.body_hash }).collect();
         let mut tx = state.pool.begin().await?;
         let Some(claims) = idempotency::claim(&mut tx, place, &keys, patience, state.clock.now()).await? else {

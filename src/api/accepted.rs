@@ -14,7 +14,7 @@ use crate::store::queue::sending::Sent;
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum SendState {
     /// Whatever is due goes out.
     Sending,
     /// Nothing goes out until it is resumed.
@@ -56,7 +56,7 @@ pub(crate) struct Accepted {
     #[schema(value_type = String)]
     id: MessageId,
     /// Where it stands: `sending`, or `done` if there is nobody to send it to.
-    state: Standing,
+    state: SendState,
     /// Deliveries to make, as counted now.
     audience_estimate: i64,
     /// Named subscriptions that are not active, or users without an active one: not targeted.
@@ -74,7 +74,7 @@ impl Accepted {
         asked.refuse_unknown(sent)?;
         Ok(Self {
             id: asked.id,
-            state: if sent.estimate == 0 { Standing::Done } else { Standing::Sending },
+            state: if sent.estimate == 0 { SendState::Done } else { SendState::Sending },
             audience_estimate: sent.estimate,
             unreachable: sent.unreachable,
             warnings: asked.warnings,

@@ -23,7 +23,7 @@ pub(crate) struct AlertView {
     /// Its id.
     #[schema(value_type = String)]
     id: AlertId,
-    /// Whose it is; null: the server's as a whole.
+    /// The app it concerns; null: the server as a whole.
     #[schema(value_type = Option<String>)]
     app: Option<AppId>,
     /// What kind of thing it is about.

@@ -24,7 +24,7 @@ pub(crate) struct EntryView {
     id: EntryId,
     /// When.
     at: DateTime<Utc>,
-    /// Whose things it was done to; null: the server's.
+    /// The app it was done to; null: the server.
     #[schema(value_type = Option<String>)]
     app: Option<AppId>,
     /// By what right: `api_key`, `operator`, or `local` for the command line.

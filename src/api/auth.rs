@@ -87,7 +87,7 @@ needed!(
 pub(crate) struct Server<S> {
     /// The app.
     pub app: App,
-    /// Whose key it showed.
+    /// The caller whose key it showed.
     pub caller: Caller,
     scope: PhantomData<S>,
 }
@@ -166,7 +166,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
 /// An operator, whose key is good for all apps.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// Whose key it showed.
+    /// The caller whose key it showed.
     pub caller: Caller,
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct Client<S> {
     pub app: App,
     /// Whether it showed an API key.
     pub server: bool,
-    /// Whose API key that is.
+    /// The caller whose API key that is.
     pub caller: Option<Caller>,
     token: Option<[u8; 32]>,
     scope: PhantomData<S>,

@@ -228,7 +228,7 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// Checks the message's own policy, and the headers that beat it. Answers what the body's policy says but for retries.
+/// Checks the message's own policy, and the headers that beat it. Returns what the body's policy says but for retries.
 fn check_policy(
     policy: Option<&Value>,
     retries: &RetryHeaders,

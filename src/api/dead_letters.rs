@@ -26,7 +26,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::keys::api_keys::Scope;
 use crate::store::keys::audit::Action;
-use crate::store::outcomes::dead_letters::{self, By, Filter, GROUPS_MAX, Group, LetterRow, State as Standing};
+use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
 use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
 use crate::webpush::shrink;
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 
 /// A delivery that ended in failure.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct LetterView {
+pub(crate) struct DeadLetterView {
     /// Its id.
     #[schema(value_type = String)]
     id: DeadLetterId,
@@ -85,8 +85,8 @@ pub(crate) struct LetterView {
     attempts: i64,
 }
 
-impl From<LetterRow> for LetterView {
-    fn from(row: LetterRow) -> Self {
+impl From<DeadLetterRow> for DeadLetterView {
+    fn from(row: DeadLetterRow) -> Self {
         Self {
             id: DeadLetterId(row.id),
             state: row.state,
@@ -109,7 +109,7 @@ impl From<LetterRow> for LetterView {
 /// Lists dead letters, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Filter, Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<LetterView>)))]
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<DeadLetterView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -118,7 +118,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, LetterView::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
 }
 
 /// What to count by.
@@ -126,7 +126,7 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Grouping {
-    /// What letters of one group have in common.
+    /// What dead letters of one group have in common.
     #[param(inline)]
     by: By,
 }
@@ -154,7 +154,7 @@ pub(crate) async fn groups(
     Ok(axum::Json(Groups { data, done }))
 }
 
-/// What became of a letter's content.
+/// What became of a dead letter's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentState {
@@ -162,7 +162,7 @@ pub(crate) enum ContentState {
     Shown,
     /// It takes a key with the scope `export`.
     Withheld,
-    /// This letter has none (any more): it has no way back, or nothing needs it.
+    /// This dead letter has none (any more): it has no way back, or nothing needs it.
     Deleted,
 }
 
@@ -170,7 +170,7 @@ pub(crate) enum ContentState {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Opened {
     #[serde(flatten)]
-    letter: LetterView,
+    letter: DeadLetterView,
     /// What was attempted, in order.
     history: Vec<AttemptView>,
     /// The policy in force when it died.
@@ -203,10 +203,10 @@ pub(crate) async fn show(
     Ok(axum::Json(opened))
 }
 
-/// The letter of that id.
-async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<LetterView, Problem> {
+/// The dead letter of that id.
+async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterView, Problem> {
     let found = dead_letters::list(&state.pool, app, &Filter::one(id), Uuid::max(), 1).await?.pop();
-    found.map(LetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
+    found.map(DeadLetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
 }
 
 async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<Opened, Problem> {

@@ -6,7 +6,7 @@ use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, pointer_segment};
 use crate::model::message::is_language_tag;
 use crate::model::permission::Speaker;
-use crate::store::audience::subscriptions::{ATTRIBUTES_MAX, Merge, Wanted};
+use crate::store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
 
 /// Most tags of a subscription.
 const TAGS_MAX: usize = 50;
@@ -39,7 +39,7 @@ pub(crate) struct Said {
 
 impl Said {
     /// Checks it all; complaints go into `faults`.
-    pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Wanted {
+    pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Changes {
         if let Some(Some(user)) = &self.user_id {
             faults.require(is_plain_text(user, 255), "/user_id", USER_ID_RULE);
         }
@@ -54,7 +54,7 @@ impl Said {
         if let Some(attributes) = &self.attributes {
             check_attributes(attributes, merge, faults);
         }
-        Wanted {
+        Changes {
             by: self.by,
             user_id: self.user_id,
             tags,

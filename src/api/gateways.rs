@@ -35,7 +35,7 @@ const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 pub(crate) struct LaneView {
     /// Its number.
     lane: i32,
-    /// Whose it is.
+    /// The app it belongs to.
     #[schema(value_type = String)]
     app: AppId,
     /// The key that signs in it.
@@ -268,7 +268,7 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
     Err(Problem::invalid_member("/origin", format!("is no origin of this lane, whose push service is {}", row.gateway)))
 }
 
-/// After these, too, what was put off is looked for: a worker hears of an order within a second, and settles what it put
+/// After these, too, what was deferred is looked for: a worker hears of an order within a second, and settles what it put
 /// off before within another few. Should this process end first, what is left comes back by itself within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
@@ -279,12 +279,12 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, mor
         match recall_once_more(&state, lane, opens_at).await {
             Ok(true) => (state.engine.tell)(Work::Due),
             Ok(false) => return,
-            Err(error) => return tracing::warn!(%error, lane = lane.0, "what was put off comes back by itself"),
+            Err(error) => return tracing::warn!(%error, lane = lane.0, "what was deferred comes back by itself"),
         }
     }
 }
 
-/// False: the lane is shut again, and what is put off now is to wait.
+/// False: the lane is shut again, and what is deferred now is to wait.
 async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -> sqlx::Result<bool> {
     let origins = lanes::states(&state.pool, &[lane.0]).await?;
     if origins.iter().any(|origin| origin.held_until.max(origin.open_until) > Some(opens_at)) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::accept::{Keyed, Taken, accept, accept_once};
-use super::accepted::{Accepted, Links, Standing};
+use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::NewMessageBody;
 use super::counts::Counts;
@@ -28,7 +28,7 @@ use crate::store::keys::audit::Action;
 use crate::store::outcomes::receipts::kept_since;
 use crate::store::queue::messages::{self, MessageRow};
 use crate::store::queue::sending::{self, Addressed, Sent};
-use crate::store::queue::steering::{self, Steered, Turn};
+use crate::store::queue::steering::{self, Order, Steered};
 
 /// What sending would have come to.
 #[derive(Debug, Serialize, ToSchema)]
@@ -61,7 +61,7 @@ pub(crate) struct MessageView {
     #[schema(value_type = String)]
     id: MessageId,
     /// Where it stands.
-    state: Standing,
+    state: SendState,
     /// Its tier.
     tier: Tier,
     /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
@@ -99,10 +99,10 @@ pub(crate) struct MessageView {
 impl MessageView {
     fn new(app: &App, row: MessageRow, counts: Option<Counts>) -> Self {
         let state = match row.state {
-            MessageState::Cancelled => Standing::Cancelled,
-            _ if !row.moving => Standing::Done,
-            MessageState::Paused => Standing::Paused,
-            MessageState::Scheduled | MessageState::Sending => Standing::Sending,
+            MessageState::Cancelled => SendState::Cancelled,
+            _ if !row.moving => SendState::Done,
+            MessageState::Paused => SendState::Paused,
+            MessageState::Scheduled | MessageState::Sending => SendState::Sending,
         };
         let id = MessageId(row.id);
         Self {
@@ -247,7 +247,7 @@ pub(crate) async fn pause(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Turn::Pause).await
+    steer(&state, &server, id, Order::Pause).await
 }
 
 /// Resumes a paused message.
@@ -259,7 +259,7 @@ pub(crate) async fn resume(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Turn::Resume).await
+    steer(&state, &server, id, Order::Resume).await
 }
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
@@ -271,22 +271,22 @@ pub(crate) async fn cancel(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    steer(&state, &server, id, Turn::Cancel).await
+    steer(&state, &server, id, Order::Cancel).await
 }
 
 async fn steer(
     state: &ApiState,
     server: &Server<MaySteerMessages>,
     id: MessageId,
-    turn: Turn,
+    order: Order,
 ) -> Result<axum::Json<MessageView>, Problem> {
-    let action = match turn {
-        Turn::Pause => Action::MessagePaused,
-        Turn::Resume => Action::MessageResumed,
-        Turn::Cancel => Action::MessageCancelled,
+    let action = match order {
+        Order::Pause => Action::MessagePaused,
+        Order::Resume => Action::MessageResumed,
+        Order::Cancel => Action::MessageCancelled,
     };
     let (app, entry) = (&server.app, server.did(action, id));
-    match steering::steer(&state.pool, app.id, id, turn, &entry, state.clock.now()).await? {
+    match steering::steer(&state.pool, app.id, id, order, &entry, state.clock.now()).await? {
         Steered::Unknown => return Err(missing(state, id)),
         Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
         Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),

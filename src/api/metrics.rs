@@ -14,8 +14,8 @@ use super::extract::Query;
 use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
-use crate::policy::figures::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
-use crate::store::outcomes::figures::{Wanted, read};
+use crate::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
+use crate::store::outcomes::reliability::{Filter, read};
 
 /// Lanes shown at most: those in the worst state come first.
 const LANES_MAX: usize = 100;
@@ -38,11 +38,11 @@ pub(crate) struct Class {
     n: u64,
 }
 
-/// The figures of some lanes and tiers.
+/// The reliability metrics of some lanes and tiers.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FiguresView {
-    /// The five figures with target and state.
-    figures: Vec<Reading>,
+pub(crate) struct ReliabilityView {
+    /// The five reliability metrics with target and state.
+    slis: Vec<Reading>,
     /// Accepted deliveries by how many POSTs it took.
     attempts_to_success: Vec<Class>,
     /// Accepted deliveries by how many seconds after their message was accepted.
@@ -57,7 +57,7 @@ pub(crate) struct FiguresView {
     sla_missed: u64,
 }
 
-impl FiguresView {
+impl ReliabilityView {
     fn new(sums: &Sums, lanes: usize) -> Self {
         let classes = |ns: &[u64], ends: &mut dyn Iterator<Item = f64>| -> Vec<Class> {
             ns.iter().map(|n| Class { up_to: ends.next(), n: *n }).collect()
@@ -65,7 +65,7 @@ impl FiguresView {
         let attempts = sums.attempts_to_success();
         let last = attempts.len() - 1;
         Self {
-            figures: figures::read(sums, lanes).into(),
+            slis: reliability::read(sums, lanes).into(),
             attempts_to_success: classes(attempts, &mut (1..=last).map(|n| n as f64)),
             delay_seconds: classes(sums.delay(), &mut DELAYS_S.into_iter()),
             schedule_lag_seconds: classes(sums.lag(), &mut DELAYS_S.into_iter()),
@@ -76,21 +76,21 @@ impl FiguresView {
     }
 }
 
-/// The figures of one lane.
+/// The reliability metrics of one lane.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LaneFigures {
+pub(crate) struct LaneReliability {
     /// Its number.
     lane: i32,
-    /// Whose it is.
+    /// The app it belongs to.
     #[schema(value_type = String)]
     app: AppId,
     /// The push service it leads to.
     gateway: String,
-    /// The five figures with target and state.
-    figures: Vec<Reading>,
+    /// The five reliability metrics with target and state.
+    slis: Vec<Reading>,
 }
 
-/// The figures of the last hour.
+/// The reliability metrics of the last hour.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MetricsView {
     /// From when on.
@@ -98,11 +98,11 @@ pub(crate) struct MetricsView {
     /// Until when.
     until: DateTime<Utc>,
     /// All of it together.
-    all: FiguresView,
+    all: ReliabilityView,
     /// By tier.
-    tiers: BTreeMap<&'static str, FiguresView>,
+    tiers: BTreeMap<&'static str, ReliabilityView>,
     /// By lane: those in the worst state first, a hundred at most.
-    lanes: Vec<LaneFigures>,
+    lanes: Vec<LaneReliability>,
 }
 
 impl MetricsView {
@@ -116,27 +116,27 @@ impl MetricsView {
                 tier.iter().for_each(|tier| tiers.entry(*tier).or_default().merge(sums));
             }
             all.merge(&of_lane);
-            let figures = figures::read(&of_lane, 1).to_vec();
-            shown.push(LaneFigures { lane: lane.lane.0, app: lane.app, gateway: lane.gateway.clone(), figures });
+            let slis = reliability::read(&of_lane, 1).to_vec();
+            shown.push(LaneReliability { lane: lane.lane.0, app: lane.app, gateway: lane.gateway.clone(), slis });
         }
-        shown.sort_by_key(|lane| std::cmp::Reverse(lane.figures.iter().map(|reading| reading.state).max()));
+        shown.sort_by_key(|lane| std::cmp::Reverse(lane.slis.iter().map(|reading| reading.state).max()));
         shown.truncate(LANES_MAX);
         let tiers = Tier::ALL.into_iter().map(|tier| {
             let sums = tiers.remove(&tier).unwrap_or_default();
-            (tier.name(), FiguresView::new(&sums, lanes.len()))
+            (tier.name(), ReliabilityView::new(&sums, lanes.len()))
         });
-        Self { from, until, all: FiguresView::new(&all, lanes.len()), tiers: tiers.collect(), lanes: shown }
+        Self { from, until, all: ReliabilityView::new(&all, lanes.len()), tiers: tiers.collect(), lanes: shown }
     }
 }
 
-async fn last_hour(state: &ApiState, wanted: Wanted) -> Result<Json<MetricsView>, Problem> {
+async fn last_hour(state: &ApiState, wanted: Filter) -> Result<Json<MetricsView>, Problem> {
     let until = state.clock.now();
-    let from = until - figures::WINDOW;
+    let from = until - reliability::WINDOW;
     let lanes = read(&state.pool, wanted, from, until).await?;
     Ok(Json(MetricsView::new(&lanes, from, until)))
 }
 
-/// The figures of all apps over the last hour.
+/// The reliability metrics of all apps over the last hour.
 #[utoipa::path(get, path = "/v1/metrics", tag = "Operations", params(MetricsQuery),
     security(("api_key" = ["operator"])), responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show_all(
@@ -144,10 +144,10 @@ pub(crate) async fn show_all(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Wanted { app: None, lane: query.lane }).await
+    last_hour(&state, Filter { app: None, lane: query.lane }).await
 }
 
-/// The figures of one app over the last hour.
+/// The reliability metrics of one app over the last hour.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
     params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
@@ -156,5 +156,5 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Wanted { app: Some(server.app.id), lane: query.lane }).await
+    last_hour(&state, Filter { app: Some(server.app.id), lane: query.lane }).await
 }

@@ -240,7 +240,7 @@ impl ApiState {
 }
 
 /// Routes by who is let in.
-struct Doors {
+struct Routes {
     /// Browsers, too.
     public: OpenApiRouter<ApiState>,
     /// Browsers that report.
@@ -249,7 +249,7 @@ struct Doors {
     server: OpenApiRouter<ApiState>,
 }
 
-fn doors() -> Doors {
+fn routes_by_caller() -> Routes {
     let public = OpenApiRouter::new()
         .routes(routes!(config::show))
         .routes(routes!(subscriptions::list, subscriptions::register))
@@ -322,13 +322,13 @@ fn doors() -> Doors {
         .routes(routes!(alerts::resolve))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready));
-    Doors { public, reports, server }
+    Routes { public, reports, server }
 }
 
 /// What the handlers say of themselves.
 #[cfg(test)]
 fn description() -> utoipa::openapi::OpenApi {
-    let Doors { public, reports, server } = doors();
+    let Routes { public, reports, server } = routes_by_caller();
     let mut description = public.into_openapi();
     description.merge(reports.into_openapi());
     description.merge(server.into_openapi());
@@ -338,7 +338,7 @@ fn description() -> utoipa::openapi::OpenApi {
 /// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`crate::http_server`]: the rate limits go
 /// by the peer's address, which that notes in each request.
 pub fn router(state: ApiState) -> Router {
-    let Doors { public, reports, server } = doors();
+    let Routes { public, reports, server } = routes_by_caller();
     let (public, mut description) = public.split_for_parts();
     let (reports, more) = reports.split_for_parts();
     description.merge(more);

@@ -140,7 +140,7 @@ pub(super) fn kept(mut policy: Value) -> Value {
     policy
 }
 
-/// Checks a policy that is a body of its own. Answers what to store, and what its author should know all the same.
+/// Checks a policy that is a body of its own. Returns what to store, and what its author should know all the same.
 fn accept(app: &App, place: Place, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
     let mut faults = Faults::default();
     let parsed = check(&policy, &Terms::of(app, place), "", &mut faults);

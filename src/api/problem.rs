@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why a request is refused. Boxed, since every fallible function here answers one and hardly any does.
+/// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Details>);
 

@@ -63,7 +63,7 @@ impl RetryHeaders {
     }
 
     /// Checks the timetable that the headers make with the body's policy. What a header says wrong is its problem; what
-    /// the body says wrong beside it goes to `faults`, with a pointer. Answers whether the body's policy is checked by
+    /// the body says wrong beside it goes to `faults`, with a pointer. Returns whether the body's policy is checked by
     /// that, too: it has nothing but members that the headers replace or complete.
     pub(crate) fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
         if self.is_empty() {

@@ -40,7 +40,7 @@ pub(crate) struct SubscriptionView {
     /// The VAPID key that it was made with.
     #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
-    /// Whose it is.
+    /// The user it belongs to; null: nobody in particular.
     user_id: Option<String>,
     /// Words to select it by.
     tags: Vec<String>,
@@ -170,7 +170,7 @@ pub(crate) struct Replaced {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubscriptionChange {
-    /// Whose it is. From a browser, anybody but null takes a `user_token`.
+    /// The user it belongs to. From a browser, anything but null takes a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     user_id: Option<Option<String>>,
@@ -207,7 +207,7 @@ pub(crate) struct SubscriptionQuery {
     limit: Option<u16>,
     /// `iterator` of the page before.
     iterator: Option<String>,
-    /// Whose they are.
+    /// Only those of this user.
     user_id: Option<String>,
     /// The topic they are in.
     topic: Option<String>,

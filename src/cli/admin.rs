@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
@@ -12,7 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::config::Config;
 use crate::model::clock::Clock;
 use crate::postgres::{Binaries, Embedded};
-use crate::server::context::{self, Foundation, Migrations};
+use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::data_keys::{self, MasterKey, Source};
 use crate::store::operations::schema::{self, Contents};
 use crate::store::{self};
@@ -25,7 +25,7 @@ const CLOCK_TOLERANCE_US: i64 = 2_000_000;
 /// Brings the database up to date: schema, partitions, keys.
 pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
     context::wait_for_database(config).await?;
-    Foundation::open(config, Migrations::Apply).await?.close().await;
+    Context::open(config, Migrations::Apply).await?.close().await;
     Ok(())
 }
 

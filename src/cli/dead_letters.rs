@@ -37,7 +37,7 @@ const STATES: [&str; 4] = ["open", "replayed", "discarded", "closed"];
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DeadLetters {
-    /// List letters, the newest first.
+    /// List dead letters, the newest first.
     #[command(after_help = "Example:\n  bellwire dead-letters list --app shop --state open --reason retries_exhausted")]
     List {
         #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) enum DeadLetters {
         #[arg(long, default_value_t = 50)]
         limit: u16,
     },
-    /// Count letters by what they have in common.
+    /// Count dead letters by what they have in common.
     #[command(after_help = "Example:\n  bellwire dead-letters groups --app shop --by reason --state open")]
     Groups {
         /// By what.
@@ -60,7 +60,7 @@ pub(super) enum DeadLetters {
         #[command(flatten)]
         state: State,
     },
-    /// Send open letters again, to those for whom they died. No letter is sent twice: it is safe to repeat.
+    /// Send open dead letters again, to those for whom they died. No dead letter is sent twice: it is safe to repeat.
     #[command(after_help = "Examples:
   bellwire dead-letters replay --app shop --message msg_0198… --dry-run
   bellwire dead-letters replay --app shop --reason unauthorized --ttl 12h")]
@@ -71,7 +71,7 @@ pub(super) enum DeadLetters {
         #[arg(long, value_parser = seconds)]
         ttl: Option<u64>,
     },
-    /// Put open letters aside.
+    /// Put open dead letters aside.
     #[command(
         after_help = "Example:\n  bellwire dead-letters discard --app shop --reason bad_request --until 2030-01-31"
     )]
@@ -79,7 +79,7 @@ pub(super) enum DeadLetters {
         #[command(flatten)]
         handling: Handling,
     },
-    /// Copy letters out to standard output, without their content.
+    /// Copy dead letters out to standard output, without their content.
     #[command(after_help = "Example:\n  bellwire dead-letters export --app shop --state open > letters.csv")]
     Export {
         #[command(flatten)]
@@ -92,7 +92,7 @@ pub(super) enum DeadLetters {
     },
 }
 
-/// Which letters.
+/// Which dead letters.
 #[derive(Debug, Args)]
 pub(super) struct Which {
     /// The app's short name or id.
@@ -145,12 +145,12 @@ pub(super) struct State {
     state: Option<String>,
 }
 
-/// Which open letters, and how many of them.
+/// Which open dead letters, and how many of them.
 #[derive(Debug, Args)]
 pub(super) struct Handling {
     #[command(flatten)]
     which: Which,
-    /// Every open letter: needed where nothing else says which.
+    /// Every open dead letter: needed where nothing else says which.
     #[arg(long)]
     all: bool,
     /// Count only.

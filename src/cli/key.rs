@@ -80,7 +80,7 @@ pub(super) enum Scope {
     Metrics,
 }
 
-/// Whose keys.
+/// The app, or operators, whose keys are meant.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct Owner {

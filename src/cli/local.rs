@@ -2,7 +2,7 @@
 
 use std::io;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::model::id::MessageId;
 use crate::postgres::Embedded;
 use crate::server;
-use crate::server::context::{Foundation, Migrations};
+use crate::server::context::{Context, Migrations};
 use crate::store::{operations::workers, queue::opening};
 
 /// More than any answer has.
@@ -39,7 +39,7 @@ pub(super) enum Beginning {
 pub(super) struct Local {
     /// Where browsers and backends reach the server, without a slash at the end.
     pub server: String,
-    foundation: Foundation,
+    context: Context,
     router: Router,
 }
 
@@ -78,27 +78,27 @@ impl Local {
                  BELLWIRE_DATABASE_URL as the server has it"
             );
         }
-        let foundation = Foundation::open(&config, Migrations::Begin).await?;
+        let context = Context::open(&config, Migrations::Begin).await?;
         let elsewhere = "say where by --data-dir, or by BELLWIRE_DATABASE_URL as the server has it";
         if is_new {
             eprintln!(
                 "Warning: there was no data in {data}, and no server uses it: a new database was made there. If your server \
                  has its data elsewhere, it will not know what is made here; {elsewhere}."
             );
-        } else if foundation.holds_postgres() {
+        } else if context.holds_postgres() {
             eprintln!(
                 "Warning: no server is running on {data}: working on its data directly. If your server has its data \
                  elsewhere, it will not know of it; {elsewhere}."
             );
         }
-        let router = server::local_router(&foundation, &config)?;
+        let router = server::local_router(&context, &config)?;
         let server = config.base_url().as_str().trim_end_matches('/').to_owned();
-        Ok(Self { server, foundation, router })
+        Ok(Self { server, context, router })
     }
 
     /// Closes everything.
     pub(super) async fn close(self) {
-        self.foundation.close().await;
+        self.context.close().await;
     }
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
@@ -165,7 +165,7 @@ impl Local {
     /// The app that a message is of.
     pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
-        let found = opening::load_messages(&self.foundation.pool, &[id]).await?.pop();
+        let found = opening::load_messages(&self.context.pool, &[id]).await?.pop();
         let found =
             found.with_context(|| format!("there is no message {id}; `{} message list` shows an app's", program()))?;
         Ok(found.app.to_string())
@@ -173,7 +173,7 @@ impl Local {
 
     /// Whether a server lives that delivers.
     pub(super) async fn delivers(&self) -> anyhow::Result<bool> {
-        Ok(workers::any(&self.foundation.pool, self.foundation.clock.now()).await?)
+        Ok(workers::any(&self.context.pool, self.context.clock.now()).await?)
     }
 }
 

@@ -255,7 +255,7 @@ fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the program; answers its exit code.
+/// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {

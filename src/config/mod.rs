@@ -1,7 +1,7 @@
 //! Every setting, with its default and bounds, once. The environment is read only here.
 //!
-//! A setting is looked for on the command line (`--page-max`), then in the environment (`BELLWIRE_PAGE_MAX`), then in
-//! `bellwire.toml` (`page_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
+//! A setting is looked for on the command line (`--page-max`), then in the environment (`BELLWIRE_BATCH_MAX`), then in
+//! `bellwire.toml` (`batch_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
 //! command lines.
 
 mod file;
@@ -228,9 +228,9 @@ settings! {
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
     lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
     /// Recipients of a page, at least.
-    page_min: u32 = "50", shown, number(1..=500);
+    batch_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a page, at most.
-    page_max: u32 = "500", shown, number(1..=500);
+    batch_max: u32 = "500", shown, number(1..=500);
     /// The share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide says 0.05. This and
     /// the next four are for tiers without figures of their own.
     circuit_failure_threshold: f64 = "0.25", shown, share();
@@ -369,11 +369,11 @@ impl Config {
 
     /// Checks what one setting alone cannot tell.
     fn consistent(self) -> Result<Self, Error> {
-        if self.page_min > self.page_max {
+        if self.batch_min > self.batch_max {
             return Err(Error::Value {
-                name: "page_min".to_owned(),
-                found: format!("is {}", self.page_min),
-                allowed: format!("at most page_max, which is {}", self.page_max),
+                name: "batch_min".to_owned(),
+                found: format!("is {}", self.batch_min),
+                allowed: format!("at most batch_max, which is {}", self.batch_max),
             });
         }
         Ok(self)

@@ -80,11 +80,11 @@ fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
 
 #[test]
 fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
-    let (variable, file) = ([("BELLWIRE_PAGE_MAX", "200")], "page_max = 100");
-    assert_eq!(read(&[], &[], "").unwrap().page_max, 500);
-    assert_eq!(read(&[], &[], file).unwrap().page_max, 100);
-    assert_eq!(read(&[], &variable, file).unwrap().page_max, 200);
-    assert_eq!(read(&[("page_max", "300")], &variable, file).unwrap().page_max, 300);
+    let (variable, file) = ([("BELLWIRE_BATCH_MAX", "200")], "batch_max = 100");
+    assert_eq!(read(&[], &[], "").unwrap().batch_max, 500);
+    assert_eq!(read(&[], &[], file).unwrap().batch_max, 100);
+    assert_eq!(read(&[], &variable, file).unwrap().batch_max, 200);
+    assert_eq!(read(&[("batch_max", "300")], &variable, file).unwrap().batch_max, 300);
 }
 
 #[test]
@@ -105,16 +105,16 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
         "--listen is \"8787\", but must be an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787"
     );
     assert_eq!(
-        refused(&[], &[("BELLWIRE_PAGE_MAX", "501")], ""),
-        "BELLWIRE_PAGE_MAX is \"501\", but must be a whole number from 1 to 500"
+        refused(&[], &[("BELLWIRE_BATCH_MAX", "501")], ""),
+        "BELLWIRE_BATCH_MAX is \"501\", but must be a whole number from 1 to 500"
     );
     assert_eq!(
         refused(&[], &[], "log_format = 'xml'"),
         "`log_format` in bellwire.toml is \"xml\", but must be text or json"
     );
     assert_eq!(
-        refused(&[], &[], "page_min = 400\npage_max = 300"),
-        "page_min is 400, but must be at most page_max, which is 300"
+        refused(&[], &[], "batch_min = 400\nbatch_max = 300"),
+        "batch_min is 400, but must be at most batch_max, which is 300"
     );
     for (key, value) in [
         ("roles", "api,cook"),
@@ -145,7 +145,7 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
 
 #[test]
 fn an_unknown_key_or_a_broken_file_is_refused_by_name() {
-    assert!(refused(&[], &[], "page_maxx = 1").starts_with("bellwire.toml has the unknown key `page_maxx`"));
+    assert!(refused(&[], &[], "batch_maxx = 1").starts_with("bellwire.toml has the unknown key `batch_maxx`"));
     assert!(refused(&[], &[], "[listen]\nport = 1").contains("`listen` must be a string"));
     let text = refused(&[], &[], "log = 'info'\nmaster_key = 'hush");
     assert!(text.starts_with("bellwire.toml: line 2") && !text.contains("hush"), "{text}");
@@ -170,10 +170,10 @@ fn secrets_are_never_shown() {
 #[test]
 fn what_is_printed_is_a_file_that_says_the_same() {
     let config =
-        read(&[("page_max", "77")], &[("BELLWIRE_LOG", "warn,bellwire=debug")], "gateways = ['a=fcm', 'b=wns']")
+        read(&[("batch_max", "77")], &[("BELLWIRE_LOG", "warn,bellwire=debug")], "gateways = ['a=fcm', 'b=wns']")
             .unwrap();
     let again = read(&[], &[], &config.print()).unwrap();
-    assert_eq!((again.page_max, again.log.as_str(), again.gateways), (77, "warn,bellwire=debug", config.gateways));
+    assert_eq!((again.batch_max, again.log.as_str(), again.gateways), (77, "warn,bellwire=debug", config.gateways));
 }
 
 #[test]

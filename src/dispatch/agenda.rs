@@ -22,25 +22,25 @@ const CONNECTIONS_PER_DRAW: usize = 6;
 pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
 
 /// A lane and tier that ran low.
-pub(super) type Hunger = (LaneId, Tier);
+pub(super) type Refill = (LaneId, Tier);
 
 /// What is to be drawn, and what is being drawn.
 pub(super) struct Agenda {
     /// What the last look found.
-    found: HashMap<Hunger, DueLane>,
-    known: HashMap<Hunger, Known>,
-    waiting: [Turns<Hunger>; TIERS],
+    found: HashMap<Refill, DueLane>,
+    known: HashMap<Refill, Known>,
+    waiting: [Turns<Refill>; TIERS],
     under_way: [usize; TIERS],
     /// Draws under way of each tier, at most.
     budget: usize,
     /// Apps that share what flow control lets through, and are being drawn.
     limited: HashSet<AppId>,
     /// Their other lanes.
-    parked: HashMap<AppId, VecDeque<Hunger>>,
+    parked: HashMap<AppId, VecDeque<Refill>>,
     /// How often all that was found was wanted: each time begins with another lane, lest the first have all the tokens.
     rounds: usize,
     /// Lanes whose last draw failed, and until when they are left alone.
-    failed: HashMap<Hunger, Instant>,
+    failed: HashMap<Refill, Instant>,
 }
 
 /// A lane and tier on the agenda.
@@ -81,18 +81,18 @@ impl Agenda {
         self.failed.retain(|_, until| now < *until);
         self.waiting.iter_mut().for_each(Turns::forget_idle);
         self.found = due.into_iter().map(|due| ((due.lane, due.tier), due)).collect();
-        self.hungry_apps(|_| true);
+        self.refill_apps(|_| true);
     }
 
     /// Wants a lane and tier that ran low to be drawn again. What the last look did not find there is left to the next.
-    pub(super) fn hungry(&mut self, hunger: Hunger) {
-        if let Some(due) = self.found.get(&hunger) {
+    pub(super) fn refill(&mut self, refill: Refill) {
+        if let Some(due) = self.found.get(&refill) {
             self.want(*due);
         }
     }
 
     /// Wants what was found of these apps to be drawn again.
-    pub(super) fn hungry_apps(&mut self, is_one: impl Fn(AppId) -> bool) {
+    pub(super) fn refill_apps(&mut self, is_one: impl Fn(AppId) -> bool) {
         let mut due: Vec<_> = self.found.values().copied().filter(|due| is_one(due.app)).collect();
         due.sort_unstable_by_key(|due| due.lane);
         self.rounds = self.rounds.wrapping_add(1);
@@ -102,18 +102,18 @@ impl Agenda {
     }
 
     fn want(&mut self, due: DueLane) {
-        let hunger = (due.lane, due.tier);
-        if self.failed.contains_key(&hunger) {
+        let refill = (due.lane, due.tier);
+        if self.failed.contains_key(&refill) {
             return;
         }
-        match self.known.get_mut(&hunger) {
+        match self.known.get_mut(&refill) {
             Some(known) => {
                 known.due.sources = known.due.sources.or(due.sources);
                 known.again = known.is_under_way;
             }
             None => {
-                self.known.insert(hunger, Known { due, is_under_way: false, again: false });
-                self.waiting[index(due.tier)].push(due.app, 1, hunger);
+                self.known.insert(refill, Known { due, is_under_way: false, again: false });
+                self.waiting[index(due.tier)].push(due.app, 1, refill);
             }
         }
     }
@@ -122,15 +122,15 @@ impl Agenda {
     pub(super) fn next(&mut self, is_limited: impl Fn(AppId) -> bool) -> Option<DueLane> {
         for tier in 0..TIERS {
             while self.under_way[tier] < self.budget
-                && let Some(hunger) = self.waiting[tier].pop()
+                && let Some(refill) = self.waiting[tier].pop()
             {
-                let known = self.known.get_mut(&hunger).expect("what waits is known");
+                let known = self.known.get_mut(&refill).expect("what waits is known");
                 let due = known.due;
                 if is_limited(due.app) && !self.limited.insert(due.app) {
                     let parked = self.parked.entry(due.app).or_default();
                     match due.tier {
-                        Tier::Transactional => parked.push_front(hunger),
-                        _ => parked.push_back(hunger),
+                        Tier::Transactional => parked.push_front(refill),
+                        _ => parked.push_back(refill),
                     }
                     continue;
                 }
@@ -144,19 +144,19 @@ impl Agenda {
 
     /// Notes that a draw ended.
     pub(super) fn drawn(&mut self, due: DueLane, drawn: Drawn, now: Instant) {
-        let hunger = (due.lane, due.tier);
+        let refill = (due.lane, due.tier);
         self.under_way[index(due.tier)] -= 1;
-        let again = self.known.remove(&hunger).filter(|known| known.again);
+        let again = self.known.remove(&refill).filter(|known| known.again);
         match (drawn, again) {
-            (Drawn::Failed, _) => drop(self.failed.insert(hunger, now + REST_FAILED)),
+            (Drawn::Failed, _) => drop(self.failed.insert(refill, now + REST_FAILED)),
             (Drawn::Done, Some(known)) => self.want(known.due),
             (Drawn::Done, None) => {}
         }
         // It may have become limited while it was drawn: then another of its draws stands in the set.
         self.limited.remove(&due.app);
         if let Some(parked) = self.parked.get_mut(&due.app) {
-            if let Some(hunger) = parked.pop_front() {
-                self.waiting[index(hunger.1)].push(due.app, 1, hunger);
+            if let Some(refill) = parked.pop_front() {
+                self.waiting[index(refill.1)].push(due.app, 1, refill);
             }
             if parked.is_empty() {
                 self.parked.remove(&due.app);
@@ -174,7 +174,7 @@ mod tests {
     use crate::store::queue::claims::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;
-    const QUEUE: Sources = Sources { queue: Some(SINCE), pages: None, cursors: None };
+    const QUEUE: Sources = Sources { queue: Some(SINCE), batches: None, cursors: None };
     const CURSORS: Sources = Sources { queue: None, cursors: Some(SINCE), ..QUEUE };
 
     fn due(app: u128, lane: i32, tier: Tier) -> DueLane {
@@ -215,9 +215,9 @@ mod tests {
         let (mut agenda, now) = (Agenda::new(12), Instant::now());
         let lane = due(1, 1, Tier::Promotional);
         agenda.found(vec![lane], now);
-        agenda.hungry((lane.lane, lane.tier));
+        agenda.refill((lane.lane, lane.tier));
         assert_eq!(begun(&mut agenda, |_| false), [lane], "once is enough while it waits");
-        agenda.hungry((LaneId(7), lane.tier));
+        agenda.refill((LaneId(7), lane.tier));
         agenda.found(vec![DueLane { sources: CURSORS, ..lane }], now);
         assert_eq!(begun(&mut agenda, |_| false), [], "one draw of a lane and tier at a time");
         agenda.drawn(lane, Drawn::Done, now);

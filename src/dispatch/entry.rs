@@ -1,5 +1,5 @@
 //! What a claimed delivery has to pass before it waits for its turn: its token, its standing, its subscription's throttle.
-//! Queue rows and pages come in by the same checks; whatever does not pass is settled here.
+//! Queue rows and batches come in by the same checks; whatever does not pass is settled here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
+use super::batch::{OpenBatch, Recorded};
 use super::catalog::CatalogError;
 use super::feeder::START_WITHIN;
 use super::job::{Job, Ticket, open_address};
 use super::line::{STOPPED, SUBSCRIPTION_GONE, unsent_attempt};
 use super::message::{LaneInfo, Message, settlement};
-use super::page::{OpenPage, Recorded};
 use super::{Dispatcher, label};
 use crate::classify::DeadReason;
 use crate::metrics::TokenFault;
@@ -22,15 +22,15 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::Throttle;
-use crate::policy::figures::Count;
+use crate::policy::reliability::Count;
 use crate::policy::token::Queued;
 use crate::store;
 use crate::store::outcomes::forged::Forged;
 use crate::store::outcomes::settle::{Attempt, Death, Due, Fate, RowSettlement};
-use crate::store::queue::claims::{ClaimedRow, Page, Recipient, Standing, Unopened};
-use crate::store::queue::throttles::Wanted;
+use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
+use crate::store::queue::throttles::TurnRequest;
 
-/// Addresses of a page that are opened before others have their turn on this thread: some 100 µs.
+/// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
 /// A row leased so often ends as dead.
 const ROW_LEASES_MAX: i16 = 5;
@@ -120,7 +120,7 @@ impl Dispatcher {
                 continue;
             };
             self.metrics.token_fault(fault, 1);
-            self.figures.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
+            self.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
             self.end_forged(&entry, lease, reason).await;
             self.finished(1);
         }
@@ -190,7 +190,7 @@ impl Dispatcher {
         }
         self.metrics.token_fault(TokenFault::Late, late.len() as u64);
         for entry in entries.iter().filter(|entry| is_late(entry)) {
-            self.figures.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
+            self.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
         }
         let standing = match store::queue::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
             Ok(standing) => standing,
@@ -233,33 +233,33 @@ impl Dispatcher {
         None
     }
 
-    /// Lets a page's deliveries in. Answers how many they are.
-    pub(super) async fn open_page(
+    /// Lets a batch's deliveries in. Returns how many they are.
+    pub(super) async fn open_batch(
         self: &Arc<Self>,
-        page: Page,
+        batch: Batch,
         lease_until: Timestamp,
         claimed_at: Instant,
     ) -> sqlx::Result<usize> {
-        let n = page.recipients.len();
-        let (message, lane) = match self.context(page.lane, page.message).await {
+        let n = batch.recipients.len();
+        let (message, lane) = match self.context(batch.lane, batch.message).await {
             Ok(context) => context,
             Err(CatalogError::Sql(failed)) => {
-                self.settler.give_back(page.lease, Unopened::Page(page.id));
+                self.settler.give_back(batch.lease, Unopened::Batch(batch.id));
                 return Err(failed);
             }
             Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => return Ok(0),
         };
-        let open = Arc::new(OpenPage::new(&page, message.clone(), lane.clone(), lease_until, claimed_at));
-        self.pages.lock().insert(open.id, open.clone());
-        self.metrics.pages_open.inc();
+        let open = Arc::new(OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, claimed_at));
+        self.batches.lock().insert(open.id, open.clone());
+        self.metrics.batches_open.inc();
         self.started(n);
         let now = self.clock.now();
         let mut jobs = Vec::with_capacity(n);
-        for (place, recipient) in page.recipients.iter().enumerate() {
+        for (place, recipient) in batch.recipients.iter().enumerate() {
             if place % OPENED_AT_ONCE == OPENED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let ticket = Ticket::Page(open.clone(), place);
+            let ticket = Ticket::Batch(open.clone(), place);
             let (attempt, fate) = match recipient.standing {
                 Standing::Sendable => match self.job(recipient, 0, &message, &lane, claimed_at, ticket) {
                     Ok(job) => {
@@ -274,7 +274,7 @@ impl Dispatcher {
             let settled = settlement(&message, lane.id, to, attempt.into_iter().collect(), fate);
             self.count_sla(&settled);
             if matches!(open.record(place, settled), Recorded::Last) {
-                self.close_page(&open);
+                self.close_batch(&open);
             }
             self.finished(1);
         }
@@ -375,10 +375,10 @@ impl Dispatcher {
     }
 }
 
-fn wanted(job: &Job) -> Wanted {
+fn wanted(job: &Job) -> TurnRequest {
     let per_second = job.policy.throttle.map_or(1, |Throttle { max_receives_per_second }| max_receives_per_second);
     let message = &job.message;
-    Wanted {
+    TurnRequest {
         subscription: job.subscription,
         interval: Duration::from_secs(1) / per_second.max(1),
         expires_at: (message.ttl_s > 0).then_some(message.expires_at),
@@ -389,7 +389,7 @@ fn wanted(job: &Job) -> Wanted {
 fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Settled {
     let ended = |ending, why| (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None));
     match standing {
-        // A row is handed on before it gets here; a place in a page is, once it has become a row.
+        // A row is handed on before it gets here; a place in a batch is, once it has become a row.
         Standing::Sendable | Standing::Replaced => (None, Fate::Deferred(Due::At(now))),
         Standing::Paused => (None, Fate::Deferred(Due::Parked)),
         Standing::Cancelled => ended(Ending::Cancelled, STOPPED),

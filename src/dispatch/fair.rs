@@ -5,8 +5,8 @@
 //! broken. While a lane's permits are scarce rather than sealing, its tiers share the permits by the same weights. So a slow
 //! or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time code.
 //!
-//! A lane that is held or broken keeps nothing in memory: its deliveries come back to be put off, and are claimed
-//! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and cut, is what may
+//! A lane that is held or broken keeps nothing in memory: its deliveries come back to be deferred, and are claimed
+//! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and taken, is what may
 //! go now.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
-use crate::store::operations::workers::{Crew, LaneState};
+use crate::store::operations::workers::{LaneState, Replicas};
 use crate::store::queue::flows::Flow;
 
 /// Who asks for the next delivery.
@@ -43,7 +43,7 @@ pub(super) enum Taker {
 const LEFT_ALONE: usize = 16;
 
 /// Told when a (lane, tier) has fallen below its limit and may claim more.
-type Hungry = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
+type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
 /// The jobs of this process, by tier and lane.
 pub(super) struct FairQueue {
@@ -52,7 +52,7 @@ pub(super) struct FairQueue {
     any: Notify,
     /// Wakes the thread kept for transactional deliveries.
     transactional: Notify,
-    hungry: Hungry,
+    ran_low: RefillSignal,
 }
 
 impl FairQueue {
@@ -60,16 +60,16 @@ impl FairQueue {
     pub(super) fn new(
         limit_max: u32,
         started_at: Timestamp,
-        hungry: impl Fn(LaneId, Tier) + Send + Sync + 'static,
+        ran_low: impl Fn(LaneId, Tier) + Send + Sync + 'static,
     ) -> Self {
         let inner = Mutex::new(Queue::new(limit_max, started_at));
-        Self { inner, any: Notify::new(), transactional: Notify::new(), hungry: Box::new(hungry) }
+        Self { inner, any: Notify::new(), transactional: Notify::new(), ran_low: Box::new(ran_low) }
     }
 
     /// Takes this worker's share, now that these live.
-    pub(super) fn share_among(&self, crew: Crew, now: Timestamp) {
+    pub(super) fn share_among(&self, replicas: Replicas, now: Timestamp) {
         let mut inner = self.inner.lock();
-        if inner.share_among(crew, now) {
+        if inner.share_among(replicas, now) {
             self.wake(&inner);
         }
     }
@@ -87,7 +87,7 @@ impl FairQueue {
         self.inner.lock().flows.concern(app)
     }
 
-    /// Lets deliveries in. Those that may not go now come back, with the time until which they are put off.
+    /// Lets deliveries in. Those that may not go now come back, with the time until which they are deferred.
     pub(super) fn push(&self, jobs: impl IntoIterator<Item = Box<Job>>, now: Timestamp) -> Vec<(Box<Job>, Timestamp)> {
         let inner = &mut *self.inner.lock();
         let shut = jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect();
@@ -137,17 +137,17 @@ impl FairQueue {
             return None;
         };
         self.wake(&inner);
-        let hungry = match &next {
+        let ran_low = match &next {
             Next::Turn(Turn { slot, job, .. }) => {
                 let tier = job.message.tier;
                 let (lane, waiting, limit) = inner.depth(*slot, tier);
                 (waiting + 1 == limit || waiting == limit / 2 || waiting == 0).then_some((lane, tier))
             }
-            Next::PutOff(..) => None,
+            Next::Deferred(..) => None,
         };
         drop(inner);
-        if let Some((lane, tier)) = hungry {
-            (self.hungry)(lane, tier);
+        if let Some((lane, tier)) = ran_low {
+            (self.ran_low)(lane, tier);
         }
         Some(next)
     }

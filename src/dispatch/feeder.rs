@@ -18,7 +18,7 @@ use tracing::{error, warn};
 use uuid::Uuid;
 
 use super::Dispatcher;
-use super::agenda::{Agenda, Drawn, Hunger, REST_FAILED};
+use super::agenda::{Agenda, Drawn, REST_FAILED, Refill};
 use super::catalog::CatalogError;
 use super::job::Job;
 use super::message::{LaneInfo, Message};
@@ -27,16 +27,16 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
 use crate::store;
-use crate::store::queue::claims::{Cut, DueLane, LEASE, Source, Span};
+use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
-/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a page.
+/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a batch.
 const DRAW_MAX: usize = 1_000;
-/// A page leased so often is split into rows without sending.
-const PAGE_LEASES_MAX: i16 = 3;
+/// A batch leased so often is split into rows without sending.
+const BATCH_LEASES_MAX: i16 = 3;
 /// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
@@ -53,10 +53,10 @@ const TOKENS_REST: Duration = Duration::from_millis(20);
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
 /// Looks, claims and rests for ever.
-pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::UnboundedReceiver<Hunger>) {
+pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut refills: mpsc::UnboundedReceiver<Refill>) {
     let mut agenda = dispatcher.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
-    let mut appetite = Vec::new();
+    let mut wanted = Vec::new();
     let mut looking = pin!(OptionFuture::from(None));
     let (mut is_looking, mut began) = (false, Instant::now());
     let (mut soonest, mut look_at, mut tokens_at) = (began, began, None::<Instant>);
@@ -92,13 +92,13 @@ pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut hungry: mpsc::Unbounde
             }
             () = tokio::time::sleep_until(tokens_at.unwrap_or(look_at)), if tokens_at.is_some() => {
                 tokens_at = None;
-                agenda.hungry_apps(|app| dispatcher.fair.is_limited(app));
+                agenda.refill_apps(|app| dispatcher.fair.is_limited(app));
             }
-            received = hungry.recv_many(&mut appetite, 64) => {
+            received = refills.recv_many(&mut wanted, 64) => {
                 if received == 0 {
                     return;
                 }
-                appetite.drain(..).for_each(|hunger| agenda.hungry(hunger));
+                wanted.drain(..).for_each(|refill| agenda.refill(refill));
             }
         }
     }
@@ -198,14 +198,14 @@ impl Dispatcher {
             let now = self.clock.now();
             let room = self.fair.room(lane, tier, now);
             if room.n == 0 {
-                self.come_back_at(room.next_at);
+                self.note_tokens_at(room.next_at);
                 break;
             }
             let (wanted, span) = (room.n.min(ROWS_MAX), Span { lane: lane.id, tier, since, now });
             let n = match source {
                 Source::Queue => self.draw_rows(span, wanted).await?,
-                Source::Pages => self.draw_lost_page(span).await?,
-                Source::Cursors => self.draw_page(span, room).await?,
+                Source::Batches => self.draw_lost_batch(span).await?,
+                Source::Cursors => self.draw_batch(span, room).await?,
             };
             claimed += n;
             if n == 0 || source == Source::Queue && n < wanted {
@@ -219,7 +219,7 @@ impl Dispatcher {
     fn is_behind(&self, source: Source) -> bool {
         match source {
             Source::Queue => self.settler.is_behind_with_rows(),
-            Source::Pages | Source::Cursors => self.settler.is_behind_with_pages(),
+            Source::Batches | Source::Cursors => self.settler.is_behind_with_batches(),
         }
     }
 
@@ -235,7 +235,7 @@ impl Dispatcher {
     }
 
     /// Notes when a rate that is used up lets something through again.
-    fn come_back_at(&self, at: Option<Timestamp>) {
+    fn note_tokens_at(&self, at: Option<Timestamp>) {
         let mut tokens_at = self.tokens_at.lock();
         *tokens_at = tokens_at.into_iter().chain(at).min();
     }
@@ -255,7 +255,7 @@ impl Dispatcher {
         self.metrics.claims.inc_by(n as u64);
         let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());
         lags().for_each(|lag| self.metrics.lag(tier, lag));
-        self.figures.lagged(lane, tier, lags());
+        self.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
         self.let_rows_in(rows, lease, claimed_at).await;
         Ok(n)
@@ -275,26 +275,26 @@ impl Dispatcher {
         }
     }
 
-    async fn draw_page(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
+    async fn draw_batch(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
         let Span { lane, now, .. } = span;
         if span.tier == Tier::Engagement && self.postpone(span).await? {
             return Ok(1); // another cursor may follow
         }
-        let (wanted, cut_at) = (self.page_size(lane), Instant::now());
+        let (wanted, taken_at) = (self.batch_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
-        let page = self.clock.uuid();
-        match store::queue::claims::cut_page(&self.pool, span, size, page, now + LEASE).await? {
-            Cut::Nothing => Ok(0),
-            Cut::Ended => Ok(1), // nobody was left, but another cursor may follow
-            Cut::Page(page) => {
-                self.metrics.pages_cut.inc();
-                self.open_page(page, now + LEASE, cut_at).await
+        let batch = self.clock.uuid();
+        match store::queue::claims::take_batch(&self.pool, span, size, batch, now + LEASE).await? {
+            Taken::Nothing => Ok(0),
+            Taken::Ended => Ok(1), // nobody was left, but another cursor may follow
+            Taken::Batch(batch) => {
+                self.metrics.batches_taken.inc();
+                self.open_batch(batch, now + LEASE, taken_at).await
             }
         }
     }
 
-    /// Puts the next cursor off, as a whole, if its app's windows are closed. True if it was put off. What would expire
-    /// before they open is cut all the same, and ends as expired.
+    /// Defers the next cursor, as a whole, if its app's windows are closed. True if it was deferred. What would expire
+    /// before they open is taken all the same, and ends as expired.
     async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
         let Span { lane, tier, now, .. } = span;
         let Some(next) = store::queue::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
@@ -305,30 +305,31 @@ impl Dispatcher {
         }
     }
 
-    async fn draw_lost_page(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
+    async fn draw_lost_batch(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
         let now = span.now;
         let (lease, leased_at) = (self.clock.uuid(), Instant::now());
-        // A page of our own that could not be settled in time is not lost.
-        let open: Vec<Uuid> = self.pages.lock().keys().copied().collect();
-        let own: Vec<Uuid> = open.into_iter().chain(self.settler.waiting_pages().iter().map(|page| page.id)).collect();
-        let leased = store::queue::claims::lease_lost_page(&self.pool, span, &own, lease, now + LEASE).await?;
-        let Some(page) = leased else { return Ok(0) };
-        warn!(page = %page.id, leases = page.leases, "a page's worker was lost; its deliveries may be repeated");
-        if page.leases >= PAGE_LEASES_MAX {
-            store::queue::claims::split_page(&self.pool, &self.vault, &page, now).await?;
-            return Ok(page.recipients.len());
+        // A batch of our own that could not be settled in time is not lost.
+        let open: Vec<Uuid> = self.batches.lock().keys().copied().collect();
+        let own: Vec<Uuid> =
+            open.into_iter().chain(self.settler.waiting_batches().iter().map(|batch| batch.id)).collect();
+        let leased = store::queue::claims::lease_lost_batch(&self.pool, span, &own, lease, now + LEASE).await?;
+        let Some(batch) = leased else { return Ok(0) };
+        warn!(batch = %batch.id, leases = batch.leases, "a batch's worker was lost; its deliveries may be repeated");
+        if batch.leases >= BATCH_LEASES_MAX {
+            store::queue::claims::split_batch(&self.pool, &self.vault, &batch, now).await?;
+            return Ok(batch.recipients.len());
         }
-        self.open_page(page, now + LEASE, leased_at).await
+        self.open_batch(batch, now + LEASE, leased_at).await
     }
 
     /// About two seconds of what the lane got through lately.
-    fn page_size(&self, lane: LaneId) -> usize {
-        (self.rates.per_second(lane) * 2).clamp(self.settings.page_min, self.settings.page_max)
+    fn batch_size(&self, lane: LaneId) -> usize {
+        (self.rates.per_second(lane) * 2).clamp(self.settings.batch_min, self.settings.batch_max)
     }
 
     pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         for (job, until) in self.fair.push(jobs, self.clock.now()) {
-            self.put_off(vec![job], until);
+            self.defer(vec![job], until);
         }
         // A stop may have emptied the queue a moment before these came.
         if self.is_stopping() {

@@ -8,7 +8,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::{Bucket, part};
-use crate::store::operations::workers::Crew;
+use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
 
 /// What a flow is for: an app as a whole, or one lane of it.
@@ -16,7 +16,7 @@ pub(super) type Scope = (AppId, Option<LaneId>);
 
 /// All flows that this worker has heard of.
 pub(super) struct Flows {
-    crew: Crew,
+    replicas: Replicas,
     started_at: Timestamp,
     limiters: HashMap<Scope, Limiter>,
     /// How many limiters of an app let through less than everything.
@@ -53,7 +53,7 @@ pub(super) fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
 impl Flows {
     /// None, in a worker that started at a time: what it hears of older flows must not let more through because of that.
     pub(super) fn new(started_at: Timestamp) -> Self {
-        Self { crew: Crew::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
+        Self { replicas: Replicas::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
     }
 
     /// Takes over what is in force. False: something later is known, or the same. `load` is what of its scope is in memory,
@@ -66,15 +66,15 @@ impl Flows {
         }
         let old = known.and_then(|known| known.bucket.filter(|_| known.flow.reset_at == flow.reset_at));
         let bucket = flow.rate.map(|rate| {
-            let per_second = rate.per_second(self.crew.workers);
+            let per_second = rate.per_second(self.replicas.workers);
             match old {
                 Some(mut bucket) => {
                     bucket.set_rate(per_second, now);
                     bucket
                 }
-                // The parts of the crew begin one after the other, so that together they begin with one token.
+                // The parts of the replicas begin one after the other, so that together they begin with one token.
                 None if flow.reset_at >= self.started_at => {
-                    Bucket::new(per_second, f64::from(self.crew.rank) / f64::from(self.crew.workers), now)
+                    Bucket::new(per_second, f64::from(self.replicas.rank) / f64::from(self.replicas.workers), now)
                 }
                 None => Bucket::empty(per_second, now),
             }
@@ -100,14 +100,14 @@ impl Flows {
     }
 
     /// Takes this worker's part anew. False if that changes nothing.
-    pub(super) fn set_crew(&mut self, crew: Crew, now: Timestamp) -> bool {
-        if self.crew == crew {
+    pub(super) fn set_replicas(&mut self, replicas: Replicas, now: Timestamp) -> bool {
+        if self.replicas == replicas {
             return false;
         }
-        self.crew = crew;
+        self.replicas = replicas;
         for limiter in self.limiters.values_mut() {
             if let (Some(bucket), Some(rate)) = (&mut limiter.bucket, limiter.flow.rate) {
-                bucket.set_rate(rate.per_second(crew.workers), now);
+                bucket.set_rate(rate.per_second(replicas.workers), now);
             }
         }
         true
@@ -193,7 +193,7 @@ impl Flows {
 
     /// This worker's part of a parallelism. One that is new has none until the others have surely made room for it.
     fn part(&self, limiter: &Limiter) -> Option<u32> {
-        let Crew { workers, rank, newcomer } = self.crew;
+        let Replicas { workers, rank, newcomer } = self.replicas;
         let whole = limiter.flow.parallelism?;
         Some(if newcomer { 0 } else { part(whole, workers, rank) })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::batch::OpenBatch;
 use super::message::{LaneInfo, Message, Unusable, settlement};
-use super::page::OpenPage;
 use super::stops::Target;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
@@ -55,8 +55,8 @@ pub(super) struct Job {
 pub(super) enum Ticket {
     /// A queue row, under this lease.
     Row(Uuid),
-    /// A place in a page.
-    Page(Arc<OpenPage>, usize),
+    /// A place in a batch.
+    Batch(Arc<OpenBatch>, usize),
 }
 
 impl Job {

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
+use super::batch::Recorded;
 use super::job::{Job, Ticket};
 use super::lane::Answered;
-use super::page::Recorded;
 use super::stops::Stopped;
 use super::turn::{Slot, Turn};
 use super::{Dispatcher, label};
@@ -18,9 +18,9 @@ use crate::gateway::{Post, Reply};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::message::PLAINTEXT_MAX;
-use crate::policy::figures::{Accepted, Count};
-use crate::policy::hold::{PUT_OFF_MAX, come_back};
+use crate::policy::hold::{DEFER_MAX, reopens_at};
 use crate::policy::payload_limit::Refusal;
+use crate::policy::reliability::{Accepted, Count};
 use crate::policy::{self, Verdict, decide, remaining_ttl_s, shrink_target};
 use crate::store::outcomes::settle::{Attempt, Death, Due, Fate, RowSettlement, Settlement};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
@@ -35,7 +35,7 @@ enum Admission {
     Post { ttl_s: u32 },
     /// It has its fate without a POST.
     Settle(Option<Attempt>, Fate),
-    /// Its page has been closed: it is a queue row now, and no longer ours.
+    /// Its batch has been closed: it is a queue row now, and no longer ours.
     Void,
 }
 
@@ -134,7 +134,7 @@ impl Dispatcher {
             return ended_unsent(job.retries, Ending::Expired, "time to live is over", now);
         };
         match &job.ticket {
-            Ticket::Page(page, place) if !page.begin(*place, job.retries, instant) => Admission::Void,
+            Ticket::Batch(batch, place) if !batch.begin(*place, job.retries, instant) => Admission::Void,
             _ => Admission::Post { ttl_s },
         }
     }
@@ -220,11 +220,11 @@ impl Dispatcher {
             && job.proven
             && let Some(until) = self.fair.key_held_until(slot, now)
         {
-            return self.put_off(vec![job], until);
+            return self.defer(vec![job], until);
         }
         let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let can_shrink = outcome.kind == Kind::TooLarge && smaller(&job, sent).is_some();
-        let attempt = policy::Attempt {
+        let attempt = policy::Situation {
             retries: job.retries,
             now,
             accepted_at: job.message.accepted_at,
@@ -321,25 +321,25 @@ impl Dispatcher {
         }
     }
 
-    /// Puts deliveries of a shut lane off. What is urgent comes back at once when the lane opens, the rest spread out.
+    /// Defers deliveries of a shut lane. What is urgent comes back at once when the lane opens, the rest spread out.
     /// What only waits for flow control stays due.
-    pub(super) fn put_off(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
+    pub(super) fn defer(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
         let now = self.clock.now();
-        let until = until.min(now + PUT_OFF_MAX);
+        let until = until.min(now + DEFER_MAX);
         for mut job in jobs {
             let due = match job.message.tier {
                 _ if until <= now => Due::At(now),
-                tier => Due::Reopening(come_back(until, tier == Tier::Transactional, self.clock.randomness())),
+                tier => Due::Reopening(reopens_at(until, tier == Tier::Transactional, self.clock.randomness())),
             };
             self.settle(&mut job, None, Fate::Deferred(due));
         }
     }
 
-    /// Counts what a turn came to, for the figures.
+    /// Counts what a turn came to, for the reliability metrics.
     fn tally(&self, job: &Job, settlement: &Settlement) {
         let (lane, tier) = (settlement.lane, settlement.tier);
         for retry in settlement.attempts.iter().filter(|attempt| attempt.number > 0 && attempt.took_ms.is_some()) {
-            self.figures.retried(lane, tier, retry.number);
+            self.reliability.retried(lane, tier, retry.number);
         }
         self.count_sla(settlement);
         let Fate::Ended(ending, _) = settlement.fate else { return };
@@ -350,10 +350,10 @@ impl Dispatcher {
                 let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
                 let delay = since(job.message.accepted_at, last.at);
-                self.figures.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
+                self.reliability.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
             Ending::Expired if last.number > 0 || last.took_ms.is_some() => {
-                self.figures.count(lane, Some(tier), Count::RetriesExpired, 1)
+                self.reliability.count(lane, Some(tier), Count::RetriesExpired, 1)
             }
             _ => {}
         }
@@ -382,11 +382,11 @@ impl Dispatcher {
     /// Counts a delivery that was not accepted in its time.
     pub(super) fn count_sla(&self, settlement: &Settlement) {
         if settlement.sla_missed_s.is_some() {
-            self.figures.count(settlement.lane, Some(settlement.tier), Count::SlaMissed, 1);
+            self.reliability.count(settlement.lane, Some(settlement.tier), Count::SlaMissed, 1);
         }
     }
 
-    /// Hands a fate to whoever writes it: the page, or the settler of rows.
+    /// Hands a fate to whoever writes it: the batch, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
         let (last, fate) = self.if_stopped(job, last, fate);
         let fate = match fate {
@@ -409,10 +409,10 @@ impl Dispatcher {
         }
         match &job.ticket {
             Ticket::Row(lease) => self.settler.row(RowSettlement { lease: *lease, settlement }),
-            Ticket::Page(page, place) => match page.record(*place, settlement) {
+            Ticket::Batch(batch, place) => match batch.record(*place, settlement) {
                 Recorded::Kept => {}
-                Recorded::Last => self.close_page(page),
-                Recorded::Row(settlement) => self.settler.row(RowSettlement { lease: page.lease, settlement }),
+                Recorded::Last => self.close_batch(batch),
+                Recorded::Row(settlement) => self.settler.row(RowSettlement { lease: batch.lease, settlement }),
             },
         }
         self.finished(1);

@@ -1,9 +1,9 @@
 //! The dispatch engine: claims due deliveries and takes each along the line to its outcome.
 //!
 //! ```text
-//! feeder ─ claims ─► fair queue ─► sealers: admit → seal ─► a task: post → classify → decide ─► page or row settler
+//! feeder ─ claims ─► fair queue ─► sealers: admit → seal ─► a task: post → classify → decide ─► batch or row settler
 //!    ▲                   ▲                                                                            │
-//!    └── hungry lanes ───┘            ticker: closes pages         pulse: stops, holds, heartbeat     ▼ Postgres
+//!    └── lanes that ran low ───┘            ticker: closes batches         heartbeat: stops, holds, heartbeat     ▼ Postgres
 //! ```
 //!
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
@@ -12,19 +12,19 @@
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
 mod agenda;
+mod batch;
 mod catalog;
 mod entry;
 mod fair;
 mod feeder;
 mod flow;
+mod heartbeat;
 mod job;
 mod lane;
 pub(crate) mod limit;
 mod line;
 mod message;
-mod page;
 mod policies;
-mod pulse;
 mod queue;
 mod rate;
 mod room;
@@ -54,8 +54,8 @@ use crate::metrics::Metrics;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, SubscriptionId};
 use crate::policy;
-use crate::policy::figures::Tally;
 use crate::policy::hold::KeyWatch;
+use crate::policy::reliability::Tally;
 use crate::store::operations::workers::LaneState;
 use crate::store::queue::claims::{ClaimedRow, LEASE};
 use crate::store::queue::flows::Flow;
@@ -63,9 +63,9 @@ use crate::store::queue::stops::Stop;
 use crate::vault::{Purpose, Vault};
 use crate::webpush::vapid::TokenCache;
 
+use batch::OpenBatch;
 use catalog::Catalog;
 use fair::FairQueue;
-use page::OpenPage;
 use rate::Rates;
 use settler::Settler;
 use stops::StopSet;
@@ -80,10 +80,10 @@ pub struct Settings {
     pub sealers: usize,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
-    /// Fewest recipients of a page.
-    pub page_min: usize,
-    /// Most recipients of a page.
-    pub page_max: usize,
+    /// Fewest recipients of a batch.
+    pub batch_min: usize,
+    /// Most recipients of a batch.
+    pub batch_max: usize,
     /// The server's figures of delivery policies.
     pub policy: policy::Settings,
 }
@@ -91,7 +91,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: cores, lane_limit_max: 256, page_min: 50, page_max: 500, policy: policy::Settings::DEFAULT }
+        Self { sealers: cores, lane_limit_max: 256, batch_min: 50, batch_max: 500, policy: policy::Settings::DEFAULT }
     }
 }
 
@@ -107,10 +107,10 @@ pub struct Dispatcher {
     catalog: Catalog,
     fair: FairQueue,
     stops: StopSet,
-    figures: Tally,
+    reliability: Tally,
     settler: Arc<Settler>,
     rates: Rates,
-    pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
+    batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
     /// Deliveries between claim and settling.
     alive: AtomicUsize,
     /// Held by each draw: whoever has it alone knows that whatever was claimed is counted in `alive`.
@@ -148,12 +148,12 @@ impl Dispatcher {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
-        let (hungry, hunger) = mpsc::unbounded_channel();
+        let (ran_low, refills) = mpsc::unbounded_channel();
         let started_at = clock.now();
         let dispatcher = Arc::new(Self {
             catalog: Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy),
             fair: FairQueue::new(settings.lane_limit_max, started_at, move |lane, tier| {
-                let _ = hungry.send((lane, tier)); // the feeder is gone only when the engine ends
+                let _ = ran_low.send((lane, tier)); // the feeder is gone only when the engine ends
             }),
             settler: Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone()),
             id: clock.uuid(),
@@ -166,9 +166,9 @@ impl Dispatcher {
             settings,
             tokens: TokenCache::default(),
             stops: StopSet::default(),
-            figures: Tally::default(),
+            reliability: Tally::default(),
             rates: Rates::default(),
-            pages: Mutex::default(),
+            batches: Mutex::default(),
             alive: AtomicUsize::new(0),
             claiming: tokio::sync::RwLock::default(),
             keys: Mutex::default(),
@@ -180,9 +180,9 @@ impl Dispatcher {
             stopping: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(pulse::pulse(dispatcher.clone()));
-        tasks.spawn(pulse::close_pages(dispatcher.clone()));
-        tasks.spawn(feeder::feed(dispatcher.clone(), hunger));
+        tasks.spawn(heartbeat::run(dispatcher.clone()));
+        tasks.spawn(heartbeat::close_batches(dispatcher.clone()));
+        tasks.spawn(feeder::feed(dispatcher.clone(), refills));
         sealers::start(&dispatcher, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
     }
@@ -303,7 +303,7 @@ impl Dispatcher {
         }
         // Whatever is settled from here on waits for Postgres alone; the lease bounds how long that makes sense.
         let _ = tokio::time::timeout(LEASE, self.wait_until_idle()).await;
-        if let Err(error) = self.tell_figures(self.clock.now()).await {
+        if let Err(error) = self.report_reliability(self.clock.now()).await {
             tracing::debug!(%error, "the last figures are lost");
         }
         if let Err(error) = crate::store::operations::workers::leave(&self.pool, self.id).await {
@@ -325,10 +325,10 @@ impl Dispatcher {
         }
     }
 
-    /// Hands a page that was just closed to the settler.
-    fn close_page(&self, page: &Arc<OpenPage>) {
-        self.settler.page(page.clone());
-        self.pages.lock().remove(&page.id);
-        self.metrics.pages_open.dec();
+    /// Hands a batch that was just closed to the settler.
+    fn close_batch(&self, batch: &Arc<OpenBatch>) {
+        self.settler.batch(batch.clone());
+        self.batches.lock().remove(&batch.id);
+        self.metrics.batches_open.dec();
     }
 }

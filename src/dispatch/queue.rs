@@ -20,7 +20,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::hold::Held;
-use crate::store::operations::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::operations::workers::{ALL_ORIGINS, LaneState, Replicas};
 use crate::store::queue::flows::Flow;
 
 /// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
@@ -89,7 +89,7 @@ pub(super) struct LaneQueue {
 impl LaneQueue {
     /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
     /// strange origin that hangs must not fill the room that all strange origins share.
-    pub(super) fn put_off_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn defer_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
         let stalled =
             || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
@@ -157,11 +157,11 @@ impl Queue {
     }
 
     /// Takes this worker's share, now that these live. False if that changes nothing.
-    pub(super) fn share_among(&mut self, crew: Crew, now: Timestamp) -> bool {
-        if !self.flows.set_crew(crew, now) {
+    pub(super) fn share_among(&mut self, replicas: Replicas, now: Timestamp) -> bool {
+        if !self.flows.set_replicas(replicas, now) {
             return false;
         }
-        self.share.workers = crew.workers;
+        self.share.workers = replicas.workers;
         self.slots.iter_mut().for_each(|(_, queue)| queue.lane.set_share(self.share));
         self.refresh();
         true
@@ -196,13 +196,13 @@ impl Queue {
         slot
     }
 
-    /// Lets a delivery in. One that may not go now comes back, with the time until which it is put off.
+    /// Lets a delivery in. One that may not go now comes back, with the time until which it is deferred.
     pub(super) fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
         let queue = &mut self.slots[slot];
         queue.weight = job.lane.weight;
-        if let Some(until) = queue.put_off_until(tier, job.proven, now) {
+        if let Some(until) = queue.defer_until(tier, job.proven, now) {
             return Err((job, until));
         }
         if self.flows.is_shut(queue.app, queue.id) || !self.flows.take(queue.app, queue.id, now) {
@@ -332,7 +332,7 @@ impl Queue {
         let (app, id) = (self.slots[slot].app, self.slots[slot].id);
         if self.flows.is_shut(app, id) {
             let jobs = self.evict(slot);
-            return (!jobs.is_empty()).then_some(Next::PutOff(jobs, now));
+            return (!jobs.is_empty()).then_some(Next::Deferred(jobs, now));
         }
         if !self.may_take_permit(slot, tier) {
             self.make_ready(slot); // it is another tier's turn, or nobody's before the next permit
@@ -348,7 +348,7 @@ impl Queue {
             Passage::Probe => true,
             Passage::Shut(until) => {
                 queue.jobs[tier].push_front(job);
-                return Some(Next::PutOff(self.evict(slot), until));
+                return Some(Next::Deferred(self.evict(slot), until));
             }
         };
         queue.moved_at = Instant::now();

@@ -1,4 +1,4 @@
-//! How fast lanes have been lately, which decides how large their pages are.
+//! How fast lanes have been lately, which decides how large their batches are.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -59,7 +59,7 @@ impl Queue {
         };
         let (mut limit, mut waiting, mut look_past, mut exact) = (0, 0, 0, false);
         for queue in group.slots.iter().map(|slot| &self.slots[*slot]) {
-            if queue.put_off_until(index(tier), false, now).is_none() {
+            if queue.defer_until(index(tier), false, now).is_none() {
                 let (capacity, probes) = queue.lane.capacity(now);
                 limit += capacity;
                 exact |= probes;

@@ -95,7 +95,7 @@ async fn seal_transactional(dispatcher: Arc<Dispatcher>) {
                     dispatcher.begin(unsealed.seal());
                 }
             }
-            Next::PutOff(jobs, until) => dispatcher.put_off(jobs, until),
+            Next::Deferred(jobs, until) => dispatcher.defer(jobs, until),
         }
         tokio::task::yield_now().await; // to notice when it is not wanted any more
     }
@@ -110,7 +110,7 @@ async fn admit_bursts(dispatcher: Arc<Dispatcher>, to_seal: SyncSender<Vec<Unsea
         let more = next.is_some();
         match next {
             Some(Next::Turn(turn)) => burst.extend(dispatcher.take_turn(turn)),
-            Some(Next::PutOff(jobs, until)) => dispatcher.put_off(jobs, until),
+            Some(Next::Deferred(jobs, until)) => dispatcher.defer(jobs, until),
             None => {}
         }
         if burst.len() >= BURST || !more {

@@ -1,4 +1,4 @@
-//! The settler: writes what became of pages and rows, in tasks of its own that nothing cancels.
+//! The settler: writes what became of batches and rows, in tasks of its own that nothing cancels.
 //!
 //! A settling that fails in passing (connection lost, deadlock, Postgres restarting) runs again until it is written or
 //! fenced out; meanwhile nothing new is claimed. One that fails for good is dropped with an error in the log: its lease
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
-use super::page::OpenPage;
+use super::batch::OpenBatch;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::store;
@@ -30,14 +30,14 @@ const ROWS_MAX: usize = 500;
 /// How long rows gather before they are settled. Nobody waits for a settling, and each one is a commit that whoever sends
 /// a code has to wait behind.
 const GATHER: Duration = Duration::from_millis(20);
-/// Pages settled at a time: enough to keep Postgres busy while one waits for its WAL.
-const PAGES_AT_ONCE: usize = 3;
-/// Pages that wait to be settled before no more are cut: what is posted faster than it can be written down would only be
+/// Batches settled at a time: enough to keep Postgres busy while one waits for its WAL.
+const BATCHES_AT_ONCE: usize = 3;
+/// Batches that wait to be settled before no more are taken: what is posted faster than it can be written down would only be
 /// sent again if this process died.
-const PAGES_WAITING_MAX: usize = 20;
+const BATCHES_WAITING_MAX: usize = 20;
 /// The same for rows.
 const ROWS_WAITING_MAX: usize = 4 * ROWS_MAX;
-/// How often leases are renewed while rows wait for a batch that takes long.
+/// How often leases are renewed while rows wait for a group that takes long.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
@@ -48,16 +48,16 @@ pub(super) struct Settler {
     vault: Vault,
     clock: Clock,
     rows: mpsc::UnboundedSender<RowSettlement>,
-    pages: Semaphore,
-    /// Pages handed in and not written yet.
-    waiting_pages: Mutex<HashMap<Uuid, Arc<OpenPage>>>,
+    batches: Semaphore,
+    /// Batches handed in and not written yet.
+    waiting_batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
     /// Rows handed in and not written yet.
     waiting_rows: AtomicUsize,
     /// Told when it has caught up with what it was given.
     caught_up: Notify,
     /// Settlings that failed and are being tried again.
     failing: AtomicUsize,
-    /// Rows and pages handed in and not written yet.
+    /// Rows and batches handed in and not written yet.
     pending: AtomicUsize,
     metrics: Arc<Metrics>,
     settled: Notify,
@@ -72,8 +72,8 @@ impl Settler {
             vault,
             clock,
             rows,
-            pages: Semaphore::new(PAGES_AT_ONCE),
-            waiting_pages: Mutex::default(),
+            batches: Semaphore::new(BATCHES_AT_ONCE),
+            waiting_batches: Mutex::default(),
             waiting_rows: AtomicUsize::new(0),
             caught_up: Notify::new(),
             failing: AtomicUsize::new(0),
@@ -90,7 +90,7 @@ impl Settler {
         self.failing.load(Ordering::Acquire) > 0
     }
 
-    /// Rows and pages handed in that are not written yet.
+    /// Rows and batches handed in that are not written yet.
     pub(super) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
@@ -100,9 +100,9 @@ impl Settler {
         self.settled.notified()
     }
 
-    /// Whether so many pages wait that no more should be cut.
-    pub(super) fn is_behind_with_pages(&self) -> bool {
-        self.waiting_pages.lock().len() >= PAGES_WAITING_MAX
+    /// Whether so many batches wait that no more should be taken.
+    pub(super) fn is_behind_with_batches(&self) -> bool {
+        self.waiting_batches.lock().len() >= BATCHES_WAITING_MAX
     }
 
     /// Whether so many rows wait that no more should be claimed.
@@ -115,9 +115,9 @@ impl Settler {
         self.caught_up.notified().await;
     }
 
-    /// Pages that were handed in and are not written yet.
-    pub(super) fn waiting_pages(&self) -> Vec<Arc<OpenPage>> {
-        self.waiting_pages.lock().values().cloned().collect()
+    /// Batches that were handed in and are not written yet.
+    pub(super) fn waiting_batches(&self) -> Vec<Arc<OpenBatch>> {
+        self.waiting_batches.lock().values().cloned().collect()
     }
 
     /// Settles a row.
@@ -128,22 +128,22 @@ impl Settler {
         let _ = self.rows.send(row);
     }
 
-    /// Settles a page that was closed.
-    pub(super) fn page(self: &Arc<Self>, page: Arc<OpenPage>) {
+    /// Settles a batch that was closed.
+    pub(super) fn batch(self: &Arc<Self>, batch: Arc<OpenBatch>) {
         self.pending.fetch_add(1, Ordering::AcqRel);
-        self.waiting_pages.lock().insert(page.id, page.clone());
+        self.waiting_batches.lock().insert(batch.id, batch.clone());
         let settler = self.clone();
         tokio::spawn(async move {
-            let permit = settler.pages.acquire().await;
-            let settlements = page.take_settlements(settler.clock.now());
+            let permit = settler.batches.acquire().await;
+            let settlements = batch.take_settlements(settler.clock.now());
             let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();
-                match store::outcomes::settle::settle_page(
+                match store::outcomes::settle::settle_batch(
                     &settler.pool,
                     &settler.vault,
-                    page.id,
-                    page.lease,
+                    batch.id,
+                    batch.lease,
                     &settlements,
                     now,
                 )
@@ -156,18 +156,18 @@ impl Settler {
             };
             if fenced == Some(Fenced::Out) {
                 settler.metrics.settle_fenced.inc_by(settlements.len() as u64);
-                warn!(page = %page.id, "another worker took this page over; our account of it is dropped");
+                warn!(batch = %batch.id, "another worker took this batch over; our account of it is dropped");
             }
-            for late in page.settled() {
-                settler.row(RowSettlement { lease: page.lease, settlement: late });
+            for late in batch.settled() {
+                settler.row(RowSettlement { lease: batch.lease, settlement: late });
             }
             drop(permit);
             let left = {
-                let mut waiting = settler.waiting_pages.lock();
-                waiting.remove(&page.id);
+                let mut waiting = settler.waiting_batches.lock();
+                waiting.remove(&batch.id);
                 waiting.len()
             };
-            settler.tell_if_caught_up(left + 1, left, PAGES_WAITING_MAX);
+            settler.tell_if_caught_up(left + 1, left, BATCHES_WAITING_MAX);
             settler.done(1);
         });
     }
@@ -201,7 +201,7 @@ impl Settler {
     }
 }
 
-/// Settles whatever rows have come in, again and again: while one batch is written the next one gathers.
+/// Settles whatever rows have come in, again and again: while one group is written the next one gathers.
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut waiting = Vec::with_capacity(ROWS_MAX);
     while !waiting.is_empty() || inbox.recv_many(&mut waiting, ROWS_MAX).await > 0 {
@@ -215,8 +215,8 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
         }
         let Some(settler) = settler.upgrade() else { return };
         let later = waiting.split_off(waiting.len().min(ROWS_MAX));
-        let batch = std::mem::replace(&mut waiting, later);
-        let mut writing = pin!(settler.write_rows(&batch));
+        let group = std::mem::replace(&mut waiting, later);
+        let mut writing = pin!(settler.write_rows(&group));
         loop {
             tokio::select! {
                 () = &mut writing => break,
@@ -224,19 +224,19 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
                     while let Ok(row) = inbox.try_recv() {
                         waiting.push(row);
                     }
-                    settler.renew_rows(batch.iter().chain(&waiting)).await;
+                    settler.renew_rows(group.iter().chain(&waiting)).await;
                 }
             }
         }
-        let before = settler.waiting_rows.fetch_sub(batch.len(), Ordering::AcqRel);
-        settler.tell_if_caught_up(before, before.saturating_sub(batch.len()), ROWS_WAITING_MAX);
-        settler.done(batch.len());
+        let before = settler.waiting_rows.fetch_sub(group.len(), Ordering::AcqRel);
+        settler.tell_if_caught_up(before, before.saturating_sub(group.len()), ROWS_WAITING_MAX);
+        settler.done(group.len());
     }
 }
 
 impl Settler {
-    async fn write_rows(&self, batch: &[RowSettlement]) {
-        let mut parts = vec![batch];
+    async fn write_rows(&self, group: &[RowSettlement]) {
+        let mut parts = vec![group];
         while let Some(rows) = parts.pop() {
             let mut patience = Patience::new(self);
             loop {

@@ -1,4 +1,4 @@
-//! Promises of the fair queue and of pages, without a database or a gateway.
+//! Promises of the fair queue and of batches, without a database or a gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::batch::{OpenBatch, Recorded};
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::lane::Answered;
 use super::message::{LaneInfo, Message, settlement};
-use super::page::{OpenPage, Recorded};
 use super::policies::Policies;
 use super::turn::Next;
 use crate::classify::{Answer, classify};
@@ -24,9 +24,9 @@ use crate::policy::Settings;
 use crate::policy::breaker::{Snapshot, State};
 use crate::policy::flow::Rate;
 use crate::policy::hold::Held;
-use crate::store::operations::workers::{ALL_ORIGINS, Crew, LaneState};
+use crate::store::operations::workers::{ALL_ORIGINS, LaneState, Replicas};
 use crate::store::outcomes::settle::{Due, Fate};
-use crate::store::queue::claims::{Page, Recipient, Standing};
+use crate::store::queue::claims::{Batch, Recipient, Standing};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::opening::StoredPolicies;
 use crate::webpush::keys::SigningKey;
@@ -107,7 +107,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
 fn turn(queue: &FairQueue) -> Option<super::turn::Turn> {
     match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
         Some(Next::Turn(turn)) => Some(turn),
-        Some(Next::PutOff(..)) => panic!("nothing is shut"),
+        Some(Next::Deferred(..)) => panic!("nothing is shut"),
         None => None,
     }
 }
@@ -137,7 +137,7 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
     let until = NOW + Duration::from_secs(30);
     assert_eq!((told.lane, told.held.map(|held| held.until)), (LaneId(1), Some(until)));
     match queue.try_next(Taker::Any, NOW) {
-        Some(Next::PutOff(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
+        Some(Next::Deferred(jobs, at)) => assert_eq!((jobs.len(), at), (4, until)),
         _ => panic!("the lane is held"),
     }
     assert_eq!(queue.push(jobs(3, &message, &lane), NOW).len(), 3);
@@ -156,7 +156,7 @@ async fn a_lane_whose_key_is_refused_lets_one_proven_delivery_through_now_and_th
     assert_eq!(queue.push(stranger, NOW).pop().map(|(_, until)| until), Some(until));
     assert!(queue.push(jobs(3, &message, &lane), NOW).is_empty());
     assert!(turn(&queue).is_some(), "the probe");
-    let Some(Next::PutOff(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
+    let Some(Next::Deferred(others, until)) = queue.try_next(Taker::Any, NOW) else { panic!("one probe at a time") };
     assert_eq!((others.len(), until), (2, soon));
     let room = |now| queue.room(&lane, Tier::Promotional, now).n;
     assert_eq!([room(NOW), room(NOW), room(soon)], [16, 0, 16], "few are claimed to find one");
@@ -241,7 +241,7 @@ async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_n
     let queue = FairQueue::new(8, NOW, |_, _| {});
     let (one, other, message) = (lane(1, Gateway::Fcm), lane(2, Gateway::Apple), message(Tier::Promotional));
     queue.adopt_flow(flow(None, Some(3), 0), NOW);
-    queue.share_among(Crew { workers: 2, rank: 0, newcomer: false }, NOW);
+    queue.share_among(Replicas { workers: 2, rank: 0, newcomer: false }, NOW);
     for lane in [&one, &other] {
         assert!(queue.push(jobs(2, &message, lane), NOW).is_empty());
     }
@@ -250,13 +250,13 @@ async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_n
     assert_eq!(queue.room(&one, Tier::Promotional, NOW).n, 0);
     queue.release(first.slot, &first.job, false, NOW);
     assert!(turn(&queue).is_some(), "in whichever lane it waits");
-    queue.share_among(Crew { workers: 4, rank: 3, newcomer: false }, NOW);
-    assert!(matches!(queue.try_next(Taker::Any, NOW), Some(Next::PutOff(jobs, at)) if (jobs.len(), at) == (1, NOW)));
+    queue.share_among(Replicas { workers: 4, rank: 3, newcomer: false }, NOW);
+    assert!(matches!(queue.try_next(Taker::Any, NOW), Some(Next::Deferred(jobs, at)) if (jobs.len(), at) == (1, NOW)));
     assert_eq!(queue.push(jobs(1, &message, &one), NOW).len(), 1);
 }
 
 #[tokio::test]
-async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
+async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() {
     let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
     let recipients = (0..3).map(|_| Recipient {
         subscription: SubscriptionId(Uuid::now_v7()),
@@ -269,19 +269,19 @@ async fn a_page_is_settled_once_and_late_answers_become_rows_under_its_lease() {
         life: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
-    let page =
-        Page { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients: recipients.collect() };
-    let (cut_at, lease_until) = (Instant::now(), NOW + Duration::from_secs(30));
-    let open = OpenPage::new(&page, message.clone(), lane.clone(), lease_until, cut_at);
+    let batch =
+        Batch { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients: recipients.collect() };
+    let (taken_at, lease_until) = (Instant::now(), NOW + Duration::from_secs(30));
+    let open = OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, taken_at);
     let accepted = |place: usize| {
-        let to = page.recipients[place].subscription;
+        let to = batch.recipients[place].subscription;
         settlement(&message, lane.id, (to, 0), Vec::new(), Fate::Ended(Ending::Accepted, None))
     };
-    assert!(open.begin(0, 0, cut_at) && open.begin(1, 0, cut_at));
+    assert!(open.begin(0, 0, taken_at) && open.begin(1, 0, taken_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));
-    assert!(!open.close_if_due(cut_at), "there is time");
-    assert!(open.close_if_due(cut_at + Duration::from_secs(5)));
-    assert!(!open.begin(2, 0, cut_at), "the third is a row now");
+    assert!(!open.close_if_due(taken_at), "there is time");
+    assert!(open.close_if_due(taken_at + Duration::from_secs(5)));
+    assert!(!open.begin(2, 0, taken_at), "the third is a row now");
     let fates: Vec<_> = open.take_settlements(NOW).into_iter().map(|settled| settled.fate).collect();
     assert!(matches!(fates[0], Fate::Ended(Ending::Accepted, None)));
     assert!(matches!(fates[1], Fate::InFlight { retries: 0, .. }));

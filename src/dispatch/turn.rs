@@ -1,4 +1,4 @@
-//! What the fair queue hands out: turns, room, and figures.
+//! What the fair queue hands out: turns, room, and load.
 
 use super::job::Job;
 use crate::model::clock::Timestamp;
@@ -19,8 +19,8 @@ pub(super) struct Turn {
 /// What asking for the next delivery came to.
 pub(super) enum Next {
     Turn(Turn),
-    /// A lane turned out to be shut: its deliveries are put off until the given time.
-    PutOff(Vec<Box<Job>>, Timestamp),
+    /// A lane turned out to be shut: its deliveries are deferred until the given time.
+    Deferred(Vec<Box<Job>>, Timestamp),
 }
 
 /// How much of a lane and tier may be claimed.
@@ -28,7 +28,7 @@ pub(super) enum Next {
 pub(super) struct Room {
     /// So many deliveries,
     pub n: usize,
-    /// and no more, not even to make a page worth its while: probes, what one may be among, or what flow control leaves.
+    /// and no more, not even to make a batch worth its while: probes, what one may be among, or what flow control leaves.
     pub exact: bool,
     /// When there is room again by itself, if a rate is used up.
     pub next_at: Option<Timestamp>,
@@ -38,7 +38,7 @@ impl Room {
     pub(super) const NONE: Self = Self { n: 0, exact: true, next_at: None };
 }
 
-/// Figures of a moment.
+/// What is going on at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Deliveries that wait for a turn.

@@ -197,7 +197,7 @@ fn known(host: &str) -> Option<Gateway> {
     find(host).map(|(gateway, _)| gateway)
 }
 
-/// Whose a host is and, if only its end is known, what stands before that.
+/// Returns the gateway that a host belongs to and, if only its end is known, what stands before that.
 fn find(host: &str) -> Option<(Gateway, Option<&str>)> {
     KNOWN.iter().find_map(|(pattern, gateway)| match pattern.strip_prefix('*') {
         Some(suffix) => {

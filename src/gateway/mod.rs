@@ -107,7 +107,7 @@ pub enum SettingsError {
 pub struct Post {
     /// Where to; its path and query go out octet for octet.
     pub endpoint: Endpoint,
-    /// Whose manners to follow, as [recognised](Gateways::recognise).
+    /// The gateway whose manners to follow, as [recognised](Gateways::recognise).
     pub gateway: Gateway,
     /// `vapid t=…, k=…` (RFC 8292 section 3).
     pub authorization: HeaderValue,
@@ -238,7 +238,7 @@ impl Gateways {
 }
 
 impl Inner {
-    /// Closes what has been idle since the last sweep and forgets origins that nobody needs. Answers how many are
+    /// Closes what has been idle since the last sweep and forgets origins that nobody needs. Returns how many are
     /// left.
     fn sweep(&self) -> usize {
         let mut origins = self.origins.write();

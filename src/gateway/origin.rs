@@ -83,7 +83,7 @@ impl Origin {
         Err(Failure::Unprocessed)
     }
 
-    async fn wait(self: &Arc<Self>) -> Result<Place, Failure> {
+    async fn wait(self: &Arc<Self>) -> Result<StreamPermit, Failure> {
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable(); // before looking, or what is freed in between would be missed
@@ -96,14 +96,14 @@ impl Origin {
 
     /// A place on the connection with the fewest requests, if one is free. Begins a further connection when all are
     /// half full. Fails when there is none and the last connect has just failed.
-    fn take(self: &Arc<Self>) -> Result<Option<Place>, Failure> {
+    fn take(self: &Arc<Self>) -> Result<Option<StreamPermit>, Failure> {
         self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
         let serving = || state.connections.iter().filter(|connection| connection.is_serving());
         let count = serving().count();
         let all_busy = serving().all(|connection| connection.is_busy());
         let free = serving().filter_map(|connection| Some((connection.load_if_free()?, connection)));
-        let place = free.min_by_key(|(load, _)| *load).map(|(_, connection)| Place::new(self, connection));
+        let place = free.min_by_key(|(load, _)| *load).map(|(_, connection)| StreamPermit::new(self, connection));
         if all_busy && count < self.bounds.connections && !state.connecting {
             match &state.pause {
                 Some(pause) if Instant::now() < pause.until => {
@@ -155,7 +155,7 @@ impl Origin {
         origin.freed.notify_waiters();
     }
 
-    /// Lets go of connections that had no request since the last sweep. Answers whether the whole origin can be
+    /// Lets go of connections that had no request since the last sweep. Returns whether the whole origin can be
     /// forgotten.
     pub(super) fn sweep(&self) -> bool {
         let mut state = self.state.lock();
@@ -191,19 +191,19 @@ impl Drop for Connecting {
 }
 
 /// The right to one request on a connection.
-struct Place {
+struct StreamPermit {
     connection: Arc<Connection>,
     freed: Arc<Notify>,
 }
 
-impl Place {
+impl StreamPermit {
     fn new(origin: &Origin, connection: &Arc<Connection>) -> Self {
         connection.begin();
         Self { connection: connection.clone(), freed: origin.freed.clone() }
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.connection.end();
         self.freed.notify_one();

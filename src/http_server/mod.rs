@@ -10,7 +10,7 @@
 
 pub(crate) mod address;
 mod connection;
-mod places;
+mod slots;
 mod socket;
 
 use std::io;
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use places::Places;
+use slots::ConnectionSlots;
 
 /// How long nobody is let in after the system refused a connection for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -82,7 +82,7 @@ impl Limits {
 /// nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
 /// cuts them.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: watch::Receiver<bool>) {
-    let (http, places) = (limits.http(), Places::new(&limits));
+    let (http, slots) = (limits.http(), ConnectionSlots::new(&limits));
     let mut connections = JoinSet::new();
     let mut warnings = Warnings::default();
     let mut told = stop.clone();
@@ -92,7 +92,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
         };
-        match accepted.map(|(stream, peer)| (places.take(peer.ip()), stream, peer)) {
+        match accepted.map(|(stream, peer)| (slots.take(peer.ip()), stream, peer)) {
             Ok((Ok(place), stream, peer)) => {
                 let serving = connection::serve(stream, peer, router.clone(), http.clone(), limits, stop.clone());
                 connections.spawn(async move {

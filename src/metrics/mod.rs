@@ -21,7 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::delivery::{Ending, Tier};
 use crate::model::lane::Gateway;
-use crate::policy::figures::{self, Figure, LaneSums, Reading};
+use crate::policy::reliability::{self, LaneSums, Reading, Sli};
 use process::Process;
 
 /// What a gateway answered, as far as a dashboard needs it.
@@ -153,8 +153,8 @@ struct FaultLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FigureLabels {
-    figure: Name,
+struct SliLabels {
+    sli: Name,
     lane: i32,
     gateway: String,
     tier: Name,
@@ -169,20 +169,20 @@ pub struct Metrics {
     attempt_seconds: [Histogram; Gateway::ALL.len()],
     lag_seconds: [Histogram; Tier::ALL.len()],
     requests: Family<RequestLabels, Counter>,
-    figures: Family<FigureLabels, Gauge<f64, AtomicU64>>,
-    figure_states: Family<FigureLabels, Gauge>,
+    slis: Family<SliLabels, Gauge<f64, AtomicU64>>,
+    sli_states: Family<SliLabels, Gauge>,
     token_faults: [Counter; TokenFault::ALL.len()],
     /// Deliveries that wait for their turn at a subscription's `maxReceivesPerSecond`, counted when they begin to.
     pub throttled: Counter,
     /// Messages that the API took.
     pub messages_accepted: Counter,
-    /// Pages that were cut off a cursor.
-    pub pages_cut: Counter,
-    /// Pages that this process holds open.
-    pub pages_open: Gauge,
+    /// Batches that were taken off cursors.
+    pub batches_taken: Counter,
+    /// Batches that this process holds open.
+    pub batches_open: Gauge,
     /// Queue rows that this process claimed.
     pub claims: Counter,
-    /// Rows of a page or claim that another process had taken over, or that an earlier, cut-off settle had written.
+    /// Rows of a batch or claim that another process had taken over, or that an earlier, cut-off settle had written.
     pub settle_fenced: Counter,
     /// Settling transactions that failed and are tried again.
     pub settle_retries: Counter,
@@ -217,9 +217,9 @@ impl Metrics {
         let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
         let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
         let requests = Family::default();
-        let (figures, figure_states) = (Family::default(), Family::default());
-        r.register("figure", "Figures of retries over the last hour, by lane and tier", figures.clone());
-        r.register("figure_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", figure_states.clone());
+        let (slis, sli_states) = (Family::default(), Family::default());
+        r.register("sli", "Reliability of retries over the last hour, by lane and tier", slis.clone());
+        r.register("sli_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", sli_states.clone());
         let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
         let alerts_open = Family::default();
         r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
@@ -250,15 +250,15 @@ impl Metrics {
                 .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
             lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
             requests,
-            figures,
-            figure_states,
+            slis,
+            sli_states,
             token_faults: TokenFault::ALL
                 .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
             throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
             alerts_open,
             messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
-            pages_cut: counter(r, "pages_cut", "Pages cut off cursors"),
-            pages_open: gauge(r, "pages_open", "Pages that this process holds open"),
+            batches_taken: counter(r, "batches_taken", "Batches taken off cursors"),
+            batches_open: gauge(r, "batches_open", "Batches that this process holds open"),
             claims: counter(r, "claims", "Queue rows claimed"),
             settle_fenced: counter(r, "settle_fenced", "Rows that were already settled or taken over"),
             settle_retries: counter(r, "settle_retries", "Settling transactions that failed and are tried again"),
@@ -305,32 +305,32 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Shows these figures of the last hour instead of those before.
-    pub fn show_figures(&self, lanes: &[LaneSums]) {
-        self.figures.clear();
-        self.figure_states.clear();
+    /// Shows these reliability metrics of the last hour instead of those before.
+    pub fn show_slis(&self, lanes: &[LaneSums]) {
+        self.slis.clear();
+        self.sli_states.clear();
         for lane in lanes {
             for (tier, sums) in &lane.tiers {
-                for reading in figures::read(sums, 1) {
-                    self.show_figure(lane, *tier, reading);
+                for reading in reliability::read(sums, 1) {
+                    self.show_sli(lane, *tier, reading);
                 }
             }
         }
     }
 
-    fn show_figure(&self, lane: &LaneSums, tier: Option<Tier>, reading: Reading) {
+    fn show_sli(&self, lane: &LaneSums, tier: Option<Tier>, reading: Reading) {
         // What is of the lane has no tier, and what is of a tier is not the lane's.
-        let (Some(value), true) = (reading.value, tier.is_none() == (reading.figure == Figure::BreakerTrips)) else {
+        let (Some(value), true) = (reading.value, tier.is_none() == (reading.sli == Sli::BreakerTrips)) else {
             return;
         };
-        let labels = FigureLabels {
-            figure: Name(reading.figure.name()),
+        let labels = SliLabels {
+            sli: Name(reading.sli.name()),
             lane: lane.lane.0,
             gateway: lane.gateway.clone(),
             tier: Name(tier.map_or("", Tier::name)),
         };
-        self.figures.get_or_create(&labels).set(value);
-        self.figure_states.get_or_create(&labels).set(reading.state as i64);
+        self.slis.get_or_create(&labels).set(value);
+        self.sli_states.get_or_create(&labels).set(reading.state as i64);
     }
 
     /// Shows how many connections of a pool there are, and how many of them do nothing.

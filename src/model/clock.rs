@@ -71,7 +71,7 @@ impl Clock {
         rand::random()
     }
 
-    /// Takes over the database's time as read at this moment. Answers by how many microseconds this host was off
+    /// Takes over the database's time as read at this moment. Returns by how many microseconds this host was off
     /// (positive: the database is ahead). A stub stays as it is.
     pub fn follow(&self, database: Timestamp) -> i64 {
         let offset = database.timestamp_micros() - Utc::now().timestamp_micros();

@@ -177,7 +177,7 @@ pub enum Direction {
 
 impl Content {
     /// Puts together what a request gave: exactly one of `content` and `payload`, `compact` only beside `content`,
-    /// `envelope: false` only beside `payload`. Answers everything that is wrong, [`validate`](Self::validate) included.
+    /// `envelope: false` only beside `payload`. Returns everything that is wrong, [`validate`](Self::validate) included.
     pub fn from_request(
         content: Option<Notification>,
         compact: Option<Notification>,

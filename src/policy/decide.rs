@@ -21,7 +21,7 @@ const SHRINK_LAST_OCTETS: usize = 512;
 
 /// Where a delivery stands when an answer arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attempt {
+pub(crate) struct Situation {
     /// Retries made so far that count; 0: this was the first POST.
     pub retries: u32,
     /// The present.
@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
 ///
 /// The time to live comes first: a retry that would fall due at or after expiry makes the delivery expire now, so
 /// `ttl: 0` gets exactly one POST.
-pub(crate) fn decide(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
+pub(crate) fn decide(outcome: &Outcome, policy: &Policy, attempt: &Situation, randomness: f64) -> Verdict {
     match outcome.kind {
         Kind::Accepted { .. } => Verdict::Accepted,
         Kind::Gone => Verdict::Gone,
@@ -82,7 +82,7 @@ pub(crate) fn decide(outcome: &Outcome, policy: &Policy, attempt: &Attempt, rand
     }
 }
 
-fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f64) -> Verdict {
+fn retried(outcome: &Outcome, policy: &Policy, attempt: &Situation, randomness: f64) -> Verdict {
     if !outlives(attempt, Duration::ZERO) {
         return Verdict::Expired;
     }
@@ -115,7 +115,7 @@ fn retried(outcome: &Outcome, policy: &Policy, attempt: &Attempt, randomness: f6
     }
 }
 
-fn too_large(policy: &Policy, attempt: &Attempt) -> Verdict {
+fn too_large(policy: &Policy, attempt: &Situation) -> Verdict {
     let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
     match policy.delay(attempt.retries, 0.0) {
         Some(_) if attempt.can_shrink && outlives(attempt, Duration::ZERO) => Verdict::Shrink,
@@ -125,7 +125,7 @@ fn too_large(policy: &Policy, attempt: &Attempt) -> Verdict {
 }
 
 /// Whether something due after this wait is due before expiry.
-fn outlives(attempt: &Attempt, wait: Duration) -> bool {
+fn outlives(attempt: &Situation, wait: Duration) -> bool {
     attempt.now + wait < attempt.expires_at
 }
 
@@ -175,9 +175,9 @@ mod tests {
         Duration::from_secs(s)
     }
 
-    fn attempt(retries: u32, after_s: u64, ttl_s: u64) -> Attempt {
+    fn attempt(retries: u32, after_s: u64, ttl_s: u64) -> Situation {
         let accepted_at = start();
-        Attempt {
+        Situation {
             retries,
             now: accepted_at + secs(after_s),
             accepted_at,
@@ -199,7 +199,7 @@ mod tests {
     const EXHAUSTED: Verdict = Verdict::Dead { reason: DeadReason::RetriesExhausted };
 
     /// By the guide's published timetable.
-    fn promotional(outcome: &Outcome, attempt: &Attempt) -> Verdict {
+    fn promotional(outcome: &Outcome, attempt: &Situation) -> Verdict {
         decide(outcome, &in_force(json!({"maxAttempts": 5})), attempt, 0.5)
     }
 
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn a_wave_of_retries_without_jitter_of_its_own_is_spread_when_it_starts() {
         let constant = in_force(json!({"retries": 3, "retryDelay": "1000"}));
-        let wave = |wave| Attempt { wave, ..attempt(0, 1, HOUR) };
-        let ms = |policy: &Policy, outcome: &Outcome, attempt: &Attempt, randomness| match decide(
+        let wave = |wave| Situation { wave, ..attempt(0, 1, HOUR) };
+        let ms = |policy: &Policy, outcome: &Outcome, attempt: &Situation, randomness| match decide(
             outcome, policy, attempt, randomness,
         ) {
             Verdict::Retry { after, .. } => after.as_millis(),
@@ -344,7 +344,7 @@ mod tests {
     fn shrinking_needs_something_to_shrink_an_attempt_and_time() {
         let large = outcome(Kind::TooLarge);
         let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
-        assert_eq!(promotional(&large, &Attempt { can_shrink: false, ..attempt(0, 1, HOUR) }), dead);
+        assert_eq!(promotional(&large, &Situation { can_shrink: false, ..attempt(0, 1, HOUR) }), dead);
         assert_eq!(promotional(&large, &attempt(4, 1, HOUR)), Verdict::Shrink);
         assert_eq!(promotional(&large, &attempt(5, 1, HOUR)), dead);
         assert_eq!(promotional(&large, &attempt(0, HOUR, HOUR)), Verdict::Expired);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::window::{Counts, Window};
 use crate::model::clock::Timestamp;
 
-/// What was put off comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
+/// What was deferred comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
 pub(crate) const SPREAD: Duration = Duration::from_secs(2);
-/// The longest that a delivery is put off at a time. What falls due while its lane is still shut is not claimed.
-pub(crate) const PUT_OFF_MAX: Duration = Duration::from_secs(60);
+/// The longest that a delivery is deferred at a time. What falls due while its lane is still shut is not claimed.
+pub(crate) const DEFER_MAX: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
 const KEY_FIRST: Duration = Duration::from_secs(600);
@@ -47,7 +47,7 @@ impl Hold {
         self.newest
     }
 
-    /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Answers when the hold ends.
+    /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Returns when the hold ends.
     ///
     /// Answers to POSTs that were under way when a hold began belong to it, and do not double it: a hundred streams
     /// refused together are one refusal. Holds only grow.
@@ -76,7 +76,7 @@ impl Hold {
         }
     }
 
-    /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Answers when the
+    /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Returns when the
     /// hold ends.
     pub(crate) fn extend(&mut self, held: Held) -> Timestamp {
         if self.released_at.is_none_or(|released| released <= held.at) {
@@ -149,9 +149,9 @@ impl KeyWatch {
     }
 }
 
-/// When a delivery that a hold or a breaker put off until `until` falls due: spread over two seconds, so that a gateway that
+/// When a delivery that a hold or a breaker deferred until `until` falls due: spread over two seconds, so that a gateway that
 /// is back is not met by everything at once. What is urgent comes at once. `randomness` lies in [0, 1).
-pub(crate) fn come_back(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
+pub(crate) fn reopens_at(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
     if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
 }
 
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_was_put_off_comes_back_spread_out_and_what_is_urgent_at_once() {
-        let due = |urgent, randomness| (come_back(at(0), urgent, randomness) - at(0)).num_milliseconds();
+        let due = |urgent, randomness| (reopens_at(at(0), urgent, randomness) - at(0)).num_milliseconds();
         assert_eq!([0.0, 0.25, 0.5, 1.0].map(|randomness| due(false, randomness)), [0, 500, 1_000, 2_000]);
         assert_eq!(due(true, 0.9), 0);
     }

@@ -163,7 +163,7 @@ impl<'a> Places<'a> {
         places.into_iter().filter_map(|(place, layer)| Some((place, layer?)))
     }
 
-    /// Whose word each member is.
+    /// Returns which place each member comes from.
     pub fn set_by(&self) -> SetBy {
         let first = |sets: fn(&Layer) -> bool| self.in_order().find(|(_, layer)| sets(layer)).map(|(place, _)| place);
         SetBy {

@@ -9,11 +9,11 @@ pub(crate) mod breaker;
 pub(crate) mod calendar;
 pub(crate) mod chart;
 pub(crate) mod expression;
-pub(crate) mod figures;
 pub(crate) mod flow;
 pub(crate) mod hold;
 pub(crate) mod payload_limit;
 pub(crate) mod preview;
+pub(crate) mod reliability;
 pub(crate) mod token;
 
 mod decide;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub(crate) use decide::{Attempt, Verdict, decide, remaining_ttl_s, shrink_target};
+pub(crate) use decide::{Situation, Verdict, decide, remaining_ttl_s, shrink_target};
 pub(crate) use guide::Guide;
 pub use layer::{Layer, Place, Places, Terms};
 pub(crate) use layer::{Parsed, PolicyError, Request, Throttle};

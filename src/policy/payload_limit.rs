@@ -59,7 +59,7 @@ impl PayloadLimit {
     }
 
     /// A POST of so many octets was too large. If that was within the limit that is believed, the next is tried with
-    /// three quarters of it. Answers what others have to know.
+    /// three quarters of it. Returns what others have to know.
     pub(crate) fn refused(&mut self, now: Timestamp, octets: u32) -> Option<Learned> {
         self.believed(now).filter(|max| octets <= *max)?;
         self.learn(Some((octets / 4 * 3).max(1)), now)

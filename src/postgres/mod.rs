@@ -14,7 +14,7 @@
 //! Everything here blocks; asynchronous callers go through `spawn_blocking`.
 
 mod binaries;
-mod place;
+mod cluster;
 mod settings;
 
 use std::fs::File;
@@ -30,8 +30,8 @@ use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 pub(crate) use binaries::{Binaries, OLDEST_MAJOR};
-pub use place::DATABASE;
-use place::{Place, Status};
+pub use cluster::DATABASE;
+use cluster::{Cluster, Status};
 pub use settings::Durability;
 
 /// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
@@ -164,7 +164,7 @@ enum Holder {
 /// A running embedded Postgres. Dropping it, like any end of this process, stops a Postgres that it started.
 #[derive(Debug)]
 pub struct Embedded {
-    place: Place,
+    place: Cluster,
     holder: Mutex<Holder>,
 }
 
@@ -172,14 +172,14 @@ impl Embedded {
     /// Makes the cluster if there is none, and starts Postgres, or adopts the one that runs on it. Blocks until it takes
     /// connections.
     pub fn start(options: &Options) -> Result<Self, Error> {
-        let place = Place::prepare(options)?;
+        let place = Cluster::prepare(options)?;
         let holder = Mutex::new(bring_up(&place)?);
         Ok(Self { place, holder })
     }
 
     /// Whether a cluster was made there before.
     pub fn exists(options: &Options) -> bool {
-        place::cluster_exists(&options.data_dir)
+        cluster::cluster_exists(&options.data_dir)
     }
 
     /// How to connect to one of its databases.
@@ -269,7 +269,7 @@ impl Embedded {
 }
 
 /// Adopts the Postgres that runs at this place, or starts one.
-fn bring_up(place: &Place) -> Result<Holder, Error> {
+fn bring_up(place: &Cluster) -> Result<Holder, Error> {
     let deadline = Instant::now() + START_DEADLINE;
     let _lock = place.lock()?;
     let mut refused = None;
@@ -302,7 +302,7 @@ fn bring_up(place: &Place) -> Result<Holder, Error> {
 }
 
 /// Starts Postgres under its guard and waits until it takes connections.
-fn launch(place: &Place, keeping: File, deadline: Instant) -> Result<Holder, Error> {
+fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, Error> {
     place.make_socket_dir()?;
     let (log, log_start) = place.open_log()?;
     let mut command = Command::new("/bin/sh");

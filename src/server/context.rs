@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
@@ -37,7 +37,7 @@ pub(crate) enum Migrations {
 
 /// An open database and what belongs to it.
 #[derive(Debug)]
-pub(crate) struct Foundation {
+pub(crate) struct Context {
     postgres: Option<Arc<Embedded>>,
     /// Connections to the database.
     pub pool: PgPool,
@@ -51,7 +51,7 @@ pub(crate) struct Foundation {
     pub clock: Clock,
 }
 
-impl Foundation {
+impl Context {
     /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys. What
     /// could stand in the way of any of that is looked at before anything is written to a database.
     pub(crate) async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {

@@ -18,14 +18,14 @@ use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step;
 use crate::store::{
     self, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
-    operations::partitions, operations::removal, operations::retention, operations::sweeps, outcomes::figures,
+    operations::partitions, operations::removal, operations::retention, operations::sweeps, outcomes::reliability,
     queue::steering,
 };
 use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How often figures are compared with their alert lines.
+/// How often reliability metrics are compared with their alert lines.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
 /// How often partitions are made and dropped and old rows cleared.
 const KEEP_EVERY: Duration = Duration::from_secs(3600);
@@ -78,7 +78,7 @@ impl Chore {
         match result {
             Ok(_) => {}
             Err(error) if store::is_lock_timeout(error) => {
-                info!(chore = name, "put off: somebody is reading what it would change, such as a backup");
+                info!(chore = name, "deferred: somebody is reading what it would change, such as a backup");
             }
             Err(error) => warn!(%error, chore = name, "maintenance failed; it is tried again"),
         }
@@ -96,8 +96,8 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
         let swept = sweep(&pool, now).await;
         sweeping.tried("sweeping", &swept, now);
         if watching.is_due(now) {
-            let watched = figures::watch(&pool, now).await;
-            watching.tried("watching figures", &watched, now);
+            let watched = reliability::watch(&pool, now).await;
+            watching.tried("watching slis", &watched, now);
         }
     }
 }

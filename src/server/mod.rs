@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
@@ -30,10 +30,10 @@ use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::http_server;
 use crate::metrics::Metrics;
-use crate::policy::figures;
+use crate::policy::reliability;
 use crate::receipts;
-use crate::store::{self, outcomes::figures::Wanted};
-use context::{Foundation, Migrations};
+use crate::store::{self, outcomes::reliability::Filter};
+use context::{Context, Migrations};
 use maintenance::Retention;
 
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
@@ -51,19 +51,19 @@ pub(crate) async fn run(
         answers = context::wait_for_database(&config) => answers?,
         () = &mut shutdown => return Ok(()),
     }
-    let foundation = Foundation::open(&config, migrations).await?;
+    let context = Context::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
-    info!(%address, data = %foundation.data(&config), "started");
+    info!(%address, data = %context.data(&config), "started");
     started(address);
-    let ended = serve(&foundation, &config, listener, shutdown).await;
-    foundation.close().await;
+    let ended = serve(&context, &config, listener, shutdown).await;
+    context.close().await;
     ended
 }
 
 /// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
 /// in flight ends or is given back, all within `config.shutdown_deadline`. Fails if anything that must run ends by itself.
 async fn serve(
-    foundation: &Foundation,
+    context: &Context,
     config: &Config,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
@@ -75,15 +75,15 @@ async fn serve(
     if config.roles.worker {
         let settings = dispatch::Settings {
             lane_limit_max: config.lane_concurrency_max,
-            page_min: config.page_min as usize,
-            page_max: config.page_max as usize,
+            batch_min: config.batch_min as usize,
+            batch_max: config.batch_max as usize,
             policy: config.policy(),
             ..dispatch::Settings::default()
         };
         let (started, tasks) = Dispatcher::start(
-            foundation.worker_pool.clone(),
-            foundation.vault.clone(),
-            foundation.clock.clone(),
+            context.worker_pool.clone(),
+            context.vault.clone(),
+            context.clock.clone(),
             gateways.clone(),
             metrics.clone(),
             settings,
@@ -92,14 +92,14 @@ async fn serve(
         engines = tasks;
     }
     if config.roles.maintenance {
-        let Foundation { pool, vault, clock, .. } = foundation;
+        let Context { pool, vault, clock, .. } = context;
         engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
-    let Foundation { pool, sending_pool, worker_pool, .. } = foundation;
+    let Context { pool, sending_pool, worker_pool, .. } = context;
     tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
-    let served = routes(foundation, config, gateways, metrics, dispatcher.clone());
+    let served = routes(context, config, gateways, metrics, dispatcher.clone());
     let (stop_serving, stop) = watch::channel(false);
     let mut serving = JoinSet::new();
     serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
@@ -114,7 +114,7 @@ async fn serve(
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         // A process that only serves the API has none.
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
-        postgres = foundation.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
+        postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
     let deadline = Instant::now() + config.shutdown_deadline;
@@ -160,33 +160,33 @@ pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
 
 /// What is served.
 struct Served {
-    /// The API if this process has that role; health, and figures for those with a key, in any case.
+    /// The API if this process has that role; health, and reliability metrics for those with a key, in any case.
     main: Router,
-    /// Figures for everybody.
+    /// Reliability metrics for everybody.
     metrics: Router,
 }
 
 fn routes(
-    foundation: &Foundation,
+    context: &Context,
     config: &Config,
     gateways: Gateways,
     metrics: Arc<Metrics>,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> Served {
-    let mut state = api_state(foundation, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine));
     state.metrics = metrics.clone();
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
-    let Foundation { pool, worker_pool, clock, .. } = foundation;
+    let Context { pool, worker_pool, clock, .. } = context;
     let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
     let shown = Arc::new(Remembered::new(FIGURES_EVERY));
-    let figures = move || async move {
+    let slis = move || async move {
         let read = async {
             let now = clock.now();
-            match store::outcomes::figures::read(&pool, Wanted::default(), now - figures::WINDOW, now).await {
-                Ok(lanes) => metrics.show_figures(&lanes),
-                Err(error) => warn!(%error, "figures of retries could not be read; those before are shown"),
+            match store::outcomes::reliability::read(&pool, Filter::default(), now - reliability::WINDOW, now).await {
+                Ok(lanes) => metrics.show_slis(&lanes),
+                Err(error) => warn!(%error, "reliability metrics of retries could not be read; those before are shown"),
             }
-            match store::outcomes::figures::due(&pool, now).await {
+            match store::outcomes::reliability::due(&pool, now).await {
                 Ok(due) => {
                     metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
                 }
@@ -204,25 +204,25 @@ fn routes(
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
     };
     let for_scrapers = {
-        let figures = figures.clone();
-        move |_: Scraper| figures()
+        let slis = slis.clone();
+        move |_: Scraper| slis()
     };
     Served {
         main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
-        metrics: Router::new().route("/metrics", get(figures)),
+        metrics: Router::new().route("/metrics", get(slis)),
     }
 }
 
-/// How often figures are read from the database at most, however often somebody scrapes.
+/// How often reliability metrics are read from the database at most, however often somebody scrapes.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
-pub(crate) fn local_router(foundation: &Foundation, config: &Config) -> anyhow::Result<Router> {
+pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
-    Ok(api::local_router(api_state(foundation, config, gateways, Engine::none())))
+    Ok(api::local_router(api_state(context, config, gateways, Engine::none())))
 }
 
-fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
+fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
     let settings = api::Settings {
         body_max_bytes: config.body_limit_octets as usize,
         public_body_max_bytes: config.public_body_limit_octets as usize,
@@ -239,7 +239,7 @@ fn api_state(foundation: &Foundation, config: &Config, gateways: Gateways, engin
         trusted_proxies: config.trusted_proxies as usize,
         policy: config.policy(),
     };
-    let Foundation { pool, sending_pool, vault, clock, .. } = foundation;
+    let Context { pool, sending_pool, vault, clock, .. } = context;
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
     ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings)
 }

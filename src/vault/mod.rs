@@ -26,17 +26,17 @@ pub struct Unopenable {
 }
 
 /// Where a sealed value lives: `table.column`. Part of what the seal authenticates.
-pub(crate) type Place = &'static str;
+pub(crate) type Column = &'static str;
 
 /// The subscriptions' endpoint, p256dh and auth, as one value.
-pub const ADDRESS: Place = "subscriptions.address";
+pub const ADDRESS: Column = "subscriptions.address";
 /// A message's plaintext.
-pub const CONTENT: Place = "messages.content";
+pub const CONTENT: Column = "messages.content";
 /// A VAPID private key.
-pub(crate) const VAPID_PRIVATE: Place = "vapid_keys.private_key";
+pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 
 /// A secret that user tokens are signed with.
-pub(crate) const IDENTITY_SECRET: Place = "identity_keys.secret";
+pub(crate) const IDENTITY_SECRET: Column = "identity_keys.secret";
 
 /// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Vault {
     }
 
     /// Seals a value for one place and row.
-    pub fn seal(&self, place: Place, row: Uuid, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, place: Column, row: Uuid, plain: &[u8]) -> Vec<u8> {
         let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("the system's randomness");
@@ -133,7 +133,7 @@ impl Vault {
     }
 
     /// Opens a value sealed for this place and row.
-    pub fn open(&self, place: Place, row: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
+    pub fn open(&self, place: Column, row: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
         let unopenable = Unopenable { place };
         let (number, rest) = sealed.split_first_chunk::<NUMBER_LEN>().ok_or(unopenable.clone())?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(unopenable.clone())?;
@@ -181,7 +181,7 @@ impl Vault {
 }
 
 /// `place | row`: fixed-length row last, so that no two pairs share an encoding.
-fn associated_data(place: Place, row: Uuid) -> Vec<u8> {
+fn associated_data(place: Column, row: Uuid) -> Vec<u8> {
     [place.as_bytes(), row.as_bytes()].concat()
 }
 

@@ -49,11 +49,11 @@ fn line(output: &Output) -> String {
 #[tokio::test]
 async fn wrong_usage_exits_with_2_and_names_the_setting() {
     let dir = TempDir::new();
-    let output = run(bellwire(dir.path()).args(["serve"]).env("BELLWIRE_PAGE_MAX", "9999")).await;
+    let output = run(bellwire(dir.path()).args(["serve"]).env("BELLWIRE_BATCH_MAX", "9999")).await;
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         error_text(&output),
-        "bellwire: BELLWIRE_PAGE_MAX is \"9999\", but must be a whole number from 1 to 500\n"
+        "bellwire: BELLWIRE_BATCH_MAX is \"9999\", but must be a whole number from 1 to 500\n"
     );
     std::fs::write(dir.path().join("bellwire.toml"), "lissen = '127.0.0.1:1'\n").expect("a file");
     let output = run(bellwire(dir.path()).arg("doctor")).await;
@@ -66,7 +66,7 @@ async fn wrong_usage_exits_with_2_and_names_the_setting() {
 #[tokio::test]
 async fn the_settings_in_force_are_printed_without_secrets() {
     let dir = TempDir::new();
-    std::fs::write(dir.path().join("bellwire.toml"), "page_max = 111\npage_min = 11\n").expect("a file");
+    std::fs::write(dir.path().join("bellwire.toml"), "batch_max = 111\nbatch_min = 11\n").expect("a file");
     let output = run(bellwire(dir.path())
         .args(["serve", "--print-config", "--page-min", "12"])
         .env("DATABASE_URL", "postgres://somebody:hush@nowhere.test/x"))
@@ -74,8 +74,8 @@ async fn the_settings_in_force_are_printed_without_secrets() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     for line in [
-        "page_min = \"12\" # --page-min",
-        &format!("page_max = \"111\" # {}", dir.path().join("bellwire.toml").display()),
+        "batch_min = \"12\" # --page-min",
+        &format!("batch_max = \"111\" # {}", dir.path().join("bellwire.toml").display()),
         "# database_url = \"********\" # DATABASE_URL",
         "listen = \"127.0.0.1:8787\" # default",
     ] {
@@ -87,18 +87,18 @@ async fn the_settings_in_force_are_printed_without_secrets() {
 #[tokio::test]
 async fn a_file_that_merely_lies_in_the_current_directory_is_told_of_but_not_read() {
     let (dir, elsewhere) = (TempDir::new(), TempDir::new());
-    std::fs::write(elsewhere.path().join("bellwire.toml"), "page_max = 111\n").expect("a file");
+    std::fs::write(elsewhere.path().join("bellwire.toml"), "batch_max = 111\n").expect("a file");
     let print = || {
         let mut command = bellwire(dir.path());
         command.args(["serve", "--print-config"]).current_dir(elsewhere.path());
         command
     };
     let output = run(&mut print()).await;
-    assert!(String::from_utf8_lossy(&output.stdout).contains("page_max = \"500\" # default"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("batch_max = \"500\" # default"), "{output:?}");
     let told = error_text(&output);
     assert_eq!(told.lines().filter(|line| line.contains("bellwire.toml is not read")).count(), 1, "{told}");
     let output = run(print().args(["--config", "bellwire.toml"])).await;
-    assert!(String::from_utf8_lossy(&output.stdout).contains("page_max = \"111\" # bellwire.toml"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("batch_max = \"111\" # bellwire.toml"), "{output:?}");
     assert_eq!(error_text(&output), "");
 }
 
@@ -114,7 +114,7 @@ async fn a_file_that_others_own_or_may_write_is_refused_however_it_was_found() {
             assert!(error_text(&output).contains(words), "{output:?}");
         }
     };
-    std::fs::write(&file, "page_max = 111\n").expect("a file");
+    std::fs::write(&file, "batch_max = 111\n").expect("a file");
     set_mode(&file, 0o646);
     refused("bellwire.toml may be written by others: `chmod go-w` it").await;
     set_mode(&file, 0o644);

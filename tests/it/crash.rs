@@ -15,14 +15,14 @@ use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, seed};
 
-/// What was leased to a process that is gone: open pages, and rows that were in flight when their page closed.
-const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM pages), 0)::bigint
+/// What was leased to a process that is gone: open batches, and rows that were in flight when their batch closed.
+const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM batches), 0)::bigint
                            + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
 /// Makes all leases run out, as if their time had passed.
 async fn expire_leases(pool: &PgPool) {
     for table in [
-        "UPDATE pages SET due_at = due_at - interval '1 minute'",
+        "UPDATE batches SET due_at = due_at - interval '1 minute'",
         "UPDATE queue SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL",
     ] {
         sqlx::query(table).execute(pool).await.expect("the statement is right");
@@ -61,7 +61,7 @@ pub async fn without_engine() -> TestApp {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_at_most_its_open_pages() {
+async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_at_most_its_open_batches() {
     const N: u32 = 2_000;
     let app = without_engine().await;
     seed(&app, "fcm", 0..N).await;
@@ -112,7 +112,7 @@ async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_post_of_a_page_starts_before_a_crash_of_postgres_would_leave_its_cut() {
+async fn no_post_of_a_batch_starts_before_a_crash_of_postgres_would_leave_it_taken() {
     let dir = TempDir::new();
     let postgres = postgres_of_its_own(&dir).await;
     let app = TestApp::with(Setup { database: Some(TestDatabase::of(&postgres).await), ..Setup::default() }).await;

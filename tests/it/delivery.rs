@@ -160,8 +160,8 @@ async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it_once() {
-    // One POST at a time, which is held: the fan-out stands behind its first page of 50.
-    let dispatch = Settings { lane_limit_max: 1, page_min: 50, page_max: 50, ..Settings::default() };
+    // One POST at a time, which is held: the fan-out stands behind its first batch of 50.
+    let dispatch = Settings { lane_limit_max: 1, batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let old = app.subscribe("fcm", 0..150).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
@@ -177,7 +177,11 @@ async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 150), ("accepted", 150), ("awaiting_ack", 150)]));
     let times = |endpoint: &str| app.simulator.received(endpoint).unwrap().len();
-    assert_eq!((times(&old[10].endpoint), times(&new[0].endpoint)), (0, 1), "its page was cut, and waited for a turn");
+    assert_eq!(
+        (times(&old[10].endpoint), times(&new[0].endpoint)),
+        (0, 1),
+        "its batch was taken, and waited for a turn"
+    );
     assert_eq!((times(&old[120].endpoint), times(&new[1].endpoint)), (0, 1), "the fan-out had not come to it");
     app.finish().await;
 }

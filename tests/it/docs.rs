@@ -9,7 +9,7 @@ use axum::http::Method;
 use bellwire::testkit::metrics::Metrics;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId};
-use bellwire::testkit::policy::figures::{LaneSums, Sums};
+use bellwire::testkit::policy::reliability::{LaneSums, Sums};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -416,7 +416,7 @@ fn every_metric_is_written() {
     let mut sums = Sums::default();
     (0..i16::MAX).for_each(|code| sums.add(code, 1_000));
     let tiers = BTreeMap::from([(Some(Tier::Promotional), sums.clone()), (None, sums)]);
-    metrics.show_figures(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: "fcm".to_owned(), tiers }]);
+    metrics.show_slis(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: "fcm".to_owned(), tiers }]);
     metrics.request("GET", "/healthz", 200);
     metrics.show_pool("api", 1, 1);
     metrics.show_subscriptions(&[]);

@@ -75,7 +75,7 @@ async fn of_three_hundred_lanes_one_whose_key_does_not_open_and_one_that_cannot_
 #[tokio::test(flavor = "multi_thread")]
 async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_beats() {
     const HANG: &str = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%INSERT INTO pages%'";
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%INSERT INTO batches%'";
     let app = TestApp::start().await;
     for gateway in ["fcm", "mozilla", "apple"] {
         seed(&app, gateway, 0..101).await;
@@ -97,7 +97,7 @@ async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_b
         app.send(json!({"all": true}), json!({"tier": "promotional"})).await,
         app.send(json!({"all": true}), json!({"tier": "engagement"})).await,
     ];
-    // Cutting a page writes there.
+    // Cutting a batch writes there.
     sqlx::query("LOCK TABLE message_counts IN EXCLUSIVE MODE").execute(&mut *hang).await.unwrap();
     let hanging = tokio::time::timeout(PATIENCE, async {
         while scalar(&app.pool, HANG).await < 2 {

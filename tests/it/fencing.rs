@@ -9,7 +9,7 @@ use bellwire::testkit::model::delivery::{Ending, Tier};
 use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::settle::{self, Attempt, Fate, RowSettlement, Settlement};
-use bellwire::testkit::store::queue::claims::{self, ClaimedRow, Cut, LEASE, Span};
+use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, Span, Taken};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
@@ -22,26 +22,26 @@ use crate::support::{Moment, START, Setup, TestApp, seed};
 
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
-/// How the statements begin that settle pages and rows.
-const SETTLE_PAGE: &str = "with fence as (delete from pages";
+/// How the statements begin that settle batches and rows.
+const SETTLE_BATCH: &str = "with fence as (delete from batches";
 const SETTLE_ROWS: &str = "with given as (";
 /// How the one begins that reads a message to send it.
 const LOAD_MESSAGE: &str = "select m.app, m.replay_of";
 
-/// More than what becomes rows at once, and a page that holds all of them.
+/// More than what becomes rows at once, and a batch that holds all of them.
 const N: u32 = 120;
 
-fn one_page() -> Settings {
-    Settings { page_min: 200, page_max: 200, ..Settings::default() }
+fn one_batch() -> Settings {
+    Settings { batch_min: 200, batch_max: 200, ..Settings::default() }
 }
 
 fn all_accepted() -> BTreeMap<String, i64> {
     counts(&[("targeted", N.into()), ("accepted", N.into()), ("awaiting_ack", N.into())])
 }
 
-/// A page whose settling loses its connection at the commit.
-async fn lose_the_commit_of_a_page(moment: Moment) -> (TestApp, u64) {
-    let app = TestApp::with(Setup { through_proxy: true, dispatch: one_page(), ..Setup::default() }).await;
+/// A batch whose settling loses its connection at the commit.
+async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
+    let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     seed(&app, "fcm", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
@@ -59,20 +59,20 @@ async fn lose_the_commit_of_a_page(moment: Moment) -> (TestApp, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_whose_commit_never_reached_postgres_is_settled_again() {
-    let (app, fenced) = lose_the_commit_of_a_page(Moment::Before).await;
+async fn a_batch_whose_commit_never_reached_postgres_is_settled_again() {
+    let (app, fenced) = lose_the_commit_of_a_batch(Moment::Before).await;
     assert_eq!(fenced, 0);
     app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_whose_commit_was_not_confirmed_is_not_counted_twice() {
-    let (app, fenced) = lose_the_commit_of_a_page(Moment::After).await;
-    assert_eq!(fenced, u64::from(N), "the second try found the page settled");
+async fn a_batch_whose_commit_was_not_confirmed_is_not_counted_twice() {
+    let (app, fenced) = lose_the_commit_of_a_batch(Moment::After).await;
+    assert_eq!(fenced, u64::from(N), "the second try found the batch settled");
     app.finish().await;
 }
 
-/// A single send whose settling loses its connection at that statement. Answers how many settlings were fenced out.
+/// A single send whose settling loses its connection at that statement. Returns how many settlings were fenced out.
 async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Action, state: &str) -> u64 {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     app.simulator.add_rule(Rule::always(action)).unwrap();
@@ -129,17 +129,17 @@ async fn a_postgres_that_refuses_for_a_while_costs_no_delivery_and_no_repeat() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_claimed_while_settlings_fail() {
-    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { through_proxy: true, dispatch, ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     seed(&app, "mozilla", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 15).await;
-    // Of three pages that are settled at a time, after the fourth failure one has failed twice: the first is known.
+    // Of three batches that are settled at a time, after the fourth failure one has failed twice: the first is known.
     const FAILURES: u64 = 6;
-    (0..FAILURES).for_each(|_| app.proxy().cut_at(Moment::Before, SETTLE_PAGE));
+    (0..FAILURES).for_each(|_| app.proxy().cut_at(Moment::Before, SETTLE_BATCH));
     app.simulator.remove_rule(hold);
-    timeout(PATIENCE, app.proxy().until_sprung(4)).await.expect("pages are settled");
+    timeout(PATIENCE, app.proxy().until_sprung(4)).await.expect("batches are settled");
     assert!(!app.dispatcher.is_ready());
     let claimed = app.counts(&message).await["targeted"];
     timeout(PATIENCE, app.proxy().until_sprung(FAILURES)).await.expect("settling is tried again");
@@ -151,9 +151,9 @@ async fn nothing_is_claimed_while_settlings_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_settling_is_slower_than_posting_no_more_is_cut_and_nothing_is_sent_twice() {
+async fn when_settling_is_slower_than_posting_no_more_is_taken_and_nothing_is_sent_twice() {
     const N: u64 = 1_200;
-    let dispatch = Settings { lane_limit_max: 32, page_min: 20, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 32, batch_min: 20, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "mozilla", 0..N as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
@@ -178,8 +178,8 @@ async fn when_settling_is_slower_than_posting_no_more_is_cut_and_nothing_is_sent
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_come_after_their_page_closed_are_settled_as_rows_and_at_once() {
-    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+async fn answers_that_come_after_their_batch_closed_are_settled_as_rows_and_at_once() {
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     seed(&app, "fcm", 0..N).await;
     let slow = |index, action| Rule { endpoints: Some([index].into()), delay_ms: 1_500, ..Rule::always(action) };
     let too_large = Rule { attempts: Some([1, 1]), ..slow(1, Action::TooLarge) };
@@ -200,7 +200,7 @@ async fn answers_that_come_after_their_page_closed_are_settled_as_rows_and_at_on
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
     for audience in ["single", "all"] {
-        let app = TestApp::with(Setup { through_proxy: true, dispatch: one_page(), ..Setup::default() }).await;
+        let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
         let subscribers = app.subscribe("fcm", 0..N).await;
         app.proxy().cut_at(Moment::Before, LOAD_MESSAGE);
         let (to, n) = match audience {
@@ -256,8 +256,8 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_was_taken_over_is_settled_by_its_new_holder_alone() {
-    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+async fn a_batch_that_was_taken_over_is_settled_by_its_new_holder_alone() {
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     seed(&app, "fcm", 0..N).await;
     let message = take_over(&app, json!({"all": true}), N.into()).await;
     assert_eq!(app.counts(&message).await, all_accepted());
@@ -276,7 +276,7 @@ async fn a_row_that_was_taken_over_is_settled_by_its_new_holder_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
+async fn a_batch_leased_for_the_third_time_is_sent_row_by_row() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     seed(&app, "apple", 0..N).await;
@@ -284,19 +284,23 @@ async fn a_page_leased_for_the_third_time_is_sent_row_by_row() {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
     let (pool, tier, now) = (&app.pool, Tier::Promotional, app.clock.now());
-    let cut = claims::cut_page(pool, Span::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
-    assert!(matches!(cut, Cut::Page(page) if page.leases == 1));
+    let cut = claims::take_batch(pool, Span::all(lane, tier, now), 200, app.clock.uuid(), now + LEASE).await.unwrap();
+    assert!(matches!(cut, Taken::Batch(batch) if batch.leases == 1));
     app.clock.advance(AFTER_LEASE);
     let now = app.clock.now();
     let leased =
-        claims::lease_lost_page(pool, Span::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
-    assert_eq!(leased.map(|page| page.leases), Some(2));
+        claims::lease_lost_batch(pool, Span::all(lane, tier, now), &[], app.clock.uuid(), now + LEASE).await.unwrap();
+    assert_eq!(leased.map(|batch| batch.leases), Some(2));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
 
     app.clock.advance(AFTER_LEASE);
     let worker = app.worker(app.clock.clone()).await;
     worker.run_until_idle().await;
-    assert_eq!((worker.metrics.claims.get(), worker.metrics.pages_cut.get()), (N.into(), 0), "each of them as a row");
+    assert_eq!(
+        (worker.metrics.claims.get(), worker.metrics.batches_taken.get()),
+        (N.into(), 0),
+        "each of them as a row"
+    );
     assert_eq!(app.counts(&message).await, all_accepted());
     assert_eq!(app.simulator.report().requests, u64::from(N));
     app.finish().await;

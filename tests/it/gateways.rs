@@ -79,7 +79,7 @@ async fn slow_and_endless_bodies_and_late_answers_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_answers_after_its_page_was_closed_is_heard() {
+async fn a_gateway_that_answers_after_its_batch_was_closed_is_heard() {
     let late = Rule { delay_ms: 1_150, ..on(Gateway::Mozilla, Action::Behave) };
     let app = survives(Gateway::Mozilla, vec![late]).await;
     app.finish().await;
@@ -195,8 +195,8 @@ async fn nothing_is_sent_to_a_throttling_gateway_before_its_time_is_over() {
 fn with_a_stranger() -> Setup {
     let mut simulator = Options::default();
     simulator.hosts.push(HostSpec::new(Gateway::Other, "hostile.bellwire.test"));
-    // Small pages, so that the first holds nobody but those of the origin that misbehaves.
-    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    // Small batches, so that the first holds nobody but those of the origin that misbehaves.
+    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     Setup { simulator, dispatch, ..Setup::default() }
 }
 

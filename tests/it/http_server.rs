@@ -250,7 +250,10 @@ async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
     let keys = [(main, Some(&*scraper)), (main, Some(&*app.operator)), (metrics, None)];
     for (address, key) in keys {
         let (status, text) = scrape(address, key).await;
-        assert!(status == 200 && text.contains("bellwire_pages_open") && text.trim_end().ends_with("# EOF"), "{text}");
+        assert!(
+            status == 200 && text.contains("bellwire_batches_open") && text.trim_end().ends_with("# EOF"),
+            "{text}"
+        );
     }
     let mut elsewhere = TcpStream::connect(metrics).await.unwrap();
     elsewhere.write_all(b"GET /v1/apps HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();

@@ -42,7 +42,7 @@ async fn prove(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_probe_is_accepted() {
-    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..200).await;
     seed(&app, "mozilla", 0..200).await;

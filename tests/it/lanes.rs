@@ -54,7 +54,7 @@ pub async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
 async fn of_two_engines_an_outage_meets_nothing_but_probes_and_nothing_else_costs_an_attempt() {
     const RETRIES: &str = "SELECT coalesce(sum(retries), 0)::bigint FROM queue";
     const TRIPS: &str = "SELECT coalesce(sum(n), 0)::bigint FROM breaker_trips";
-    let dispatch = Settings { lane_limit_max: 16, page_min: 20, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..300).await;
     let other = app.worker(app.clock.clone()).await;
@@ -332,9 +332,9 @@ async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
     };
     assert!(raise(&mut conn, "one").await && raise(&mut conn, "two").await && !raise(&mut conn, "one").await);
     let list = async |query: &str| app.operate(Method::GET, &format!("/v1/alerts{query}"), Value::Null).await.ok(200);
-    let names = |page: &Value| -> Vec<(String, i64)> {
+    let names = |batch: &Value| -> Vec<(String, i64)> {
         let row = |row: &Value| (row["subject"].as_str().unwrap().to_owned(), row["n"].as_i64().unwrap());
-        page["data"].as_array().unwrap().iter().map(row).collect()
+        batch["data"].as_array().unwrap().iter().map(row).collect()
     };
     let all = list("").await;
     assert_eq!(names(&all), [("two".to_owned(), 1), ("one".to_owned(), 2)]);
@@ -343,12 +343,12 @@ async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
     assert!(resolved["resolved_at"].is_string());
     assert!(raise(&mut conn, "two").await, "what was resolved and happens again is new");
     app.operate(Method::POST, "/v1/alerts/al_00000000-0000-7000-8000-000000000000/resolve", Value::Null).await.ok(404);
-    // Page by page: the open ones, then the resolved one.
+    // Batch by batch: the open ones, then the resolved one.
     let (mut query, mut walked) = ("?limit=1".to_owned(), Vec::new());
     loop {
-        let page = list(&query).await;
-        walked.extend(names(&page));
-        let Some(iterator) = page["iterator"].as_str() else { break };
+        let batch = list(&query).await;
+        walked.extend(names(&batch));
+        let Some(iterator) = batch["iterator"].as_str() else { break };
         query = format!("?limit=1&iterator={iterator}");
     }
     assert_eq!(walked, [("two".to_owned(), 1), ("one".to_owned(), 2), ("two".to_owned(), 1)]);

@@ -17,7 +17,7 @@ async fn free_accounts(pool: &PgPool) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_of_a_message_is_locked_before_the_rollups_that_all_share() {
-    // One is settled as a row, 150 as pages.
+    // One is settled as a row, 150 as batches.
     for recipients in [1, 150] {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..recipients).await;

@@ -19,7 +19,7 @@ async fn remove_apps(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_for_an_app_once_its_deletion_is_answered() {
-    let dispatch = bellwire::testkit::dispatch::Settings { page_min: 50, page_max: 50, ..Default::default() };
+    let dispatch = bellwire::testkit::dispatch::Settings { batch_min: 50, batch_max: 50, ..Default::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let subscribers = app.subscribe("fcm", 0..200).await;
     let rule = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
@@ -87,13 +87,13 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     let lanes: Vec<i32> = sqlx::query_scalar("SELECT id FROM lanes").fetch_all(&app.pool).await.unwrap();
     assert!(!lanes.is_empty() && subscribers.len() == 3);
 
-    // A page whose worker was lost: nobody will settle it.
+    // A batch whose worker was lost: nobody will settle it.
     sqlx::query(
-        "WITH page AS (
-           INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+        "WITH batch AS (
+           INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
            SELECT gen_random_uuid(), m.id, s.lane, 2, ARRAY[s.id], gen_random_uuid(), $1
            FROM messages m, (SELECT id, lane FROM subscriptions ORDER BY id LIMIT 1) s RETURNING message, lane)
-         UPDATE message_counts c SET targeted = targeted + 1 FROM page p WHERE c.message = p.message AND c.lane = p.lane",
+         UPDATE message_counts c SET targeted = targeted + 1 FROM batch p WHERE c.message = p.message AND c.lane = p.lane",
     )
     .bind(app.clock.now())
     .execute(&app.pool)
@@ -103,7 +103,7 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
     remove_apps(&app).await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue").await, 0, "what waited is cancelled at once");
-    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pages").await, 0);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM batches").await, 0);
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 3, "requests may still be under way");
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
     app.clock.advance(Duration::from_secs(61));

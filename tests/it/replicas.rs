@@ -10,7 +10,7 @@ use crate::support::{Setup, TestApp, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_engines_share_a_campaign_and_send_nothing_twice() {
-    let dispatch = Settings { lane_limit_max: 64, page_min: 10, page_max: 20, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 64, batch_min: 10, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..400).await;
     seed(&app, "apple", 0..200).await;
@@ -24,8 +24,8 @@ async fn two_engines_share_a_campaign_and_send_nothing_twice() {
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 600), ("accepted", 600), ("awaiting_ack", 600)]));
     let report = app.simulator.report();
     assert_eq!((report.deliveries, report.requests), (600, 600));
-    let pages = [&app.metrics, &other.metrics].map(|metrics| metrics.pages_cut.get());
-    assert!(pages.iter().all(|pages| *pages >= 4), "both took part: {pages:?}");
+    let batches = [&app.metrics, &other.metrics].map(|metrics| metrics.batches_taken.get());
+    assert!(batches.iter().all(|batches| *batches >= 4), "both took part: {batches:?}");
     assert_eq!([&app.metrics, &other.metrics].map(|metrics| metrics.settle_fenced.get()), [0, 0]);
     app.finish().await;
 }

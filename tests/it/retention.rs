@@ -129,14 +129,18 @@ async fn small_things_go_too_each_in_its_time() {
             "INSERT INTO idempotency_keys (app, route, key, body_hash, status, response, created_at)
              SELECT id, 'r', $1::text, '', 202, 'null', $1 FROM apps",
         ),
-        ("figures", DAY * 2, "INSERT INTO figures (minute, lane, tier, figure, n) VALUES ($1, 1, 1, 1, 1)"),
+        (
+            "reliability_counts",
+            DAY * 2,
+            "INSERT INTO reliability_counts (minute, lane, tier, metric, n) VALUES ($1, 1, 1, 1, 1)",
+        ),
         ("rollups", DAY * 90, "INSERT INTO rollups (minute, lane, tier, ending, n) VALUES ($1, 1, 1, 1, 1)"),
         ("breaker_trips", DAY * 90, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
         (
             "alerts",
             DAY * 30,
             "INSERT INTO alerts (id, kind, subject, detail, first_at, last_at, resolved_at)
-             VALUES (gen_random_uuid(), 'figure', $1::text, 'd', $1, $1, $1)",
+             VALUES (gen_random_uuid(), 'sli', $1::text, 'd', $1, $1, $1)",
         ),
         (
             "erasures",
@@ -146,7 +150,7 @@ async fn small_things_go_too_each_in_its_time() {
         ),
     ];
     sqlx::query(
-        "INSERT INTO alerts (id, kind, subject, detail, first_at, last_at) VALUES (gen_random_uuid(), 'figure', 's', 'd', $1, $1)",
+        "INSERT INTO alerts (id, kind, subject, detail, first_at, last_at) VALUES (gen_random_uuid(), 'sli', 's', 'd', $1, $1)",
     )
     .bind(app.clock.now())
     .execute(&app.pool)

@@ -14,11 +14,11 @@ use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
 use crate::support::{Server, Setup, TestApp, seed};
 
-const LEASED: &str = "SELECT (SELECT count(*) FROM pages) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
+const LEASED: &str = "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
-    let dispatch = Settings { lane_limit_max: 32, page_max: 50, ..Settings::default() };
+    let dispatch = Settings { lane_limit_max: 32, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(Action::Hang) };
     let hang = app.simulator.add_rule(hang).unwrap();
@@ -33,7 +33,7 @@ async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
     assert_eq!(scalar(&app.pool, LEASED).await, 0, "all leases are given back");
     let now = app.counts(&message).await;
     assert_eq!((now["accepted"], now["queued"]), (28, now["targeted"] - 28), "{now:?}");
-    assert!(now["targeted"] <= 100, "only two pages fitted before the stop: {now:?}");
+    assert!(now["targeted"] <= 100, "only two batches fitted before the stop: {now:?}");
     assert_eq!(app.simulator.report().requests, 31, "nothing was begun after the stop");
 
     app.simulator.remove_rule(hang);

@@ -11,7 +11,7 @@ use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
 use bellwire::testkit::store::outcomes::settle::{self, Due, Fate, RowSettlement, Settlement};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
-use bellwire::testkit::store::queue::steering::{self, Steered, Turn};
+use bellwire::testkit::store::queue::steering::{self, Order, Steered};
 use bellwire::testkit::store::queue::stops;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ async fn no_push_of_a_cancelled_message_starts_after_the_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_during_the_fan_out_stops_the_expansion() {
-    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("mozilla", 0..200).await;
     let rule = hold(&app);
@@ -156,7 +156,7 @@ async fn an_unsubscribed_browser_drops_out_of_what_waits_for_its_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_message_waits_whole_and_a_resumed_one_reaches_everybody_once() {
-    let dispatch = Settings { page_min: 50, page_max: 50, ..Settings::default() };
+    let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("wns", 0..200).await;
     // The first ten of those that are in flight are asked to come back later.
@@ -236,7 +236,7 @@ pub async fn until_told(app: &TestApp) {
     }
 }
 
-/// Pushes one after another until the engine has heard what another process did. Answers how long that took.
+/// Pushes one after another until the engine has heard what another process did. Returns how long that took.
 async fn trickle(app: &TestApp, rule: u64, message: &str, since: Instant) -> Duration {
     let mut last = since;
     while app.dispatcher.load().waiting > 0 {
@@ -259,7 +259,7 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("fcm", 0..240).await;
     let now = app.clock.now();
-    for turn in [Turn::Pause, Turn::Cancel] {
+    for order in [Order::Pause, Order::Cancel] {
         let rule = hold(&app);
         let message = app.send(json!({"all": true}), json!({})).await;
         app.until_held(rule, IN_FLIGHT).await;
@@ -267,17 +267,17 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
         let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
         // As another replica does it: this engine is told by the table only.
         let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessagePaused, id);
-        let steered = steering::steer(&app.pool, app_id.unwrap(), id, turn, &entry, now).await.unwrap();
+        let steered = steering::steer(&app.pool, app_id.unwrap(), id, order, &entry, now).await.unwrap();
         assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
         let took = trickle(&app, rule, &message, Instant::now()).await;
-        assert!(took < Duration::from_secs(1), "{turn:?}: pushes began until {took:?} after the answer");
+        assert!(took < Duration::from_secs(1), "{order:?}: pushes began until {took:?} after the answer");
         let_go(&app, rule).await;
         let end = app.counts(&message).await;
         let begun = i64::try_from(app.rule(rule).0).unwrap();
-        let standing = if turn == Turn::Pause { "queued" } else { "cancelled" };
-        assert_eq!((end["accepted"], end[standing]), (begun, 240 - begun), "{turn:?}: {end:?}");
+        let standing = if order == Order::Pause { "queued" } else { "cancelled" };
+        assert_eq!((end["accepted"], end[standing]), (begun, 240 - begun), "{order:?}: {end:?}");
         app.simulator.remove_rule(rule);
-        if turn == Turn::Pause {
+        if order == Order::Pause {
             app.steer(&message, "resume").await;
             app.run_until_idle().await;
             assert_eq!(app.counts(&message).await["accepted"], 240);
@@ -288,7 +288,7 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_adds_up_at_every_moment() {
-    let dispatch = Settings { page_min: 50, page_max: 60, ..Settings::default() };
+    let dispatch = Settings { batch_min: 50, batch_max: 60, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let mut subscribers = app.subscribe("fcm", 0..150).await;
     subscribers.extend(app.subscribe("mozilla", 0..150).await);
@@ -346,7 +346,7 @@ async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
     let app_id = sqlx::query_scalar("SELECT app FROM messages WHERE id = $1").bind(id.0).fetch_one(&app.pool).await;
     let a_minute_ago = app.clock.now() - Duration::from_secs(60);
     let entry = Entry::new(Actor::LOCAL, None, audit::Action::MessageCancelled, id);
-    steering::steer(&app.pool, app_id.unwrap(), id, Turn::Cancel, &entry, a_minute_ago).await.unwrap();
+    steering::steer(&app.pool, app_id.unwrap(), id, Order::Cancel, &entry, a_minute_ago).await.unwrap();
     let took = trickle(&app, rule, &message, Instant::now()).await;
     assert!(took < Duration::from_secs(1), "pushes began until {took:?} after the worker could hear of it");
     let_go(&app, rule).await;
@@ -385,7 +385,7 @@ async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_befor
     }
     app.until_held(rule, IN_FLIGHT).await;
     unsubscribe(&app, &browser).await;
-    assert_eq!(app.come_back("fcm", 0).await, browser.id);
+    assert_eq!(app.reopens_at("fcm", 0).await, browser.id);
     let code = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": "transactional"})).await;
     let_go(&app, rule).await;
     assert_eq!(app.delivery(&code, &browser.id).await["state"], "accepted");
@@ -418,7 +418,7 @@ async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
     app.sweep().await;
     for (index, ended) in [(0, "unsubscribed"), (1, "gone"), (2, "suspended")] {
         assert_eq!(state(&all[index].id).await, ended);
-        assert_eq!(app.come_back("fcm", u32::try_from(index).unwrap()).await, all[index].id);
+        assert_eq!(app.reopens_at("fcm", u32::try_from(index).unwrap()).await, all[index].id);
         let again = app.send(to(index), code.clone()).await;
         app.run_until_idle().await;
         assert_eq!(app.delivery(&again, &all[index].id).await["state"], "accepted", "after it was {ended}");
@@ -457,7 +457,7 @@ pub async fn claim_and_die(app: &TestApp, tier: Tier) {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease) = (app.clock.now(), app.clock.uuid());
     claims::claim_rows(&app.pool, Span::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
-    claims::cut_page(&app.pool, Span::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
+    claims::take_batch(&app.pool, Span::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -471,7 +471,7 @@ async fn what_a_dead_worker_held_of_an_unsubscribed_browser_is_cancelled_and_cou
     unsubscribe(&app, &all[0]).await;
     unsubscribe(&app, &all[1]).await;
     app.clock.advance(Duration::from_secs(1));
-    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
+    assert_eq!(app.reopens_at("fcm", 1).await, all[1].id);
     assert_eq!(app.counts(&single).await, counts(&[("targeted", 3), ("dispatching", 3)]), "left to their worker");
     app.clock.advance(LEASE);
     app.worker(app.clock.clone()).await.run_until_idle().await;

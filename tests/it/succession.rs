@@ -15,8 +15,8 @@ use crate::stops::{IN_FLIGHT, claim_and_die, hold, let_go, until_told};
 use crate::support::app::{Setup, Subscriber, TestApp, scalar, until_waiting};
 use crate::support::push_service::{Browser, PushService};
 
-fn one_page() -> Settings {
-    Settings { page_min: 200, page_max: 200, ..Settings::default() }
+fn one_batch() -> Settings {
+    Settings { batch_min: 200, batch_max: 200, ..Settings::default() }
 }
 
 /// A browser with a new endpoint takes the place of that subscription.
@@ -34,8 +34,8 @@ fn answer(status: u16) -> Action {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_an_open_page() {
-    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_an_open_batch() {
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let old = app.subscribe("fcm", 0..120).await;
     let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
     app.simulator.add_rule(later).unwrap();
@@ -54,7 +54,7 @@ async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_push_to_a_replaced_endpoint_starts_a_second_after_the_answer() {
-    let app = TestApp::with(Setup { dispatch: one_page(), ..Setup::default() }).await;
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let all = app.subscribe("fcm", 0..120).await;
     let old = &all[119];
     let rule = hold(&app);
@@ -170,7 +170,7 @@ async fn nothing_follows_to_a_successor_that_ended_or_to_another_user() {
     claim_and_die(&app, Tier::Promotional).await;
     let ended = replace(&app, &all[0], 500).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", ended.id), Value::Null).await.ok(204);
-    assert_eq!(app.come_back("fcm", 500).await, ended.id);
+    assert_eq!(app.reopens_at("fcm", 500).await, ended.id);
     let bobs = json!({"replaces": {"id": all[1].id}, "user_id": "bob"});
     let bobs = app.subscribe_with("fcm", 501..502, bobs).await.remove(0);
     app.clock.advance(LEASE + Duration::from_secs(1));
@@ -196,10 +196,10 @@ async fn a_browser_that_was_gone_and_comes_again_is_in_its_topics_by_whatever_en
     // Taken out of one while it was gone, by the site; and one that left for good.
     let sport = format!("/v1/apps/shop/topics/sport/subscriptions/{}", all[1].id);
     app.call(Method::DELETE, &sport, Value::Null).await.ok(204);
-    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
+    assert_eq!(app.reopens_at("fcm", 1).await, all[1].id);
     assert_eq!(topics(&all[1].id).await, json!(["news"]));
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", all[2].id), Value::Null).await.ok(204);
-    app.come_back("fcm", 2).await;
+    app.reopens_at("fcm", 2).await;
     assert_eq!(topics(&all[2].id).await, json!([]));
     let message = app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;

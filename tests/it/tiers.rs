@@ -62,7 +62,7 @@ async fn codes_to_several_browsers_pass_a_campaign_too() {
     let code = json!({"to": {"users": ["ada"]}, "payload": "123456", "tier": "transactional", "ttl": 60});
     let code = app.call(Method::POST, "/v1/apps/shop/messages", code).await.ok(202);
     until_accepted(&app, subscribers.len() as u64).await;
-    // A page of the campaign that closes meanwhile does not change who is next.
+    // A batch of the campaign that closes meanwhile does not change who is next.
     app.message(code["id"].as_str().unwrap()).await;
     ends(app, hold, &campaign).await;
 }

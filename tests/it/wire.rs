@@ -26,7 +26,7 @@ async fn start() -> (TestApp, PushService) {
     (TestApp::with(Setup { others, ..Setup::default() }).await, service)
 }
 
-/// Registers a browser and answers its id.
+/// Registers a browser and returns its id.
 async fn register(app: &TestApp, browser: &Browser, more: Value) -> String {
     let mut body = json!({"subscription": browser.to_json()});
     body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());

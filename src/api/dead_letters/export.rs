@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Filtered, LetterView};
+use super::{DeadLetterView, Filtered};
 use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
@@ -48,7 +48,7 @@ impl Format {
     }
 
     /// Writes a page; `first` if it is the first one.
-    fn write(self, letters: &[LetterView], first: bool) -> Result<Vec<u8>, Failed> {
+    fn write(self, letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed> {
         match self {
             Format::Csv => write_csv(letters, first),
             Format::Ndjson => {
@@ -100,7 +100,7 @@ const COLUMNS: [&str; 14] = [
     "replay",
 ];
 
-fn write_csv(letters: &[LetterView], first: bool) -> Result<Vec<u8>, Failed> {
+fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed> {
     let mut out = csv::Writer::from_writer(Vec::new());
     if first {
         out.write_record(COLUMNS)?;
@@ -150,7 +150,7 @@ pub(crate) struct ExportQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
     security(("api_key" = ["export"])), responses((status = 200, content(
-        (LetterView = "application/x-ndjson"), (String = "text/csv")))))]
+        (DeadLetterView = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
@@ -191,7 +191,7 @@ impl Pages {
             handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;
             tx.commit().await?;
         }
-        let letters: Vec<LetterView> = rows.into_iter().map(LetterView::from).collect();
+        let letters: Vec<DeadLetterView> = rows.into_iter().map(DeadLetterView::from).collect();
         let page = self.format.write(&letters, self.part == 0)?;
         self.part += 1;
         Ok(Some((page.into(), self)))

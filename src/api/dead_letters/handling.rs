@@ -26,11 +26,11 @@ const CAP_MAX: i64 = 100_000;
 /// Messages whose ids are answered.
 const MESSAGES_SHOWN: usize = 1_000;
 
-/// Which letters to replay.
+/// Which dead letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
-    /// The open letters that fit all of it; `{}`: every open letter.
+    /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: Filter,
     /// Count only.
     #[serde(default)]
@@ -42,11 +42,11 @@ pub(crate) struct ReplayBody {
     ttl: Option<i64>,
 }
 
-/// Which letters to discard.
+/// Which dead letters to discard.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiscardBody {
-    /// The open letters that fit all of it; `{}`: every open letter.
+    /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: Filter,
     /// Count only.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub(crate) struct DiscardBody {
     cap: Option<i64>,
 }
 
-/// How to replay one letter.
+/// How to replay one dead letter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -72,7 +72,7 @@ pub(crate) struct Handled {
     /// What the trail calls it; null for a dry run.
     #[schema(value_type = Option<String>)]
     id: Option<ActionId>,
-    /// Open letters that fit.
+    /// Open dead letters that fit.
     matched: i64,
     /// Of these, those whose subscription is not active any more: they cannot be replayed, and stay open.
     unreachable: i64,
@@ -86,10 +86,10 @@ pub(crate) struct Handled {
     /// The messages that replay them, the first 1,000.
     #[schema(value_type = Vec<String>)]
     messages: Vec<MessageId>,
-    /// With `dry_run`: the letters that fit, by why they died.
+    /// With `dry_run`: the dead letters that fit, by why they died.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_reason: Option<Vec<Group>>,
-    /// With `dry_run`: the letters that fit, by what was sent; the 1,000 largest groups.
+    /// With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_message: Option<Vec<Group>>,
 }
@@ -115,7 +115,7 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
 /// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was
 /// addressed to somebody goes to nobody who has their browser now.
 ///
-/// It is safe to repeat: no letter is replayed twice, also when a request breaks off half way.
+/// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
     security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
@@ -236,7 +236,7 @@ pub(crate) async fn discard_one(
     open(&state, app, caller, id).await.map(axum::Json)
 }
 
-/// 409: why a letter stays open.
+/// 409: why a dead letter stays open.
 fn not_replayable(found: Found) -> Problem {
     if found.user_left > 0 {
         let detail =
@@ -269,7 +269,7 @@ pub(crate) struct ActionView {
     action: String,
     /// By whom: the id of an API key, or `local` for the command line.
     actor: String,
-    /// To which letters.
+    /// To which dead letters.
     #[schema(value_type = Object)]
     filter: Value,
     /// To how many.

@@ -56,24 +56,24 @@ impl KeyLimits {
     }
 
     /// Lets a key be looked up. 429: its client has shown too many that were not valid.
-    pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<Attempt<'_>, Problem> {
+    pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<LookUp<'_>, Problem> {
         let secret = self.hasher.hash_one(secret);
         let is_proven = self.proven.lock().contains(&secret);
         if !is_proven {
             self.guesses.take(client)?;
         }
-        Ok(Attempt { limits: self, secret, is_proven })
+        Ok(LookUp { limits: self, secret, is_proven })
     }
 }
 
 /// A key that is being looked up.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct LookUp<'a> {
     limits: &'a KeyLimits,
     secret: u64,
     is_proven: bool,
 }
 
-impl Attempt<'_> {
+impl LookUp<'_> {
     /// It is valid: counts the request against the key. Returns the budget left.
     pub(crate) fn succeeded(self, key: Uuid) -> Result<Budget, Problem> {
         if !self.is_proven {

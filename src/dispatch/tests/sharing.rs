@@ -332,7 +332,7 @@ async fn of_many_lanes_that_wait_for_a_parallelism_each_permit_wakes_one_and_non
                 sent += 1;
                 queue.release(turn.slot, &turn.job, false, NOW);
             }
-            Next::PutOff(jobs, _) => put_off += jobs.len(),
+            Next::Deferred(jobs, _) => put_off += jobs.len(),
         }
     }
     assert_eq!((sent, put_off), (1, 5), "of eight, two were sent before");

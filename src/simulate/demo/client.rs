@@ -1,6 +1,6 @@
 //! The demo's own client of the REST API: it knows no shortcut into the server.
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};

@@ -33,7 +33,7 @@ pub(super) struct Browser {
     pub endpoint: String,
     /// What becomes of a push to it.
     pub fate: Fate,
-    /// Whose it is.
+    /// The user it belongs to; null: nobody in particular.
     pub user: Option<String>,
 }
 

@@ -20,7 +20,7 @@ mod table;
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 
 use account::Account;
 use play::Played;
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     keep: bool,
 }
 
-/// Runs the demo and writes its account to `out`, as JSON or as a table. Answers whether the account adds up. Ends
+/// Runs the demo and writes its account to `out`, as JSON or as a table. Returns whether the account adds up. Ends
 /// early, with everything stopped, when `interrupted` is ready.
 pub(crate) async fn run(
     args: &Args,
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     shown.and_then(|adds_up| lowered.map(|()| adds_up))
 }
 
-/// Registers, sends, and settles the account. Answers the campaign's id, too.
+/// Registers, sends, and settles the account. Returns the campaign's id, too.
 async fn perform(args: &Args, stage: &Stage, progress: &Progress) -> anyhow::Result<(Account, String)> {
     let began = progress.elapsed();
     let browsers = crowd::register(stage, args.subscriptions, progress).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use chrono::TimeDelta;
 use futures_util::future::{try_join, try_join3};
 use serde::Serialize;
@@ -173,7 +173,7 @@ async fn send_singles(stage: &Stage, browsers: &[Browser], n: u32) -> anyhow::Re
     sending.join_all().await.into_iter().collect()
 }
 
-/// Takes one gateway down as soon as it is well into the campaign. Answers when.
+/// Takes one gateway down as soon as it is well into the campaign. Returns when.
 async fn cut_off(stage: &Stage, browsers: &[Browser], progress: &Progress) -> anyhow::Result<i64> {
     let (host, share) = (host_of(faults::DOWN), browsers.iter().filter(|it| it.gateway == faults::DOWN).count() as u64);
     while stage.simulator.report().hosts.get(&host).is_none_or(|host| host.accepted < share / OUTAGE_AT) {
@@ -195,7 +195,7 @@ async fn wait_until_done(stage: &Stage, id: &str, progress: &Progress) -> anyhow
     wait_for(stage, id, show).await
 }
 
-/// Waits until a message is done, and answers when that was seen.
+/// Waits until a message is done, and returns when that was seen.
 async fn wait_for(stage: &Stage, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
     loop {
         let shown = stage.api.get(stage.server(), &message(id)).await?;

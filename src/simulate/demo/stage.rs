@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
@@ -20,7 +20,7 @@ use crate::gateway::HostMapping;
 use crate::model::lane::Gateway;
 use crate::model::subscription::decode_base64;
 use crate::postgres::GUARD;
-use crate::server::context::{Foundation, Migrations};
+use crate::server::context::{Context, Migrations};
 use crate::simulate::gateways::{self, HostSpec, Limits, Simulator};
 use crate::store::keys::api_keys::{self, Scope};
 
@@ -219,10 +219,10 @@ fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static 
 /// Makes the database and the operator's key.
 async fn first_key(settings: &[(&'static str, String)]) -> anyhow::Result<String> {
     let config = Config::load(&Flags::from_pairs(settings.iter().cloned()))?;
-    let foundation = Foundation::open(&config, Migrations::Apply).await?;
-    let Foundation { pool, vault, clock, .. } = &foundation;
+    let context = Context::open(&config, Migrations::Apply).await?;
+    let Context { pool, vault, clock, .. } = &context;
     let made = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock).await;
-    foundation.close().await;
+    context.close().await;
     Ok(made?.1)
 }
 

@@ -1,4 +1,4 @@
-//! A host's door: accepts TCP and TLS as the script allows, and hands connections to HTTP/2 or HTTP/1.1.
+//! A host's listener: accepts TCP and TLS as the script allows, and hands connections to HTTP/2 or HTTP/1.1.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ const BACKLOG: u32 = 1_024;
 
 /// A port of 127.0.0.1 that can be shut and opened again. While it is shut a second socket, bound but not
 /// listening, keeps the port ours and has the kernel refuse connections.
-pub(super) struct Door {
+pub(super) struct Listener {
     addr: SocketAddr,
     listener: Option<TcpListener>,
     spare: TcpSocket,
 }
 
-impl Door {
+impl Listener {
     /// Opens a port, any if `port` is 0.
     pub(super) fn open(port: u16) -> std::io::Result<Self> {
         let listener = bind((Ipv4Addr::LOCALHOST, port).into())?.listen(BACKLOG)?;
@@ -71,27 +71,27 @@ fn bind(addr: SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 /// Serves a host until it is aborted; its connections end with it.
-pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut door: Door, streams: u32) {
+pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut listener: Listener, streams: u32) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
     let mut script_changed = host.script.watch();
     let mut was_shut = false;
     loop {
         script_changed.mark_unchanged();
-        let (outage, edge) = script::door(&host.script.current(), &host.subject(None), Instant::now());
+        let (outage, edge) = script::listener(&host.script.current(), &host.subject(None), Instant::now());
         if outage.is_some() && !was_shut {
             connections.abort_all();
             outage.iter().for_each(|live| live.count_hit());
         }
         was_shut = outage.is_some();
-        if let Err(error) = door.set_shut(was_shut) {
+        if let Err(error) = listener.set_shut(was_shut) {
             tracing::error!(host = host.name, %error, "the simulated gateway cannot open its port again");
             return;
         }
         host.ledger.touched.notify_waiters();
         loop {
             tokio::select! {
-                stream = door.accept() => {
+                stream = listener.accept() => {
                     connections.spawn(connection(Arc::clone(&host), acceptor.clone(), stream, streams));
                 }
                 Some(_) = connections.join_next() => {}

@@ -61,7 +61,7 @@ use crate::model::lane::Gateway;
 use browsers::Browsers;
 use host::Host;
 use ledger::{Counters, Ledger};
-use listener::Door;
+use listener::Listener;
 use mint::Minter;
 use script::Script;
 
@@ -206,10 +206,10 @@ impl Simulator {
                 return Err(StartError::HostTwice(spec.host.clone()));
             }
             let tls = authority.server_config(&spec.host, spec.http1_only)?;
-            let door = Door::open(spec.port)?;
-            let addr = door.addr();
+            let listener = Listener::open(spec.port)?;
+            let addr = listener.addr();
             let host = Arc::new(host(id, spec, addr, &options, &ledger, &script));
-            tasks.spawn(listener::serve(Arc::clone(&host), tls, door, options.streams));
+            tasks.spawn(listener::serve(Arc::clone(&host), tls, listener, options.streams));
             let browsers = match host.browsers {
                 None => None,
                 Some(_) => {
@@ -266,7 +266,7 @@ impl Simulator {
         Ok(host.minter.sampled(index, host.sample))
     }
 
-    /// Adds a rule behind the others and answers its id.
+    /// Adds a rule behind the others and returns its id.
     pub fn add_rule(&self, rule: Rule) -> Result<u64, InvalidRule> {
         self.shared.add_rule(rule)
     }
@@ -394,7 +394,7 @@ impl Shared {
         Ok(self.script.add(rule, Instant::now()))
     }
 
-    /// Whose endpoint it is, and which.
+    /// Returns the host that an endpoint belongs to, and its number there.
     fn resolve(&self, endpoint: &str) -> Result<(&Host, u32), UnknownHost> {
         let resolve = |host: &Arc<Host>| {
             let path = endpoint.strip_prefix(host.minter.origin())?;

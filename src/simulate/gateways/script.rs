@@ -66,7 +66,7 @@ impl Live {
         (from..=to).contains(attempt)
     }
 
-    /// Counts one shutting of a door.
+    /// Counts one shutting of a listener.
     pub(super) fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl Script {
         Self { rules: RwLock::new(Arc::from([])), version: AtomicU64::new(1), changed: watch::Sender::new(()) }
     }
 
-    /// Puts a rule behind the others and answers its id.
+    /// Puts a rule behind the others and returns its id.
     pub(super) fn add(&self, rule: Rule, now: Instant) -> u64 {
         let mut rules = self.rules.write();
         let id = self.version.fetch_add(1, Ordering::AcqRel);
@@ -195,8 +195,8 @@ pub(super) fn for_connection(rules: &Rules, subject: &Subject<'_>, now: Instant)
     rules.iter().find(acts).map(|live| live.rule.action.clone())
 }
 
-/// Whether a host's door is shut by a [`Action::RefuseTcp`] (which one), and when that may change by itself.
-pub(super) fn door(rules: &Rules, subject: &Subject<'_>, now: Instant) -> (Option<Arc<Live>>, Option<Instant>) {
+/// Whether a host's listener is shut by a [`Action::RefuseTcp`] (which one), and when that may change by itself.
+pub(super) fn listener(rules: &Rules, subject: &Subject<'_>, now: Instant) -> (Option<Arc<Live>>, Option<Instant>) {
     let outages = || rules.iter().filter(|live| live.rule.action == Action::RefuseTcp);
     let edges = outages().flat_map(|live| [Some(live.begins()), live.ends()]);
     let next = edges.flatten().filter(|edge| *edge > now).min();
@@ -254,9 +254,9 @@ mod tests {
         let at = |ms| now + Duration::from_millis(ms);
         let acts = |ms| deciding(&script, (1, 0.5), at(ms)).is_some();
         assert_eq!([acts(99), acts(100), acts(149), acts(150)], [false, true, true, false]);
-        let (shut, next) = door(&script.current(), &subject(None), at(150));
+        let (shut, next) = listener(&script.current(), &subject(None), at(150));
         assert!(shut.is_none() && next == Some(at(200)));
-        let (shut, next) = door(&script.current(), &subject(None), at(200));
+        let (shut, next) = listener(&script.current(), &subject(None), at(200));
         assert!(shut.is_some() && next.is_none());
     }
 }

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! arrivals ─► backlog (by due time) ─► worker: permit → hold → breaker ─► gateway ─► classify → decide
-//!                ▲                          │ shut: put off                               │
+//!                ▲                          │ shut: deferred                               │
 //!                └───────── due again ◄─────┴──────────────── retry ◄─────────────────────┘
 //! ```
 //!
 //! One lane is simulated. Sealing, connections and the database cost no time: what is due is claimed at once, in the
-//! order in which it fell due. What a shut lane has in memory is put off; the rest stays due and is claimed when the
+//! order in which it fell due. What a shut lane has in memory is deferred; the rest stays due and is claimed when the
 //! lane opens, as fast as permits allow.
 //!
 //! The simulation is one thread with its own queue of events. It is deterministic: the same scenario, policy and seed
@@ -31,7 +31,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::policy::breaker::State;
 use crate::policy::hold;
-use crate::policy::{Attempt, Policy, Step, Verdict, decide, remaining_ttl_s};
+use crate::policy::{Policy, Situation, Step, Verdict, decide, remaining_ttl_s};
 use gateway::{Stub, Told};
 use report::Tally;
 use worker::{Passage, Post, Worker};
@@ -197,7 +197,7 @@ impl<'a> Simulation<'a> {
                 Passage::Probe => self.post(worker, delivery, None),
                 Passage::Shut(until) => {
                     self.backlog.push_front(delivery);
-                    self.put_off(worker, until);
+                    self.defer(worker, until);
                 }
             }
         }
@@ -213,11 +213,11 @@ impl<'a> Simulation<'a> {
     }
 
     /// Puts off what a worker would have in memory, as much as its limit, and lets it rest until the lane opens.
-    fn put_off(&mut self, worker: usize, until: Timestamp) {
+    fn defer(&mut self, worker: usize, until: Timestamp) {
         for _ in 0..self.workers[worker].limit() {
             let Some(delivery) = self.backlog.pop_front() else { break };
             let randomness = if self.scenario.jitter { self.rng.random() } else { 0.0 };
-            let due = hold::come_back(until, self.scenario.tier == Tier::Transactional, randomness);
+            let due = hold::reopens_at(until, self.scenario.tier == Tier::Transactional, randomness);
             self.tally.deferred += 1;
             self.plan(micros(due), Event::Due(delivery));
         }
@@ -249,7 +249,7 @@ impl<'a> Simulation<'a> {
 
     fn conclude(&mut self, delivery: u32, outcome: &Outcome, now: Timestamp, posted_at_us: u64, wave: u32) {
         let retries = self.retries[delivery as usize];
-        let attempt = Attempt {
+        let attempt = Situation {
             retries,
             now,
             accepted_at: at(self.arrival_us(delivery)),

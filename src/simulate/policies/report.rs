@@ -33,7 +33,7 @@ pub(crate) struct Report {
     pub accepted_after_retry: u64,
     /// Ended as the subscription was gone.
     pub gone: u64,
-    /// Whose time to live ran out.
+    /// Deliveries whose time to live ran out.
     pub expired: u64,
     /// Given up, by reason.
     pub dead: BTreeMap<&'static str, u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     pub breaker_trips: u64,
     /// How often throttling shut the lane.
     pub holds: u64,
-    /// How often a delivery was put off without an attempt.
+    /// How often a delivery was deferred without an attempt.
     pub deferrals: u64,
     /// The load on the gateway.
     pub load: Load,
@@ -214,7 +214,7 @@ fn load(posts: &[u32]) -> Load {
 }
 
 /// A row of the comparison: its name, and how to find its cell.
-type Figure = (&'static str, fn(&Report) -> String);
+type Sli = (&'static str, fn(&Report) -> String);
 
 fn share(n: u64, of: u64) -> String {
     format!("{:.2} %", n as f64 * 100.0 / of.max(1) as f64)
@@ -228,7 +228,7 @@ fn recovery(report: &Report, write: fn(&Recovery) -> String) -> String {
     report.recovery.as_ref().map_or("-".to_owned(), write)
 }
 
-const FIGURES: [Figure; 18] = [
+const FIGURES: [Sli; 18] = [
     ("deliveries", |r| count(r.deliveries)),
     ("POSTs", |r| count(r.posts)),
     ("… per delivery", |r| format!("{:.3}", r.posts_per_delivery)),

@@ -92,7 +92,7 @@ impl Worker {
         }
     }
 
-    /// Learns from an answer. Answers what the other replicas have to know.
+    /// Learns from an answer. Returns what the other replicas have to know.
     pub(super) fn answered(
         &mut self,
         outcome: &Outcome,

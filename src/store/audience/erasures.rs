@@ -103,7 +103,7 @@ pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec
     .await
 }
 
-/// Ends one of the user's subscriptions, or goes on with one that has ended: puts a chunk of its open letters aside, and
+/// Ends one of the user's subscriptions, or goes on with one that has ended: puts a chunk of its open dead letters aside, and
 /// when none are left forgets all that is known of it. None: the user has no subscriptions any more, and whatever was sent
 /// to them has been stopped.
 pub async fn erase_subscription(
@@ -141,7 +141,7 @@ pub async fn erase_subscription(
     .await
 }
 
-/// Discards a chunk of a subscription's open letters, so that their content can go. Returns whether there may be more.
+/// Discards a chunk of a subscription's open dead letters, so that their content can go. Returns whether there may be more.
 async fn put_letters_aside(
     conn: &mut PgConnection,
     erasure: &Erasure,
@@ -212,7 +212,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
 /// may be more. Fails with a time-out if finding them takes longer than `patience`.
 ///
 /// Messages name users only while something of them is under way (see [`delete_contents`](crate::store::operations::sweeps::delete_contents)),
-/// so it is enough to look at those that have their content: at most a few minutes' worth, and what letters hold. Sending
+/// so it is enough to look at those that have their content: at most a few minutes' worth, and what dead letters hold. Sending
 /// pays for no index of users. A message that is being accepted in this very moment is not found, but forgets its users as
 /// all do.
 pub(crate) async fn redact_messages(
@@ -260,7 +260,7 @@ pub(crate) async fn redact_messages(
     .await
 }
 
-/// Discards a chunk of the open letters of messages that name the user, in browsers that a user has left since: nobody may
+/// Discards a chunk of the open dead letters of messages that name the user, in browsers that a user has left since: nobody may
 /// replay them any more, and what they hold may be the user's. Returns how many.
 async fn put_letters_of_former_browsers_aside(
     conn: &mut PgConnection,

@@ -5,7 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, SubscriptionId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
-use crate::store::audience::subscriptions::{SubscriptionRow, Wanted, lock};
+use crate::store::audience::subscriptions::{Changes, SubscriptionRow, lock};
 use crate::store::audience::topics;
 use crate::store::operations::retrying::retrying;
 
@@ -18,7 +18,7 @@ pub(in crate::store) async fn set_topics(
     conn: &mut PgConnection,
     app: AppId,
     row: &SubscriptionRow,
-    wanted: &Wanted,
+    wanted: &Changes,
     now: Timestamp,
 ) -> Result<Option<Vec<Refused>>, sqlx::Error> {
     let mut refused = wanted.left_out(row);

@@ -17,7 +17,7 @@ use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
 use crate::policy::Place;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::{
-    Right, SubscriptionRow, Wanted, forget_what_servers_said, lock, lock_in_order, write_details,
+    Changes, Right, SubscriptionRow, forget_what_servers_said, lock, lock_in_order, write_details,
 };
 use crate::store::audience::succession::take_over;
 use crate::store::keys::audit::{Action, Actor, Entry};
@@ -44,7 +44,7 @@ pub(crate) struct Registration<'a> {
     /// Whether the request said which key it was: then a known subscription must have been made with it.
     pub vapid_key_stated: bool,
     /// Its details.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a Changes,
     /// The browser's `expirationTime`, if it has one.
     pub expires_at: Option<Timestamp>,
     /// By what right a known endpoint may be refreshed.

@@ -97,10 +97,10 @@ impl Right<'_> {
 
 /// What is wanted of a subscription's details. None leaves a thing as it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct Changes {
     /// By whom: what it may not say is left out.
     pub by: Speaker,
-    /// Whose it is; inner none: nobody's.
+    /// The user it belongs to; inner none: nobody.
     pub user_id: Option<Option<String>>,
     /// All tags.
     pub tags: Option<Vec<String>>,
@@ -123,7 +123,7 @@ pub(crate) enum Merge {
     Replace,
 }
 
-impl Wanted {
+impl Changes {
     /// Whether a browser says that it has another user now than the one that it had. Servers know what they say of whom.
     pub(in crate::store) fn changes_user(&self, before: &SubscriptionRow) -> bool {
         let says_another = self.user_id.as_ref().is_some_and(|user| *user != before.user_id);
@@ -227,7 +227,7 @@ pub(crate) async fn find(
 /// What a list of subscriptions is narrowed to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
-    /// Whose they are.
+    /// Only those of this user.
     pub user_id: Option<String>,
     /// The topic they are in.
     pub topic: Option<String>,
@@ -303,7 +303,7 @@ pub(crate) async fn change(
     app: AppId,
     id: SubscriptionId,
     right: Right<'_>,
-    wanted: &Wanted,
+    wanted: &Changes,
     now: Timestamp,
 ) -> Result<Changed, sqlx::Error> {
     retrying(|| async move {

@@ -183,7 +183,7 @@ impl Actor {
 pub struct Entry {
     /// By whom.
     pub actor: Actor,
-    /// Whose things it is done to; none: the server's.
+    /// The app it is done to; none: the server.
     pub app: Option<AppId>,
     /// What.
     pub action: Action,
@@ -248,7 +248,7 @@ pub(crate) struct Row {
     pub id: Uuid,
     /// When it was done.
     pub at: Timestamp,
-    /// Whose things it was done to.
+    /// Only what was done to this app.
     pub app: Option<AppId>,
     /// `api_key`, `operator` or `local`.
     pub actor_kind: String,

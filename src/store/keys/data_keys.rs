@@ -255,7 +255,7 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
     Ok(vault)
 }
 
-/// Whether the master key opens the data keys, without changing anything. Answers how many there are: none in an empty
+/// Whether the master key opens the data keys, without changing anything. Returns how many there are: none in an empty
 /// database.
 pub async fn check(executor: impl PgExecutor<'_>, source: &Source) -> Result<usize, Error> {
     let rows = sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys").fetch_all(executor).await?;

@@ -25,7 +25,7 @@ named! {
 pub struct VapidKey {
     /// Its id.
     pub id: Uuid,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// The uncompressed point: what browsers know as `applicationServerKey`.
     pub public_key: Vec<u8>,

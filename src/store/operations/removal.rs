@@ -25,8 +25,8 @@ use crate::store::queue::unsent::{Waiting, settle_unsent};
 const REQUESTS_END: Duration = Duration::from_secs(60);
 /// Messages that are cancelled at a time.
 const MESSAGES_AT_ONCE: i64 = 100;
-/// Lost pages that are ended at a time, each of up to 500 deliveries.
-const PAGES_AT_ONCE: i64 = 20;
+/// Lost batches that are ended at a time, each of up to 500 deliveries.
+const BATCHES_AT_ONCE: i64 = 20;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
 /// Rows that take others along: a message its counts, a subscription its topics.
@@ -67,7 +67,7 @@ pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>>
 pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
-        || end_lost_pages(pool, app, now).await? > 0
+        || end_lost_batches(pool, app, now).await? > 0
     {
         return Ok(Step::More);
     }
@@ -92,7 +92,7 @@ pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -
         WITH mine AS MATERIALIZED (SELECT id FROM lanes WHERE app = $1),
         moving AS (
             SELECT c.message FROM mine JOIN cursors c ON c.lane = mine.id
-            UNION SELECT p.message FROM mine JOIN pages p ON p.lane = mine.id
+            UNION SELECT p.message FROM mine JOIN batches p ON p.lane = mine.id
             -- What is under a lease is due when that runs out: not all that waits is looked at.
             UNION SELECT q.message FROM mine CROSS JOIN generate_series(1, 3) AS t (tier)
                   JOIN queue q ON q.lane = mine.id AND q.tier = t.tier AND q.due_at > $2 AND q.due_at <= $3
@@ -153,31 +153,31 @@ async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Resu
 /// Why deliveries of the app end.
 const DELETED: &str = "app deleted";
 
-/// Cancels what is left of pages whose workers were lost: since nothing is claimed for the app, no other one takes them.
-/// Returns how many pages.
-async fn end_lost_pages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
+/// Cancels what is left of batches whose workers were lost: since nothing is claimed for the app, no other one takes them.
+/// Returns how many batches.
+async fn end_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-        let pages = sqlx::query!(
-            "DELETE FROM pages WHERE ctid = ANY (ARRAY(
+        let batches = sqlx::query!(
+            "DELETE FROM batches WHERE ctid = ANY (ARRAY(
                SELECT p.row FROM lanes l, LATERAL (
-                 SELECT ctid AS row FROM pages WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
+                 SELECT ctid AS row FROM batches WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
                WHERE l.app = $1 LIMIT $3))
              RETURNING message, lane, tier, recipients",
             app.0,
             now,
-            PAGES_AT_ONCE
+            BATCHES_AT_ONCE
         )
         .fetch_all(&mut *tx)
         .await?;
-        let n = pages.len();
-        let rows = pages.into_iter().flat_map(|page| {
-            page.recipients.into_iter().map(move |subscription| Waiting {
+        let n = batches.len();
+        let rows = batches.into_iter().flat_map(|batch| {
+            batch.recipients.into_iter().map(move |subscription| Waiting {
                 shard: SubscriptionId(subscription).shard(),
                 subscription,
-                message: page.message,
-                lane: page.lane,
-                tier: page.tier,
+                message: batch.message,
+                lane: batch.lane,
+                tier: batch.tier,
                 retries: 0,
             })
         });
@@ -194,7 +194,7 @@ async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
              SELECT 1 FROM lanes l WHERE l.app = $1 AND (
-               (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM pages WHERE lane = l.id LIMIT 1)
+               (SELECT true FROM cursors WHERE lane = l.id LIMIT 1) OR (SELECT true FROM batches WHERE lane = l.id LIMIT 1)
                OR (SELECT true FROM queue WHERE lane = l.id LIMIT 1))) AS "moving!""#,
         app.0
     )

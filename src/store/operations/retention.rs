@@ -11,8 +11,8 @@ use crate::store::BEGIN_BY_INDEX;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
-/// How long figures are kept: a day more than the longest that anybody looks back.
-const FIGURES_KEPT: Duration = Duration::from_secs(2 * 86_400);
+/// How long reliability metrics are kept: a day more than the longest that anybody looks back.
+const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
 /// How long a throttle that nobody asks for is remembered.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
 /// Rows of small tables, and of large ones that nothing depends on.
@@ -22,7 +22,7 @@ const CHUNK_OF_MANY: i64 = 2_000;
 
 /// Looks at a chunk of the messages after one of them whose history is gone, and deletes those that nothing refers to, with
 /// their counts. Returns the last one it looked at; none: there are no more. What is still waiting, or has its content
-/// because open letters need it, stays until a later round.
+/// because open dead letters need it, stays until a later round.
 ///
 /// `cutoff` as for [`drop_before`](crate::store::operations::partitions::drop_before): a message never goes before its attempts.
 pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sqlx::Result<Option<Uuid>> {
@@ -34,7 +34,7 @@ pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid
             SELECT id, content IS NULL
                        -- Not EXISTS, which may be planned as a look at the whole table.
                        AND (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL
-                       AND (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NULL
+                       AND (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NULL
                        AND (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NULL
                        AND (SELECT true FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open' LIMIT 1)
                          IS NULL AS free
@@ -97,7 +97,7 @@ pub(crate) async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Res
     Ok(deleted)
 }
 
-/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, figures.
+/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, reliability metrics.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let stops = sqlx::query!(
@@ -112,15 +112,15 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
         now - IDEMPOTENCY_KEPT,
         CHUNK
     );
-    let figures = sqlx::query!(
-        "DELETE FROM figures WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM figures WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - FIGURES_KEPT,
+    let reliability = sqlx::query!(
+        "DELETE FROM reliability_counts WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM reliability_counts WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - RELIABILITY_KEPT,
         CHUNK
     );
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected()
-        + figures.execute(&mut *tx).await?.rows_affected();
+        + reliability.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
 }
@@ -152,7 +152,7 @@ pub(crate) async fn clear_throttles(
     Ok(last.map(|row| (row.shard, row.subscription)))
 }
 
-/// Deletes a chunk of what the archive keeps no longer: letters, their trail and events of before `cutoff`, alerts that were
+/// Deletes a chunk of what the archive keeps no longer: dead letters, their trail and events of before `cutoff`, alerts that were
 /// resolved and erasures that were completed before.
 pub(crate) async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let first_kept = first_uuid_of(cutoff);

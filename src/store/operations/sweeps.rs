@@ -51,7 +51,7 @@ pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<V
     Ok(ids.into_iter().map(MessageId).collect())
 }
 
-/// Settles a chunk of what is parked though its message expired a minute ago. Answers how many rows that were.
+/// Settles a chunk of what is parked though its message expired a minute ago. Returns how many rows that were.
 pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = pool.begin().await?;
     let rows = sqlx::query_as!(
@@ -76,7 +76,7 @@ pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result
     Ok(n)
 }
 
-/// Ends subscriptions whose own `expirationTime` passed. Answers how many.
+/// Ends subscriptions whose own `expirationTime` passed. Returns how many.
 pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let expired = sqlx::query!(
         r#"
@@ -93,11 +93,11 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
 }
 
 /// Looks at a chunk of the messages that still have their content and may not need it any more, and deletes it where
-/// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open letter holds on
-/// to it. Answers how many messages it looked at.
+/// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open dead letter holds on
+/// to it. Returns how many messages it looked at.
 ///
 /// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
-/// if letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
+/// if dead letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
 /// lane is shut, is settled as expired here.
 pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Resu
             SELECT id, accepted_at, expires_at, ended_by,
                    -- Not EXISTS, which may be planned as a look at the whole table.
                    state = 'scheduled' OR (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
-                     OR (SELECT true FROM pages WHERE message = m.id LIMIT 1) IS NOT NULL
+                     OR (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NOT NULL
                      OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL AS moving,
                    EXISTS (SELECT 1 FROM dead_letters WHERE app = m.app AND message = m.id AND state = 'open') AS needed
             FROM messages m
@@ -154,7 +154,7 @@ async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sq
     Ok(())
 }
 
-/// Settles a chunk of a message's rows that nobody holds as expired. Answers how many.
+/// Settles a chunk of a message's rows that nobody holds as expired. Returns how many.
 async fn expire_rows(pool: &PgPool, message: Uuid, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = pool.begin().await?;
     let rows = sqlx::query_as!(

@@ -17,7 +17,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// Who shares the work, as one worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Crew {
+pub(crate) struct Replicas {
     /// How many live, this one included.
     pub workers: u32,
     /// How many of them have a smaller id.
@@ -26,7 +26,7 @@ pub(crate) struct Crew {
     pub newcomer: bool,
 }
 
-impl Crew {
+impl Replicas {
     /// One worker alone.
     pub(crate) const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
@@ -34,7 +34,7 @@ impl Crew {
 /// Says that this worker lives, forgets the dead, and answers who lives.
 ///
 /// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
-pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Crew> {
+pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Replicas> {
     sqlx::query!(
         "INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
          ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
@@ -63,7 +63,7 @@ pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now
     .await?;
     let count = |n: i64| u32::try_from(n).unwrap_or(0);
     let newcomer = others.older > 0 && now < started_at + SILENCE;
-    Ok(Crew { workers: 1 + count(others.n), rank: count(others.before), newcomer })
+    Ok(Replicas { workers: 1 + count(others.n), rank: count(others.before), newcomer })
 }
 
 /// Whether any worker lives.
@@ -249,7 +249,7 @@ pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Timestamp>) 
 
 /// Asks for the right to send a half-open breaker's probes, of which one worker has it at a time; a worker that crashes
 /// loses it when its time is over. `known` is the breaker as this worker knows it: one who has not heard of the last
-/// change gets nothing. Answers until when the right holds; with it the breaker is half-open, in the row too.
+/// change gets nothing. Returns until when the right holds; with it the breaker is half-open, in the row too.
 pub async fn lease_probe(
     pool: &PgPool,
     lane: LaneId,

@@ -18,19 +18,19 @@ named! {
         Tampered = "tampered",
         /// A delivery that had ended was put back. Dispatch raises it as it claims the row, which becomes a dead letter.
         Replayed = "replayed",
-        /// A figure misses its target. Maintenance raises it, and nothing follows by itself.
-        Figure = "figure",
+        /// A reliability metric misses its target. Maintenance raises it, and nothing follows by itself.
+        Sli = "sli",
     }
 }
 
 /// An alert to raise.
 #[derive(Debug, Clone, Copy)]
 pub struct Alert<'a> {
-    /// Whose it is; none: the server's as a whole.
+    /// The app it concerns; none: the server as a whole.
     pub app: Option<AppId>,
     /// What it is about.
     pub kind: Kind,
-    /// Which key, message, lane or figure. There is one open alert for each kind and subject. Never a secret.
+    /// Which key, message, lane or reliability metric. There is one open alert for each kind and subject. Never a secret.
     pub subject: &'a str,
     /// For people. Never a secret.
     pub detail: &'a str,
@@ -62,7 +62,7 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
 pub(crate) struct AlertRow {
     /// Its id.
     pub id: Uuid,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: Option<AppId>,
     /// What kind of thing it is about.
     pub kind: Kind,

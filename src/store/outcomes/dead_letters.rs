@@ -1,4 +1,4 @@
-//! The archive of deliveries that failed: reading it. What is done with letters is in [`handling`].
+//! The archive of deliveries that failed: reading it. What is done with dead letters is in [`handling`].
 //!
 //! Statements are put together from the filters that were given and planned anew each time: one plan for all of them
 //! would be a bad one for most.
@@ -24,8 +24,8 @@ use crate::model::named;
 pub(crate) const GROUPS_MAX: i64 = 1000;
 
 named! {
-    /// Where a letter stands, as stored in `dead_letters.state`.
-    #[schema(as = LetterState)]
+    /// Where a dead letter stands, as stored in `dead_letters.state`.
+    #[schema(as = DeadLetterState)]
     pub(crate) enum State {
         /// To be replayed or discarded. Whatever ends a delivery as dead sets it. Its message's content is kept as long.
         Open = "open",
@@ -39,12 +39,12 @@ named! {
     }
 }
 
-/// Which letters are meant: those that fit everything that is given.
+/// Which dead letters are meant: those that fit everything that is given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Filter {
-    /// Only this letter; not for requests.
+    /// Only this dead letter; not for requests.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     #[param(ignore)]
@@ -110,7 +110,7 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::
 }
 
 impl Filter {
-    /// Only this letter.
+    /// Only this dead letter.
     pub(crate) fn one(id: DeadLetterId) -> Self {
         Self { id: Some(id), ..Self::default() }
     }
@@ -134,7 +134,7 @@ impl Filter {
 /// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
 fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) {
     query.push(" WHERE l.app = ").push_bind(app);
-    // Written out, so that the planner sees that the index of open letters serves.
+    // Written out, so that the planner sees that the index of open dead letters serves.
     if let Some(state) = filter.state {
         query.push(format_args!(" AND l.state = '{}'", state.name()));
     }
@@ -175,9 +175,9 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
     }
 }
 
-/// A letter.
+/// A dead letter.
 #[derive(Debug, Clone, FromRow)]
-pub(crate) struct LetterRow {
+pub(crate) struct DeadLetterRow {
     /// Its id, a UUIDv7 of the time of death.
     pub id: Uuid,
     /// Where it stands.
@@ -208,14 +208,14 @@ pub(crate) struct LetterRow {
     pub attempts: i64,
 }
 
-/// An app's letters with ids below `before` that fit, the newest first.
+/// An app's dead letters with ids below `before` that fit, the newest first.
 pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     filter: &Filter,
     before: Uuid,
     limit: i64,
-) -> sqlx::Result<Vec<LetterRow>> {
+) -> sqlx::Result<Vec<DeadLetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
            l.at, l.settled_at, l.replay, \
@@ -227,7 +227,7 @@ pub(crate) async fn list(
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// What letters are counted by.
+/// What dead letters are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum By {
@@ -269,7 +269,7 @@ pub(crate) struct Group {
     pub newest: DateTime<Utc>,
 }
 
-/// Counts the letters that fit, the largest groups first, at most [`GROUPS_MAX`].
+/// Counts the dead letters that fit, the largest groups first, at most [`GROUPS_MAX`].
 pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -> sqlx::Result<Vec<Group>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");
@@ -279,7 +279,7 @@ pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// What a letter has beside its row.
+/// What a dead letter has beside its row.
 #[derive(Debug, Clone)]
 pub(crate) struct Enclosed {
     /// The policy in force when it died.
@@ -288,7 +288,7 @@ pub(crate) struct Enclosed {
     pub content: Option<Vec<u8>>,
 }
 
-/// Opens a letter.
+/// Opens a dead letter.
 pub(crate) async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
     sqlx::query_as!(
         Enclosed,

@@ -25,7 +25,7 @@ pub(crate) struct DeliveryRow {
 /// One attempt, or an ending without one.
 #[derive(Debug, Clone)]
 pub(crate) struct AttemptRow {
-    /// Whose it is.
+    /// The subscription it belongs to.
     pub subscription: Uuid,
     /// 0: the first POST.
     pub attempt: i32,
@@ -54,7 +54,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as!(
         DeliveryRow,
-        r#"WITH paged AS (SELECT unnest(recipients) AS subscription FROM pages WHERE message = $1),
+        r#"WITH paged AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
            known AS (
              (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription < $2
                AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)

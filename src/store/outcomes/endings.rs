@@ -1,5 +1,5 @@
 //! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
-//! and whatever failed leaves a letter. Both are written in the transaction of the settling that found them, in
+//! and whatever failed leaves a dead letter. Both are written in the transaction of the settling that found them, in
 //! [the order of locks](super).
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use crate::store::outcomes::tally::Tally;
 use crate::store::queue::unsent::{Waiting, log_unsent};
 use crate::store::{audience::refusals, audience::subscriptions};
 
-/// Whether an ending leaves a letter.
+/// Whether an ending leaves a dead letter.
 fn leaves_letter(fate: &Fate) -> bool {
     matches!(fate, Fate::Ended(Ending::Gone | Ending::Expired | Ending::Dead, _))
 }
@@ -43,7 +43,7 @@ pub(crate) async fn lock<'a>(
     if changed.is_empty() { Ok(()) } else { subscriptions::lock_in_order(connection, changed.into_iter()).await }
 }
 
-/// Stores the letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
+/// Stores the dead letters, prunes the subscriptions that are gone, writes the tally, and tells of it all.
 pub(crate) async fn write<'a>(
     connection: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -153,7 +153,7 @@ struct Letters<'a> {
 }
 
 impl<'a> Letters<'a> {
-    /// Adds the letter of a settlement that [leaves one](leaves_letter), and answers its id.
+    /// Adds the dead letter of a settlement that [leaves one](leaves_letter), and returns its id.
     fn push(&mut self, settlement: &'a Settlement, now: Timestamp) -> DeadLetterId {
         let last = settlement.attempts.last();
         let at = last.map_or(now, |attempt| attempt.at);
@@ -184,7 +184,7 @@ impl<'a> Letters<'a> {
         DeadLetterId(id)
     }
 
-    /// Stores them. What is gone or expired has no way back, and its letter is closed from the start.
+    /// Stores them. What is gone or expired has no way back, and its dead letter is closed from the start.
     async fn bury(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
         if self.ids.is_empty() {
             return Ok(());
@@ -218,7 +218,7 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// The letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
+/// The dead letters of rows that [`log_unsent`] ended as gone or expired: closed from the start.
 pub(crate) async fn bury_unsent(
     connection: &mut PgConnection,
     rows: &[Waiting],

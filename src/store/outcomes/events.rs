@@ -25,7 +25,7 @@ pub enum Body {
     DeadLetterCreated {
         /// Why they died.
         reason: String,
-        /// The first letter of the minute.
+        /// The first dead letter of the minute.
         #[schema(value_type = String)]
         dead_letter: DeadLetterId,
     },

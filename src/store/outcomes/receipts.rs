@@ -28,7 +28,7 @@ pub struct Receipt {
 /// A receipt as it stands in history.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiptRow {
-    /// Whose it is.
+    /// The subscription it belongs to.
     pub subscription: Uuid,
     /// [`ReceiptKind::code`].
     pub kind: i16,
@@ -77,7 +77,7 @@ pub async fn write(
 }
 
 /// Locks the counts of the batch's messages, so that of two batches of one message the later sees what the earlier wrote:
-/// only then is it certain which receipt of a delivery is its first. Answers (message, app) of those that are there.
+/// only then is it certain which receipt of a delivery is its first. Returns (message, app) of those that are there.
 async fn lock_counts(
     conn: &mut PgConnection,
     receipts: &[(AppId, Receipt)],
@@ -101,7 +101,7 @@ async fn lock_counts(
     Ok(rows.into_iter().map(|row| (MessageId(row.id), AppId(row.app))).collect())
 }
 
-/// Inserts and counts. Answers what the new ones took out of the queue.
+/// Inserts and counts. Returns what the new ones took out of the queue.
 async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
         Waiting,

@@ -1,4 +1,4 @@
-//! How work comes back: what became of a page or of queue rows is written once, behind a fence.
+//! How work comes back: what became of a batch or of queue rows is written once, behind a fence.
 //!
 //! Each settling begins by deleting (or, for a row that stays, updating) what was leased, under its lease. Only what
 //! that touched is written. Zero touched after a lost connection means that the first try was committed, or that
@@ -82,7 +82,7 @@ pub enum Fate {
     },
     /// It did not have its turn: no attempt was made, none is counted.
     Deferred(Due),
-    /// Only in a page: the POST is under way. It becomes a row that is leased under the page's lease.
+    /// Only in a batch: the POST is under way. It becomes a row that is leased under the batch's lease.
     InFlight {
         /// Attempts made so far.
         retries: u32,
@@ -162,12 +162,12 @@ pub(crate) enum Fenced {
     Out,
 }
 
-/// Settles a page whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
+/// Settles a batch whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
 /// changes subscriptions it counts last (see [the order of locks](super)), otherwise at once, which saves statements.
-pub(crate) async fn settle_page(
+pub(crate) async fn settle_batch(
     pool: &PgPool,
     vault: &Vault,
-    page: Uuid,
+    batch: Uuid,
     lease: Uuid,
     settlements: &[Settlement],
     now: Timestamp,
@@ -180,7 +180,7 @@ pub(crate) async fn settle_page(
     let (rolled, ns) = rollup(settlements);
     let fenced = sqlx::query_scalar!(
         r#"
-        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
+        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
         counted AS (
             UPDATE message_counts AS c
             SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
@@ -198,7 +198,7 @@ pub(crate) async fn settle_page(
         )
         SELECT count(*) AS "n!" FROM fence
         "#,
-        page,
+        batch,
         lease,
         count(Ending::Accepted),
         count(Ending::Gone),
@@ -270,11 +270,11 @@ fn stored_status(status: u16) -> i16 {
     i16::try_from(status).unwrap_or(i16::MAX)
 }
 
-/// Inserts a queue row for every delivery of a page that is not over.
+/// Inserts a queue row for every delivery of a batch that is not over.
 async fn queue_rest(
     connection: &mut PgConnection,
     vault: &Vault,
-    page: &Settlement,
+    batch: &Settlement,
     lease: Uuid,
     settlements: &[Settlement],
     now: Timestamp,
@@ -298,9 +298,9 @@ async fn queue_rest(
                     $10::uuid[], $11::bytea[], $12::timestamptz[], $13::boolean[], $14::integer[])
             AS r (shard, subscription, retries, due, parked, scheduled, lease, token, failed_at, has_turn, life)
         "#,
-        page.message.0,
-        page.lane.0,
-        page.tier.code(),
+        batch.message.0,
+        batch.lane.0,
+        batch.tier.code(),
         &rest.shards,
         &rest.subscriptions,
         &rest.retries,

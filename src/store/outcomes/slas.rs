@@ -6,9 +6,9 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId};
-use crate::policy::figures::Count;
+use crate::policy::reliability::Count;
 use crate::store::outcomes::events::{self, Event};
-use crate::store::outcomes::figures;
+use crate::store::outcomes::reliability;
 
 /// Seconds, for the tiers that have any.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
@@ -80,6 +80,6 @@ pub(in crate::store) async fn missed(
         first.3 += if alike { next.3 } else { 0 };
         alike
     });
-    figures::add(&mut *conn, counted.into_iter(), now).await?;
+    reliability::add(&mut *conn, counted.into_iter(), now).await?;
     events::record(conn, told, now).await
 }

@@ -1,15 +1,15 @@
-//! How work leaves the database: finding due lanes, claiming queue rows, cutting pages, leasing lost pages again.
+//! How work leaves the database: finding due lanes, claiming queue rows, taking batches, leasing lost batches again.
 //!
 //! These statements run on connections that plan by index only (see [`crate::store::connect`]): tables that fill and empty
 //! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
 //! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
 
-mod pages;
+mod batches;
 
 use std::time::Duration;
 
-pub use pages::{Cut, cut_page, lease_lost_page};
-pub(crate) use pages::{Page, next_cursor, postpone_cursor, renew_pages, split_page};
+pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, split_batch};
+pub use batches::{Taken, lease_lost_batch, take_batch};
 use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -31,7 +31,7 @@ const TURN_KEPT: Duration = Duration::from_secs(1);
 /// A (lane, tier) that has something to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueLane {
-    /// Whose lane it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// Which lane.
     pub lane: LaneId,
@@ -46,8 +46,8 @@ pub struct DueLane {
 pub enum Source {
     /// Deliveries that wait alone.
     Queue,
-    /// Pages whose worker died.
-    Pages,
+    /// Batches whose worker died.
+    Batches,
     /// Messages still being fanned out.
     Cursors,
 }
@@ -57,8 +57,8 @@ pub enum Source {
 pub struct Sources {
     /// Of [`Source::Queue`].
     pub queue: Option<Timestamp>,
-    /// Of [`Source::Pages`].
-    pub pages: Option<Timestamp>,
+    /// Of [`Source::Batches`].
+    pub batches: Option<Timestamp>,
     /// Of [`Source::Cursors`].
     pub cursors: Option<Timestamp>,
 }
@@ -70,14 +70,14 @@ impl Sources {
         let first = |one: Option<Timestamp>, other| one.into_iter().chain(other).min();
         Self {
             queue: first(self.queue, other.queue),
-            pages: first(self.pages, other.pages),
+            batches: first(self.batches, other.batches),
             cursors: first(self.cursors, other.cursors),
         }
     }
 
     /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
     pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
-        let all = [(Source::Queue, self.queue), (Source::Pages, self.pages), (Source::Cursors, self.cursors)];
+        let all = [(Source::Queue, self.queue), (Source::Batches, self.batches), (Source::Cursors, self.cursors)];
         all.into_iter().filter_map(|(source, since)| Some((source, since?)))
     }
 }
@@ -120,10 +120,10 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
                 ORDER BY lane, tier, due_at LIMIT 1) n
         ),
         p AS (
-            (SELECT lane, tier, due_at FROM pages ORDER BY lane, tier, due_at LIMIT 1)
+            (SELECT lane, tier, due_at FROM batches ORDER BY lane, tier, due_at LIMIT 1)
             UNION ALL
             SELECT n.lane, n.tier, n.due_at FROM p, LATERAL (
-                SELECT lane, tier, due_at FROM pages WHERE (lane, tier) > (p.lane, p.tier)
+                SELECT lane, tier, due_at FROM batches WHERE (lane, tier) > (p.lane, p.tier)
                 ORDER BY lane, tier, due_at LIMIT 1) n
         ),
         c AS (
@@ -139,7 +139,7 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
             UNION ALL SELECT 2, lane, tier, due_at FROM c WHERE due_at <= $1
         )
         SELECT l.app, d.lane AS "lane!", d.tier AS "tier!", min(d.due_at) FILTER (WHERE d.source = 0) AS queue,
-               min(d.due_at) FILTER (WHERE d.source = 1) AS pages, min(d.due_at) FILTER (WHERE d.source = 2) AS cursors
+               min(d.due_at) FILTER (WHERE d.source = 1) AS batches, min(d.due_at) FILTER (WHERE d.source = 2) AS cursors
         FROM due d JOIN lanes l ON l.id = d.lane
         GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
         "#,
@@ -155,7 +155,7 @@ pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLan
                 app: AppId(row.app),
                 lane: LaneId(row.lane),
                 tier: Tier::from_code(row.tier)?,
-                sources: Sources { queue: row.queue, pages: row.pages, cursors: row.cursors },
+                sources: Sources { queue: row.queue, batches: row.batches, cursors: row.cursors },
             })
         })
         .collect())
@@ -339,17 +339,17 @@ pub async fn claim_rows(
 pub(crate) enum Unopened {
     /// These deliveries, as queue rows.
     Rows(Vec<(SubscriptionId, MessageId)>),
-    /// A page.
-    Page(Uuid),
+    /// A batch.
+    Batch(Uuid),
 }
 
 /// Gives back what was claimed under `lease`: it is due now, and the claim does not count.
 pub(crate) async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
     match unopened {
-        Unopened::Page(page) => {
+        Unopened::Batch(batch) => {
             sqlx::query!(
-                "UPDATE pages SET due_at = $3, leases = leases - 1 WHERE id = $1 AND lease = $2",
-                page,
+                "UPDATE batches SET due_at = $3, leases = leases - 1 WHERE id = $1 AND lease = $2",
+                batch,
                 lease,
                 now
             )
@@ -396,7 +396,7 @@ pub(crate) async fn renew_rows(
     .map(drop)
 }
 
-/// Reads the state of rows again whose tokens are late, and signs them anew. Answers which (subscription, message) are
+/// Reads the state of rows again whose tokens are late, and signs them anew. Returns which (subscription, message) are
 /// still ours to send: neither stopped nor taken over meanwhile.
 pub(crate) async fn sign_again(
     pool: &PgPool,

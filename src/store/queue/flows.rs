@@ -17,7 +17,7 @@ const CURSORS_MAX: i64 = 100;
 /// What is in force. All of it empty: anything goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// For this lane; none: for all lanes of the app together.
     pub lane: Option<LaneId>,

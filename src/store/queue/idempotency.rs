@@ -29,7 +29,7 @@ pub enum Claim {
 
 /// Where keys count: per app and route.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct KeyScope<'a> {
     /// The app.
     pub app: AppId,
     /// Method and route.
@@ -51,7 +51,7 @@ pub struct Key<'a> {
 /// and the transaction is of no further use.
 pub async fn claim(
     conn: &mut PgConnection,
-    place: Place<'_>,
+    place: KeyScope<'_>,
     keys: &[Key<'_>],
     patience: Duration,
     now: Timestamp,
@@ -99,7 +99,7 @@ pub async fn claim(
 /// Stores the answers of claimed requests, all with that status.
 pub async fn remember(
     conn: &mut PgConnection,
-    place: Place<'_>,
+    place: KeyScope<'_>,
     answers: &[(&str, Value)],
     status: i16,
 ) -> sqlx::Result<()> {
@@ -122,7 +122,7 @@ pub async fn remember(
 }
 
 /// Gives back claimed keys whose requests were refused: they were not used.
-pub(crate) async fn release(conn: &mut PgConnection, place: Place<'_>, keys: &[&str]) -> sqlx::Result<()> {
+pub(crate) async fn release(conn: &mut PgConnection, place: KeyScope<'_>, keys: &[&str]) -> sqlx::Result<()> {
     if keys.is_empty() {
         return Ok(());
     }

@@ -38,7 +38,7 @@ pub async fn ensure(conn: &mut PgConnection, app: AppId, key: Uuid, gateway: Gat
 pub(crate) struct LaneRow {
     /// Its number.
     pub id: i32,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// The key that signs in it.
     pub vapid_key: Uuid,
@@ -160,7 +160,7 @@ pub(crate) enum Order {
     Probe,
 }
 
-/// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Answers what workers have to hear; none:
+/// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Returns what workers have to hear; none:
 /// there is no such lane.
 ///
 /// Gives `entry` to the audit log, as done to the lane's app.

@@ -79,7 +79,7 @@ pub(crate) async fn account(
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
-             q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "page_dispatching!",
+             q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "batch_dispatching!",
              r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
          FROM messages m,
          LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
@@ -90,7 +90,7 @@ pub(crate) async fn account(
              count(*) FILTER (WHERE NOT held AND retries = 0) AS queued,
              count(*) FILTER (WHERE NOT held AND retries > 0) AS retrying
              FROM (SELECT retries, lease IS NOT NULL AND due_at > $3 AS held FROM queue WHERE message = m.id) w) q,
-         LATERAL (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint AS dispatching FROM pages
+         LATERAL (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint AS dispatching FROM batches
              WHERE message = m.id) p,
          LATERAL (SELECT coalesce(max(acknowledged), 0) AS acknowledged, coalesce(max(displayed), 0) AS displayed,
              coalesce(max(clicked), 0) AS clicked, coalesce(max(closed), 0) AS closed
@@ -103,7 +103,7 @@ pub(crate) async fn account(
     .fetch_optional(pool)
     .await?;
     Ok(found.map(|row| {
-        let dispatching = row.row_dispatching + row.page_dispatching;
+        let dispatching = row.row_dispatching + row.batch_dispatching;
         let account = Account {
             targeted: row.targeted,
             queued: row.queued,
@@ -165,7 +165,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) ->
         r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy, replay_of,
              enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
-               OR EXISTS (SELECT 1 FROM pages WHERE message = m.id) AS "moving!"
+               OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
         app.0,
         before,

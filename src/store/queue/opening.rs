@@ -17,7 +17,7 @@ pub(crate) struct MessageRow {
     pub id: MessageId,
     /// What its deliveries' ids are derived from: the message that it replays, or itself.
     pub root: MessageId,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// Its tier.
     pub tier: Tier,
@@ -102,7 +102,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
 pub(crate) struct LaneRow {
     /// Which push service.
     pub gateway: Gateway,
-    /// Whose lane it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// The app's weight.
     pub weight: u32,

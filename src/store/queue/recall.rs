@@ -1,18 +1,18 @@
-//! What was put off because its lane was held or its breaker open comes back when an operator opens the lane sooner.
+//! What was deferred because its lane was held or its breaker open comes back when an operator opens the lane sooner.
 //!
-//! Such a row is due later than the policy wanted it, by [`PUT_OFF_MAX`] and [`SPREAD`] at most, and nobody holds it. So is
-//! one that waits for its recipient's morning within the next minute: recalled, it is claimed and put off once more.
+//! Such a row is due later than the policy wanted it, by [`DEFER_MAX`] and [`SPREAD`] at most, and nobody holds it. So is
+//! one that waits for its recipient's morning within the next minute: recalled, it is claimed and deferred once more.
 
 use sqlx::PgPool;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::LaneId;
-use crate::policy::hold::{PUT_OFF_MAX, SPREAD};
+use crate::policy::hold::{DEFER_MAX, SPREAD};
 
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
-/// Makes the next chunk of a lane's deliveries that were put off beyond `opens_at` due then: what is urgent at once, the
+/// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: what is urgent at once, the
 /// rest spread out, each at a place of its own. True if there may be more. Rows that are just being settled are left out,
 /// and a worker may still put some off by what it knew before: so it is repeated some seconds later.
 pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<bool> {
@@ -28,7 +28,7 @@ pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now
            LIMIT $5 FOR UPDATE SKIP LOCKED))",
         lane.0,
         opens_at,
-        now + PUT_OFF_MAX + SPREAD,
+        now + DEFER_MAX + SPREAD,
         opens_at + SPREAD,
         CHUNK
     )

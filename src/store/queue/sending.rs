@@ -1,7 +1,7 @@
 //! A message is accepted: its row, and whom it goes to, in one transaction.
 //!
 //! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
-//! statement; larger ones a cursor for each lane, from which workers cut pages.
+//! statement; larger ones a cursor for each lane, from which workers take batches.
 
 mod rows;
 
@@ -31,7 +31,7 @@ const ROWS_MAX: i64 = 100;
 pub(crate) struct NewMessage {
     /// Its id.
     pub id: MessageId,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// Its tier.
     pub tier: Tier,

@@ -18,7 +18,7 @@ const CHUNK: i64 = 10_000;
 
 /// What is wanted of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Order {
     /// Nothing goes out until it is resumed. Its time to live keeps running.
     Pause,
     /// It goes on.
@@ -52,7 +52,7 @@ pub async fn steer(
     pool: &PgPool,
     app: AppId,
     id: MessageId,
-    turn: Turn,
+    turn: Order,
     entry: &Entry,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
@@ -72,7 +72,7 @@ async fn steer_within(
     conn: &mut PgConnection,
     app: AppId,
     id: MessageId,
-    turn: Turn,
+    turn: Order,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     let found = sqlx::query_scalar!(
@@ -82,31 +82,31 @@ async fn steer_within(
     );
     let Some(state) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
     let kind = match (state, turn) {
-        (MessageState::Cancelled, Turn::Cancel)
-        | (MessageState::Paused, Turn::Pause)
-        | (MessageState::Sending, Turn::Resume) => return Ok(Steered::Already),
+        (MessageState::Cancelled, Order::Cancel)
+        | (MessageState::Paused, Order::Pause)
+        | (MessageState::Sending, Order::Resume) => return Ok(Steered::Already),
         (MessageState::Cancelled, _) => return Ok(Steered::Cancelled),
-        (_, Turn::Pause) => StopKind::Pause,
-        (_, Turn::Resume) => StopKind::Resume,
-        (_, Turn::Cancel) => StopKind::Cancel,
+        (_, Order::Pause) => StopKind::Pause,
+        (_, Order::Resume) => StopKind::Resume,
+        (_, Order::Cancel) => StopKind::Cancel,
     };
     if !is_moving(conn, id).await? {
         return Ok(Steered::Done);
     }
     match turn {
-        Turn::Pause => {
+        Order::Pause => {
             set_state(conn, id, MessageState::Paused, None).await?;
             set_cursors_due(conn, id, None).await?;
         }
-        Turn::Resume => {
+        Order::Resume => {
             set_state(conn, id, MessageState::Sending, Some(now)).await?;
             set_cursors_due(conn, id, Some(now)).await?;
         }
-        Turn::Cancel => {}
+        Order::Cancel => {}
     }
     let stop = match turn {
-        Turn::Cancel => cancel_locked(conn, id, now).await?,
-        Turn::Pause | Turn::Resume => stop_message(conn, kind, id, now).await?,
+        Order::Cancel => cancel_locked(conn, id, now).await?,
+        Order::Pause | Order::Resume => stop_message(conn, kind, id, now).await?,
     };
     let more = chunk(conn, id, turn, now).await?;
     Ok(Steered::Now { stop, more })
@@ -126,7 +126,7 @@ pub(in crate::store) async fn cancel_locked(
 async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
-           OR EXISTS (SELECT 1 FROM pages WHERE message = $1) AS "moving!""#,
+           OR EXISTS (SELECT 1 FROM batches WHERE message = $1) AS "moving!""#,
         id.0
     )
     .fetch_one(conn)
@@ -167,9 +167,9 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool,
         .fetch_optional(&mut *tx)
         .await?;
         let turn = match row {
-            Some(row) if row.state == MessageState::Cancelled => Turn::Cancel,
-            Some(row) if row.state == MessageState::Paused => Turn::Pause,
-            Some(row) if row.resumed_at.is_some() => Turn::Resume,
+            Some(row) if row.state == MessageState::Cancelled => Order::Cancel,
+            Some(row) if row.state == MessageState::Paused => Order::Pause,
+            Some(row) if row.resumed_at.is_some() => Order::Resume,
             _ => return Ok(false),
         };
         let more = chunk(&mut tx, id, turn, now).await?;
@@ -179,11 +179,11 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool,
     .await
 }
 
-async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Turn, now: Timestamp) -> Result<bool, sqlx::Error> {
+async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Order, now: Timestamp) -> Result<bool, sqlx::Error> {
     let changed = match turn {
-        Turn::Pause => park(conn, id, now).await?,
-        Turn::Resume => unpark(conn, id, now).await?,
-        Turn::Cancel => cancel(conn, id, now).await?,
+        Order::Pause => park(conn, id, now).await?,
+        Order::Resume => unpark(conn, id, now).await?,
+        Order::Cancel => cancel(conn, id, now).await?,
     };
     Ok(changed == CHUNK.unsigned_abs())
 }

@@ -11,7 +11,7 @@ use crate::model::id::SubscriptionId;
 
 /// A delivery that needs a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct TurnRequest {
     /// To whom it goes.
     pub subscription: SubscriptionId,
     /// The time between two turns.
@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
 /// expire first, which uses up no turn. The bucket has a depth of one: unused turns are not saved up.
 pub(crate) async fn take_turns(
     pool: &PgPool,
-    wanted: &[Wanted],
+    wanted: &[TurnRequest],
     now: Timestamp,
 ) -> sqlx::Result<Vec<Option<Timestamp>>> {
     let ids: BTreeMap<(i16, Uuid), ()> =
@@ -70,7 +70,7 @@ pub(crate) async fn take_turns(
     Ok(turns)
 }
 
-fn turn(next_at: &mut Timestamp, wanted: &Wanted, now: Timestamp) -> Option<Timestamp> {
+fn turn(next_at: &mut Timestamp, wanted: &TurnRequest, now: Timestamp) -> Option<Timestamp> {
     let at = now.max(*next_at);
     if wanted.expires_at.is_some_and(|expires_at| at >= expires_at) {
         return None;
@@ -114,8 +114,8 @@ mod tests {
         let now: Timestamp = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let second = Duration::from_secs(1);
         let subscription = SubscriptionId(Uuid::nil());
-        let patient = Wanted { subscription, interval: second, expires_at: None };
-        let brief = Wanted { expires_at: Some(now + second * 2), ..patient };
+        let patient = TurnRequest { subscription, interval: second, expires_at: None };
+        let brief = TurnRequest { expires_at: Some(now + second * 2), ..patient };
         let mut next_at = now - TimeDelta::hours(1); // what was not used is not saved up
         let turns = [patient, brief, brief, patient].map(|wanted| turn(&mut next_at, &wanted, now));
         assert_eq!(turns, [Some(now), Some(now + second), None, Some(now + second * 2)]);

@@ -29,7 +29,7 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     let api_key = text(&api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201)["id"]);
     let identity_key = text(&api.post("/identity-keys", json!({"name": "n"})).await.ok(201)["id"]);
     let vapid_key = text(&api.app["vapid_key"]["id"]);
-    let alert = Alert { app: None, kind: Kind::Figure, subject: "x", detail: "y" };
+    let alert = Alert { app: None, kind: Kind::Sli, subject: "x", detail: "y" };
     alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
     let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
     let alert = text(&alerts["data"][0]["id"]);

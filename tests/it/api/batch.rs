@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::store::queue::idempotency::{self, Claim, Place};
+use bellwire::testkit::store::queue::idempotency::{self, Claim, KeyScope};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -189,7 +189,7 @@ async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_eac
     assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 150);
 
     // A first request that takes too long: the second is told to come again, in its place.
-    let place = Place { app: api.app_id(), route: ROUTE };
+    let place = KeyScope { app: api.app_id(), route: ROUTE };
     let slow = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
     let mut tx = api.pool.begin().await.unwrap();
     let patience = std::time::Duration::from_secs(1);

@@ -6,7 +6,7 @@ use axum::http::Method;
 use bellwire::testkit::api::{Settings, Work};
 use bellwire::testkit::model::id::MessageId;
 use bellwire::testkit::model::message::Content;
-use bellwire::testkit::store::queue::idempotency::{self, Claim, Place};
+use bellwire::testkit::store::queue::idempotency::{self, Claim, KeyScope};
 use bellwire::testkit::vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -168,7 +168,7 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.to_string().as_bytes());
     let route = "POST /v1/apps/{app}/messages";
     let (place, slow) =
-        (Place { app: api.app_id(), route }, [idempotency::Key { key: "slow", body_hash: hash.as_ref() }]);
+        (KeyScope { app: api.app_id(), route }, [idempotency::Key { key: "slow", body_hash: hash.as_ref() }]);
     let mut tx = api.pool.begin().await.unwrap();
     let claimed = idempotency::claim(&mut tx, place, &slow, Duration::from_secs(1), api.clock.now()).await.unwrap();
     assert!(matches!(claimed.unwrap()[..], [Claim::First]));

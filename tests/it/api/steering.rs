@@ -131,14 +131,14 @@ async fn a_long_queue_is_turned_in_chunks() {
     sqlx::query(raise).execute(&api.pool).await.unwrap();
     let (app, id, now) = (api.app_id(), message.parse().unwrap(), api.clock.now());
     let entry = audit::Entry::new(audit::Actor::LOCAL, Some(app), audit::Action::MessagePaused, id);
-    let first = steering::steer(&api.pool, app, id, steering::Turn::Pause, &entry, now).await.unwrap();
+    let first = steering::steer(&api.pool, app, id, steering::Order::Pause, &entry, now).await.unwrap();
     assert!(matches!(first, steering::Steered::Now { more: true, .. }), "{first:?}");
     assert_eq!(due(&api, "queue").await.iter().filter(|due| !**due).count(), 10_000);
     assert!(steering::go_on(&api.pool, id, now).await.unwrap());
     assert!(!steering::go_on(&api.pool, id, now).await.unwrap());
     assert!(due(&api, "queue").await.iter().all(|due| !due));
     // A cancel comes while everything is parked: it takes the chunks from there.
-    let cancel = steering::steer(&api.pool, app, id, steering::Turn::Cancel, &entry, now).await.unwrap();
+    let cancel = steering::steer(&api.pool, app, id, steering::Order::Cancel, &entry, now).await.unwrap();
     assert!(matches!(cancel, steering::Steered::Now { more: true, .. }), "{cancel:?}");
     assert_eq!(api.counts(&message).await["cancelled"], 10_000);
     while steering::go_on(&api.pool, id, now).await.unwrap() {}

@@ -276,7 +276,7 @@ impl Walk {
 
     async fn alert(&self, n: u32) -> String {
         let (app, subject) = (None, n.to_string());
-        let alert = Alert { app, kind: Kind::Figure, subject: &subject, detail: "walk" };
+        let alert = Alert { app, kind: Kind::Sli, subject: &subject, detail: "walk" };
         alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
         let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
         bellwire::testkit::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()

@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::support::app::PATIENCE;
 
-/// Starts a browser and answers it with the address that it prints after `label`. What it keeps and forgets is in `home`;
+/// Starts a browser and returns it with the address that it prints after `label`. What it keeps and forgets is in `home`;
 /// dropping it kills it.
 async fn launch(mut command: Command, home: &std::path::Path, label: &str) -> (Child, String) {
     let name = command.as_std().get_program().to_string_lossy().into_owned();

@@ -119,7 +119,7 @@ impl Site {
         self.call(Method::GET, path, Value::Null).await
     }
 
-    /// Sends to everybody who is subscribed and answers the message's id.
+    /// Sends to everybody who is subscribed and returns the message's id.
     pub async fn send(&self, content: Value) -> String {
         self.send_message(json!({"content": content})).await
     }

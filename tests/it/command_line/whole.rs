@@ -26,7 +26,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts it and answers the first line that `found` makes something of.
+/// Starts it and returns the first line that `found` makes something of.
 fn start<T>(command: &mut Command, from_stderr: bool, found: impl Fn(&Value) -> Option<T>) -> (Process, T) {
     let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs"));
     let (out, err) = (process.0.stdout.take().expect("piped"), process.0.stderr.take().expect("piped"));

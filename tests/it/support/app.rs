@@ -258,7 +258,7 @@ impl TestApp {
     }
 
     /// Registers a simulated browser that the server knows already, as its next visit does. Answers its id.
-    pub async fn come_back(&self, gateway: &str, index: u32) -> String {
+    pub async fn reopens_at(&self, gateway: &str, index: u32) -> String {
         let host = format!("{gateway}.bellwire.test");
         let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
         let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
@@ -267,7 +267,7 @@ impl TestApp {
         known["id"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a message and answers its id.
+    /// Sends a message and returns its id.
     pub async fn send(&self, to: Value, more: Value) -> String {
         let mut body = json!({"to": to, "content": {"title": "Hello", "body": "World", "url": "https://example.com/"}});
         body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -316,7 +316,7 @@ impl TestApp {
         self.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}")).await
     }
 
-    /// Pauses, resumes or cancels a message, and answers what it then is.
+    /// Pauses, resumes or cancels a message, and returns what it then is.
     pub async fn steer(&self, message: &str, turn: &str) -> Value {
         self.call(Method::POST, &format!("/v1/apps/shop/messages/{message}/{turn}"), Value::Null).await.ok(200)
     }
@@ -389,8 +389,8 @@ impl TestApp {
     /// For tests whose gateways find fault on purpose.
     pub async fn check_accounts(&self) {
         let leased: i64 = scalar(&self.pool, "SELECT count(*) FROM queue WHERE lease IS NOT NULL").await;
-        let pages: i64 = scalar(&self.pool, "SELECT count(*) FROM pages").await;
-        assert_eq!((leased, pages), (0, 0), "leased rows and open pages at the end");
+        let batches: i64 = scalar(&self.pool, "SELECT count(*) FROM batches").await;
+        assert_eq!((leased, batches), (0, 0), "leased rows and open batches at the end");
         let broken: i64 = scalar(
             &self.pool,
             "SELECT count(*) FROM (

@@ -65,7 +65,7 @@ impl Calls {
         Self { socket, serial: 0, events: Vec::new() }
     }
 
-    /// Asks, and answers what came back; `more` are members beside method and parameters.
+    /// Asks, and returns what came back; `more` are members beside method and parameters.
     pub async fn call_with(&mut self, method: &str, params: Value, more: Value) -> Result<Value, Value> {
         self.serial += 1;
         let mut call = json!({"id": self.serial, "method": method, "params": params});

@@ -12,9 +12,9 @@ pub(super) struct Case<'a> {
     pub proven: bool,
     /// The subscription is sent to.
     pub active: bool,
-    /// Whose the subscription is.
+    /// The user that the subscription belongs to.
     pub user: Option<&'a str>,
-    /// Whose it shall be, if the request says so; inner none: nobody's. That it may say so was checked.
+    /// The user that it shall belong to, if the request says so; inner none: nobody. That it may say so was checked.
     pub wanted: Option<Option<&'a str>>,
 }
 

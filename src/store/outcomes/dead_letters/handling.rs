@@ -1,8 +1,8 @@
-//! What is done with letters: replaying and discarding all that fit, and the trail of it.
+//! What is done with dead letters: replaying and discarding all that fit, and the trail of it.
 //!
-//! An operation goes through its letters in transactions of a bounded size. Each marks its letters, makes the messages
+//! An operation goes through its dead letters in transactions of a bounded size. Each marks its dead letters, makes the messages
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
-//! and whatever it left is open still: repeating it goes on from there, and no letter is replayed twice.
+//! and whatever it left is open still: repeating it goes on from there, and no dead letter is replayed twice.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,15 +20,15 @@ use crate::store::operations::retrying::retrying;
 use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
 use crate::vault::{CONTENT, Vault};
 
-/// Most letters that one transaction replays, and most recipients of a message that does.
+/// Most dead letters that one transaction replays, and most recipients of a message that does.
 pub(crate) const REPLAY_CHUNK: i64 = 1_000;
-/// Most letters that one transaction discards.
+/// Most dead letters that one transaction discards.
 const DISCARD_CHUNK: i64 = 10_000;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Sends letters again.
+    /// Sends dead letters again.
     Replay,
     /// Puts them aside.
     Discard,
@@ -55,25 +55,25 @@ impl Action {
     }
 }
 
-/// One thing done to all letters that fit.
+/// One thing done to all dead letters that fit.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     /// Its id, a UUIDv7 of its beginning.
     pub id: Uuid,
-    /// Whose letters.
+    /// The app it belongs to.
     pub app: AppId,
     /// What is done.
     pub action: Action,
     /// By whom.
     pub actor: Actor,
-    /// To which letters.
+    /// To which dead letters.
     pub filter: Filter,
-    /// When it began: letters that came later are left alone.
+    /// When it began: dead letters that came later are left alone.
     pub began: Timestamp,
 }
 
 impl Operation {
-    /// Ends a statement by the conditions of the letters that are meant.
+    /// Ends a statement by the conditions of the dead letters that are meant.
     fn push_meant(&self, query: &mut QueryBuilder<Postgres>) {
         push_filter(query, self.app, &self.filter);
         let later = self.began + chrono::TimeDelta::milliseconds(1);
@@ -81,7 +81,7 @@ impl Operation {
     }
 }
 
-/// How many open letters an operation would find.
+/// How many open dead letters an operation would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub(crate) struct Found {
     /// Those that fit.
@@ -92,7 +92,7 @@ pub(crate) struct Found {
     pub user_left: i64,
 }
 
-/// What makes a letter worth replaying.
+/// What makes a dead letter worth replaying.
 const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ";
 
 /// What forbids it: whoever has the browser now is not whom the message was for. A replay of what went to a topic or to
@@ -100,7 +100,7 @@ const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expi
 const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
                          AND coalesce(o.audience, m.audience) ?| ARRAY['users', 'subscriptions'], false)";
 
-/// The letter's message, and the one that was sent first if it replays another.
+/// The dead letter's message, and the one that was sent first if it replays another.
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
 /// Counts what an operation would find.
@@ -127,7 +127,7 @@ pub(crate) struct Replayed {
     pub messages: Vec<MessageId>,
 }
 
-/// Replays up to `cap` of the letters that are meant, those of the oldest messages first, with their messages' time to
+/// Replays up to `cap` of the dead letters that are meant, those of the oldest messages first, with their messages' time to
 /// live or with `ttl_s`. Letters that cannot be sent any more, or not to whoever has the browser now, stay open. `sent` is called after each transaction.
 pub(crate) async fn replay(
     pool: &PgPool,
@@ -156,7 +156,7 @@ pub(crate) async fn replay(
     Ok(done)
 }
 
-/// A letter's place in the order of replaying: its message, then itself.
+/// A dead letter's place in the order of replaying: its message, then itself.
 type Place = (Uuid, Uuid);
 
 #[derive(Debug, Clone, Copy, FromRow)]
@@ -211,9 +211,9 @@ async fn replay_chunk(
     Ok(Chunk { letters: n, messages: made.messages.into_iter().map(MessageId).collect(), last })
 }
 
-/// Locks the next letters that may be replayed, message by message: along an index that has this order, since sorting all
+/// Locks the next dead letters that may be replayed, message by message: along an index that has this order, since sorting all
 /// that are open would cost every chunk as much as the whole. Their subscriptions keep their users until the transaction
-/// ends; where one is just being changed the letter stays open.
+/// ends; where one is just being changed the dead letter stays open.
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -251,7 +251,7 @@ fn keep_messages_whole(letters: &mut Vec<Letter>) {
     }
 }
 
-/// A message whose letters are replayed.
+/// A message whose dead letters are replayed.
 struct Original {
     id: Uuid,
     root: Uuid,
@@ -265,7 +265,7 @@ struct Original {
     enveloped: bool,
 }
 
-/// The messages of these letters, as far as they still have their content.
+/// The messages of these dead letters, as far as they still have their content.
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
     let found = sqlx::query_as!(
         Original,
@@ -278,12 +278,12 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
-/// Whom these letters are for. One delivery can have left several, and is replayed once.
+/// Whom these dead letters are for. One delivery can have left several, and is replayed once.
 fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
     letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The message that replays these letters of an original. None: its content does not open.
+/// The message that replays these dead letters of an original. None: its content does not open.
 fn compose(
     vault: &Vault,
     id: Uuid,
@@ -315,7 +315,7 @@ fn compose(
     })
 }
 
-/// What a chunk made: messages with what they replay, and letters with the messages that carry them.
+/// What a chunk made: messages with what they replay, and dead letters with the messages that carry them.
 #[derive(Default)]
 struct Made {
     messages: Vec<Uuid>,
@@ -326,7 +326,7 @@ struct Made {
     by: Vec<Uuid>,
 }
 
-/// Marks the letters that have a queue row now: a subscription that ended a moment ago got none. Answers how many.
+/// Marks the dead letters that have a queue row now: a subscription that ended a moment ago got none. Returns how many.
 async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Timestamp) -> sqlx::Result<i64> {
     if made.messages.is_empty() {
         return Ok(0);
@@ -374,7 +374,7 @@ pub(in crate::store) async fn look_again(
     .map(drop)
 }
 
-/// Discards up to `cap` of the letters that are meant, the oldest first. Answers how many.
+/// Discards up to `cap` of the dead letters that are meant, the oldest first. Returns how many.
 pub(crate) async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i64) -> sqlx::Result<i64> {
     let (mut discarded, mut part) = (0, 0);
     while discarded < cap {
@@ -412,7 +412,7 @@ async fn discard_chunk(
     Ok(n)
 }
 
-/// Adds a part of `n` letters to the trail, and to the audit log; to be called within the transaction that does it.
+/// Adds a part of `n` dead letters to the trail, and to the audit log; to be called within the transaction that does it.
 pub(crate) async fn record(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -447,7 +447,7 @@ pub(crate) struct ActionRow {
     pub action: String,
     /// By whom.
     pub actor: String,
-    /// To which letters.
+    /// To which dead letters.
     pub filter: Value,
     /// To how many.
     pub n: i64,

@@ -1,4 +1,4 @@
-//! Queue rows, settled in batches: fence, log, counts and figures in one statement.
+//! Queue rows, settled in groups: fence, log, counts and figures in one statement.
 
 use std::collections::HashSet;
 

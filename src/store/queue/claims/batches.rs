@@ -1,4 +1,4 @@
-//! Fan-out: cursors cut into pages, and pages whose workers were lost.
+//! Fan-out: batches taken off cursors, and batches whose workers were lost.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
@@ -11,9 +11,9 @@ use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
 
-/// A page under our lease.
+/// A batch under our lease.
 #[derive(Debug)]
-pub struct Page {
+pub struct Batch {
     /// Its id.
     pub id: Uuid,
     /// The fence of its settling.
@@ -30,18 +30,18 @@ pub struct Page {
     pub recipients: Vec<Recipient>,
 }
 
-/// What cutting a cursor came to.
+/// What taking a batch came to.
 #[derive(Debug)]
-pub enum Cut {
-    /// Nothing of this lane and tier is left to cut now.
+pub enum Taken {
+    /// Nothing of this lane and tier is left to take now.
     Nothing,
     /// The cursor ended without another recipient.
     Ended,
-    /// A page, leased to us.
-    Page(Page),
+    /// A batch, leased to us.
+    Batch(Batch),
 }
 
-/// The message of the cursor that would be cut next.
+/// The message of the cursor that would be next.
 pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
     let message = sqlx::query_scalar!(
         "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
@@ -71,12 +71,12 @@ pub(crate) async fn postpone_cursor(
     Ok(postponed.execute(pool).await?.rows_affected() == 1)
 }
 
-/// Cuts the next page of up to `size` recipients off the least recently cut cursor of a lane and tier. `page` is a
+/// Takes the next batch of up to `size` recipients off the cursor of a lane and tier that waited longest. `batch` is a
 /// fresh id, which is also its first lease.
 ///
-/// A cut is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
+/// It is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
 /// nor of those to recipients who unsubscribe before it is made again.
-pub async fn cut_page(pool: &PgPool, span: Span, size: usize, page: Uuid, until: Timestamp) -> sqlx::Result<Cut> {
+pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<Taken> {
     let Span { lane, tier, since, now } = span;
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
@@ -94,28 +94,28 @@ pub async fn cut_page(pool: &PgPool, span: Span, size: usize, page: Uuid, until:
     .fetch_optional(&mut *tx)
     .await?
     else {
-        return Ok(Cut::Nothing);
+        return Ok(Taken::Nothing);
     };
     let recipients = read_recipients(&mut tx, lane, cursor.topic, cursor.after, cursor.accepted_at, size, now).await?;
     let ids: Vec<Uuid> = recipients.iter().map(|recipient| recipient.subscription.0).collect();
     if !ids.is_empty() {
-        // One statement instead of two: what it costs to start one counts for each page.
+        // One statement instead of two: what it costs to start one counts for each batch.
         sqlx::query!(
             r#"
             WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
-            page AS (
-                INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+            batch AS (
+                INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
                 VALUES ($1, $2, $3, $4, $5, $6, $7)
             )
             INSERT INTO message_counts AS counts (message, lane, targeted) VALUES ($2, $3, cardinality($5::uuid[]))
             ON CONFLICT (message, lane) DO UPDATE SET targeted = counts.targeted + excluded.targeted
             "#,
-            page,
+            batch,
             cursor.message,
             lane.0,
             tier.code(),
             &ids,
-            page,
+            batch,
             until,
             ids.last(),
             now
@@ -130,9 +130,17 @@ pub async fn cut_page(pool: &PgPool, span: Span, size: usize, page: Uuid, until:
     }
     tx.commit().await?;
     if ids.is_empty() {
-        return Ok(Cut::Ended);
+        return Ok(Taken::Ended);
     }
-    Ok(Cut::Page(Page { id: page, lease: page, message: MessageId(cursor.message), lane, tier, leases: 1, recipients }))
+    Ok(Taken::Batch(Batch {
+        id: batch,
+        lease: batch,
+        message: MessageId(cursor.message),
+        lane,
+        tier,
+        leases: 1,
+        recipients,
+    }))
 }
 
 async fn read_recipients(
@@ -210,22 +218,22 @@ impl From<Sendable> for Recipient {
     }
 }
 
-/// Leases one page whose lease ran out, and that is none of `own`: its worker died, or lost the database for longer than
+/// Leases one batch whose lease ran out, and that is none of `own`: its worker died, or lost the database for longer than
 /// that.
-pub async fn lease_lost_page(
+pub async fn lease_lost_batch(
     pool: &PgPool,
     span: Span,
     own: &[Uuid],
     lease: Uuid,
     until: Timestamp,
-) -> sqlx::Result<Option<Page>> {
+) -> sqlx::Result<Option<Batch>> {
     let Span { lane, tier, since, now } = span;
-    let Some(page) = sqlx::query!(
+    let Some(batch) = sqlx::query!(
         r#"
         WITH leased AS (
-            UPDATE pages SET lease = $4, leases = leases + 1, due_at = $5
+            UPDATE batches SET lease = $4, leases = leases + 1, due_at = $5
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM pages WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $7 AND $3 AND id <> ALL ($6)
+                SELECT ctid FROM batches WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $7 AND $3 AND id <> ALL ($6)
                 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
             RETURNING id, message, leases, recipients
         )
@@ -248,15 +256,15 @@ pub async fn lease_lost_page(
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
                s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
-               -- It may have ended and come back since the page was cut.
+               -- It may have ended and come back since the batch was taken.
                coalesce(s.since > $2, false) AS "is_past!",
                CASE WHEN s.since > $2 THEN s.revived - 1 ELSE s.life END AS "life?"
         FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
         LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
         ORDER BY r.place
         "#,
-        &page.recipients,
-        page.accepted_at
+        &batch.recipients,
+        batch.accepted_at
     )
     .fetch_all(pool)
     .await?;
@@ -266,22 +274,35 @@ pub async fn lease_lost_page(
             subscription: SubscriptionId(row.id),
             origin_id: row.origin_id.unwrap_or_default(),
             address: row.address.unwrap_or_default(),
-            standing: standing(&Circumstances::read(&page.state, row.state.as_deref(), row.has_successor, row.is_past)),
+            standing: standing(&Circumstances::read(
+                &batch.state,
+                row.state.as_deref(),
+                row.has_successor,
+                row.is_past,
+            )),
             policy: row.policy,
             timezone: row.timezone,
             proven: row.proven.unwrap_or(false),
             life: row.life.unwrap_or(0),
         })
         .collect();
-    Ok(Some(Page { id: page.id, lease, message: MessageId(page.message), lane, tier, leases: page.leases, recipients }))
+    Ok(Some(Batch {
+        id: batch.id,
+        lease,
+        message: MessageId(batch.message),
+        lane,
+        tier,
+        leases: batch.leases,
+        recipients,
+    }))
 }
 
-/// Renews the leases of pages, by id and lease. One that is just being settled is left alone: nobody else can lease it.
-pub(crate) async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
-    let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = pages.iter().copied().unzip();
+/// Renews the leases of batches, by id and lease. One that is just being settled is left alone: nobody else can lease it.
+pub(crate) async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
+    let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = batches.iter().copied().unzip();
     sqlx::query!(
-        "UPDATE pages SET due_at = $3 WHERE ctid = ANY (ARRAY(
-           SELECT p.ctid FROM unnest($1::uuid[], $2::uuid[]) AS o (id, lease) JOIN pages p ON p.id = o.id AND p.lease = o.lease
+        "UPDATE batches SET due_at = $3 WHERE ctid = ANY (ARRAY(
+           SELECT p.ctid FROM unnest($1::uuid[], $2::uuid[]) AS o (id, lease) JOIN batches p ON p.id = o.id AND p.lease = o.lease
            FOR UPDATE OF p SKIP LOCKED))",
         &ids,
         &leases,
@@ -292,23 +313,23 @@ pub(crate) async fn renew_pages(pool: &PgPool, pages: &[(Uuid, Uuid)], until: Ti
     .map(drop)
 }
 
-/// Turns a page that killed its workers into queue rows, so that the recipient that does it ends up alone.
-pub(crate) async fn split_page(pool: &PgPool, vault: &Vault, page: &Page, now: Timestamp) -> sqlx::Result<()> {
+/// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
+pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
     let token = |recipient: &Recipient| {
         let subscription = recipient.subscription;
-        Queued { message: page.message, subscription, retries: 0, scheduled_at: now }.sign(vault).to_vec()
+        Queued { message: batch.message, subscription, retries: 0, scheduled_at: now }.sign(vault).to_vec()
     };
-    let recipients = || page.recipients.iter();
+    let recipients = || batch.recipients.iter();
     sqlx::query!(
         r#"
-        WITH fence AS (DELETE FROM pages WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
+        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
         INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token, life)
         SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token, r.life
         FROM fence f, unnest($4::uuid[], $5::bytea[], $6::integer[]) AS r (id, token, life)
         ON CONFLICT DO NOTHING
         "#,
-        page.id,
-        page.lease,
+        batch.id,
+        batch.lease,
         now,
         &recipients().map(|recipient| recipient.subscription.0).collect::<Vec<_>>(),
         &recipients().map(token).collect::<Vec<_>>(),

@@ -1,13 +1,13 @@
-//! What operators watch: figures of retries that say what happened.
+//! What operators watch: reliability metrics of retries that say what happened.
 
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::LaneId;
-use bellwire::testkit::policy::figures::Count;
+use bellwire::testkit::policy::reliability::Count;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::outcomes::figures;
+use bellwire::testkit::store::outcomes::reliability;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
@@ -18,19 +18,19 @@ fn failing(status: u16, attempts: [u32; 2]) -> Rule {
     Rule { attempts: Some(attempts), ..Rule::always(action) }
 }
 
-fn figure<'a>(view: &'a Value, name: &str) -> &'a Value {
-    let figures = view["figures"].as_array().unwrap_or_else(|| panic!("no figures in {view}"));
-    figures.iter().find(|reading| reading["figure"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
+fn sli<'a>(view: &'a Value, name: &str) -> &'a Value {
+    let slis = view["slis"].as_array().unwrap_or_else(|| panic!("no slis in {view}"));
+    slis.iter().find(|reading| reading["sli"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
 }
 
-/// Figures reach the database with the heartbeat, which goes by the real clock; a stop tells the rest at once.
+/// Reliability metrics reach the database with the heartbeat, which goes by the real clock; a stop tells the rest at once.
 async fn metrics(app: &TestApp) -> Value {
     app.dispatcher.stop(Duration::from_secs(10)).await;
     app.get("/v1/apps/shop/metrics").await
 }
 
 #[tokio::test]
-async fn retries_show_in_the_figures_of_their_lane_and_tier() {
+async fn retries_show_in_the_slis_of_their_lane_and_tier() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..110).await;
     app.simulator.add_rule(failing(429, [1, 1])).unwrap();
@@ -44,32 +44,32 @@ async fn retries_show_in_the_figures_of_their_lane_and_tier() {
     assert_eq!(app.counts(&message).await.get("accepted"), Some(&110));
     let view = metrics(&app).await;
     let promotional = &view["tiers"]["promotional"];
-    let first = figure(promotional, "first_retry_success");
+    let first = sli(promotional, "first_retry_success");
     assert_eq!((&first["samples"], &first["target"], &first["alert"]), (&json!(110), &json!(0.85), &json!(0.6)));
     assert!((first["value"].as_f64().unwrap() - 100.0 / 110.0).abs() < 1e-9, "{first}");
     assert_eq!(first["state"], "ok");
-    let second = figure(promotional, "second_retry_success");
+    let second = sli(promotional, "second_retry_success");
     assert_eq!((&second["samples"], &second["value"], &second["state"]), (&json!(10), &json!(1.0), &json!("unknown")));
-    assert!(figure(promotional, "backoff_stretch")["value"].as_f64().unwrap() >= 1.0, "{view}");
-    assert_eq!(figure(promotional, "ttl_expired_purges")["value"], json!(0.0));
+    assert!(sli(promotional, "backoff_stretch")["value"].as_f64().unwrap() >= 1.0, "{view}");
+    assert_eq!(sli(promotional, "ttl_expired_purges")["value"], json!(0.0));
     let by_attempts = |n: usize| promotional["attempts_to_success"][n]["n"].as_u64().unwrap();
     assert_eq!([by_attempts(0), by_attempts(1), by_attempts(2)], [0, 100, 10]);
     assert_eq!(view["lanes"][0]["gateway"], "fcm");
-    let transactional = figure(&view["tiers"]["transactional"], "first_retry_success");
+    let transactional = sli(&view["tiers"]["transactional"], "first_retry_success");
     assert_eq!((&transactional["samples"], &transactional["value"]), (&json!(0), &Value::Null));
     app.finish().await;
 }
 
 #[tokio::test]
-async fn a_figure_past_its_line_raises_an_alert_and_trips_do_when_they_go_on_for_hours() {
+async fn an_sli_past_its_line_raises_an_alert_and_trips_do_when_they_go_on_for_hours() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let now = app.clock.now();
-    let watch = async |now| figures::watch(&app.pool, now).await.unwrap();
+    let watch = async |now| reliability::watch(&app.pool, now).await.unwrap();
     let (lane, tier) = (LaneId(1), Some(Tier::Promotional));
-    let add = async |figures: &[(Count, u64)], now| {
-        let rows = figures.iter().map(|(count, n)| (lane, tier, *count as i16, *n));
-        figures::add(&app.pool, rows, now).await.unwrap();
+    let add = async |slis: &[(Count, u64)], now| {
+        let rows = slis.iter().map(|(count, n)| (lane, tier, *count as i16, *n));
+        reliability::add(&app.pool, rows, now).await.unwrap();
     };
     add(&[(Count::FirstRetries, 100), (Count::FirstAccepted, 60)], now).await;
     assert_eq!(watch(now).await, 0, "at the line is not past it");
@@ -77,7 +77,7 @@ async fn a_figure_past_its_line_raises_an_alert_and_trips_do_when_they_go_on_for
     assert_eq!((watch(now).await, watch(now).await), (1, 1));
     let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
     let alert = &alerts["data"][0];
-    assert_eq!((&alert["kind"], &alert["n"]), (&json!("figure"), &json!(2)), "{alerts}");
+    assert_eq!((&alert["kind"], &alert["n"]), (&json!("sli"), &json!(2)), "{alerts}");
     assert_eq!(alert["subject"], "first_retry_success lane 1 promotional");
 
     let hour = Duration::from_secs(3_600);
@@ -100,7 +100,7 @@ async fn deliveries_that_expire_before_their_retry_are_purges() {
     app.advance(Duration::from_secs(60)).await;
     assert_eq!(app.counts(&message).await.get("expired"), Some(&1));
     let view = metrics(&app).await;
-    let purges = figure(&view["all"], "ttl_expired_purges");
+    let purges = sli(&view["all"], "ttl_expired_purges");
     assert_eq!((purges["value"].as_f64().unwrap() > 0.0, &purges["state"]), (true, &json!("unknown")));
     app.finish().await;
 }
@@ -152,7 +152,7 @@ async fn what_is_accepted_later_than_promised_or_never_is_counted_and_an_event()
 }
 
 #[tokio::test]
-async fn all_apps_figures_are_for_operators() {
+async fn all_apps_reliability_is_for_operators() {
     let app = TestApp::start().await;
     assert_eq!(app.call(Method::GET, "/v1/metrics", Value::Null).await.status, 403);
     assert_eq!(app.call(Method::GET, "/v1/apps/shop/metrics?lane=x", Value::Null).await.status, 400);

@@ -1,4 +1,4 @@
-//! What the engine does by the clock: read stops and shared lane states, show that it lives, close pages.
+//! What the engine does by the clock: read stops and shared lane states, show that it lives, close batches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::store::queue::claims::LEASE;
 const READ_EVERY: Duration = Duration::from_millis(200);
 /// How often this worker shows that it lives, and takes the database's time.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
-/// How often pages are looked at.
+/// How often batches are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
 /// How far back lane states and flows are read beyond the last reading: longer than whoever wrote them took to commit.
 const LOOK_BACK: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const LOOK_BACK: Duration = Duration::from_secs(5);
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
 /// Reads and beats for ever.
-pub(super) async fn pulse(dispatcher: Arc<Dispatcher>) {
+pub(super) async fn run(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(READ_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
@@ -50,7 +50,7 @@ pub(super) async fn pulse(dispatcher: Arc<Dispatcher>) {
             Err(error) => warn!(%error, "reading lane states and flows failed"),
         }
         if let Err(error) = dispatcher.renew_leases(now).await {
-            warn!(%error, "the leases of pages that wait to be settled could not be renewed");
+            warn!(%error, "the leases of batches that wait to be settled could not be renewed");
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !dispatcher.is_stopping() {
@@ -63,15 +63,15 @@ pub(super) async fn pulse(dispatcher: Arc<Dispatcher>) {
     }
 }
 
-/// Closes pages whose time has come, for ever.
-pub(super) async fn close_pages(dispatcher: Arc<Dispatcher>) {
+/// Closes batches whose time has come, for ever.
+pub(super) async fn close_batches(dispatcher: Arc<Dispatcher>) {
     let mut ticks = interval(CLOSE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let now = ticks.tick().await;
-        let due: Vec<_> = dispatcher.pages.lock().values().filter(|page| page.close_if_due(now)).cloned().collect();
-        for page in due {
-            dispatcher.close_page(&page);
+        let due: Vec<_> = dispatcher.batches.lock().values().filter(|batch| batch.close_if_due(now)).cloned().collect();
+        for batch in due {
+            dispatcher.close_batch(&batch);
         }
     }
 }
@@ -88,23 +88,23 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Renews the leases of pages that wait to be settled, and have waited for half of what they last.
+    /// Renews the leases of batches that wait to be settled, and have waited for half of what they last.
     async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
         let (half, until) = (now + LEASE / 2, now + LEASE);
-        let pages: Vec<_> = self.settler.waiting_pages();
-        let old: Vec<_> = pages.into_iter().filter(|page| page.lease_until() < half).collect();
+        let batches: Vec<_> = self.settler.waiting_batches();
+        let old: Vec<_> = batches.into_iter().filter(|batch| batch.lease_until() < half).collect();
         if old.is_empty() {
             return Ok(());
         }
-        let leases: Vec<_> = old.iter().map(|page| (page.id, page.lease)).collect();
-        store::queue::claims::renew_pages(&self.pool, &leases, until).await?;
-        old.iter().for_each(|page| page.renewed(until));
+        let leases: Vec<_> = old.iter().map(|batch| (batch.id, batch.lease)).collect();
+        store::queue::claims::renew_batches(&self.pool, &leases, until).await?;
+        old.iter().for_each(|batch| batch.renewed(until));
         Ok(())
     }
 
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        let crew = store::operations::workers::beat(&self.pool, self.id, self.started_at, now).await?;
-        self.fair.share_among(crew, now);
+        let replicas = store::operations::workers::beat(&self.pool, self.id, self.started_at, now).await?;
+        self.fair.share_among(replicas, now);
         self.fair.forget_idle(now, Instant::now());
         let asked = Instant::now();
         let database = store::database_now(&self.pool).await?;
@@ -121,17 +121,16 @@ impl Dispatcher {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
-        self.tell_figures(now).await
+        self.report_reliability(now).await
     }
 
     /// Adds what was counted to the database; what could not be told is told the next time.
-    pub(super) async fn tell_figures(&self, now: Timestamp) -> sqlx::Result<()> {
-        let counted = self.figures.take();
-        let rows =
-            counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(figure, n)| (*lane, *tier, figure, n)));
-        let told = store::outcomes::figures::add(&self.pool, rows, now).await;
+    pub(super) async fn report_reliability(&self, now: Timestamp) -> sqlx::Result<()> {
+        let counted = self.reliability.take();
+        let rows = counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(sli, n)| (*lane, *tier, sli, n)));
+        let told = store::outcomes::reliability::add(&self.pool, rows, now).await;
         if told.is_err() {
-            self.figures.put_back(counted);
+            self.reliability.put_back(counted);
         }
         told
     }

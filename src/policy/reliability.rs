@@ -1,6 +1,6 @@
-//! What operators watch: how well retries do, by the rule book's five figures, and the two histograms beside them.
+//! What operators watch: how well retries do, by the rule book's five reliability metrics, and the two histograms beside them.
 //!
-//! Workers count in memory ([`Tally`]), add to the table `figures` every few seconds, and whoever asks reads the last
+//! Workers count in memory ([`Tally`]), add to the table `reliability_counts` every few seconds, and whoever asks reads the last
 //! hour's sums. Nothing here touches the account of messages, which is exact; a worker that dies takes the last seconds
 //! of its counts with it.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 
-/// Figures are of the last hour.
+/// Reliability metrics are of the last hour.
 pub(crate) const WINDOW: Duration = Duration::from_secs(3600);
 /// A share of fewer samples than this says nothing.
 pub(crate) const SAMPLES_MIN: u64 = 100;
@@ -30,7 +30,7 @@ const COUNTS: usize = 13;
 /// Everything that is counted of a lane and tier.
 const CODES: usize = COUNTS + ATTEMPT_CLASSES + 2 * DELAY_CLASSES;
 
-/// What is counted. The numbers are stored in `figures.figure` and never change their meaning; the classes of the
+/// What is counted. The numbers are stored in `reliability_counts.metric` and never change their meaning; the classes of the
 /// histograms follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
@@ -75,8 +75,8 @@ impl Default for Sums {
 
 impl Sums {
     /// Adds what the table holds under a number; numbers of a newer version are ignored.
-    pub fn add(&mut self, figure: i16, n: u64) {
-        if let Some(sum) = usize::try_from(figure).ok().and_then(|code| self.0.get_mut(code)) {
+    pub fn add(&mut self, sli: i16, n: u64) {
+        if let Some(sum) = usize::try_from(sli).ok().and_then(|code| self.0.get_mut(code)) {
             *sum += n;
         }
     }
@@ -117,7 +117,7 @@ impl Sums {
 pub struct LaneSums {
     /// Its number.
     pub lane: LaneId,
-    /// Whose it is.
+    /// The app it belongs to.
     pub app: AppId,
     /// The push service it leads to.
     pub gateway: String,
@@ -206,9 +206,9 @@ fn class(duration: Duration) -> usize {
     DELAYS_S.iter().position(|end| seconds <= *end).unwrap_or(DELAYS_S.len())
 }
 
-/// How a figure stands against its target.
+/// How a reliability metric stands against its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
-#[schema(as = FigureState)]
+#[schema(as = SliState)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// Too few samples to tell.
@@ -221,10 +221,10 @@ pub(crate) enum State {
     Alert,
 }
 
-/// The rule book's figures (heading "Figures to expose").
+/// The rule book's reliability metrics (heading "Figures to expose").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Figure {
+pub(crate) enum Sli {
     /// Accepted at retry 1 ÷ deliveries that made retry 1.
     FirstRetrySuccess,
     /// Accepted at retry 2 ÷ deliveries that made retry 2.
@@ -237,41 +237,41 @@ pub(crate) enum Figure {
     BreakerTrips,
 }
 
-impl Figure {
-    /// Every figure.
-    pub(crate) const ALL: [Figure; 5] = [
-        Figure::FirstRetrySuccess,
-        Figure::SecondRetrySuccess,
-        Figure::BackoffStretch,
-        Figure::TtlExpiredPurges,
-        Figure::BreakerTrips,
+impl Sli {
+    /// Every reliability metric.
+    pub(crate) const ALL: [Sli; 5] = [
+        Sli::FirstRetrySuccess,
+        Sli::SecondRetrySuccess,
+        Sli::BackoffStretch,
+        Sli::TtlExpiredPurges,
+        Sli::BreakerTrips,
     ];
 
     /// The name used in JSON, metrics and alerts.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Figure::FirstRetrySuccess => "first_retry_success",
-            Figure::SecondRetrySuccess => "second_retry_success",
-            Figure::BackoffStretch => "backoff_stretch",
-            Figure::TtlExpiredPurges => "ttl_expired_purges",
-            Figure::BreakerTrips => "breaker_trips",
+            Sli::FirstRetrySuccess => "first_retry_success",
+            Sli::SecondRetrySuccess => "second_retry_success",
+            Sli::BackoffStretch => "backoff_stretch",
+            Sli::TtlExpiredPurges => "ttl_expired_purges",
+            Sli::BreakerTrips => "breaker_trips",
         }
     }
 
     /// Beyond the first it meets its target, beyond the second it is an alert. For success rates, more is better.
     pub(crate) fn lines(self) -> (f64, f64) {
         match self {
-            Figure::FirstRetrySuccess => (0.85, 0.60),
-            Figure::SecondRetrySuccess => (0.60, 0.40),
-            Figure::BackoffStretch => (1.5, 3.0),
-            Figure::TtlExpiredPurges => (0.05, 0.15),
-            Figure::BreakerTrips => (1.0, 5.0),
+            Sli::FirstRetrySuccess => (0.85, 0.60),
+            Sli::SecondRetrySuccess => (0.60, 0.40),
+            Sli::BackoffStretch => (1.5, 3.0),
+            Sli::TtlExpiredPurges => (0.05, 0.15),
+            Sli::BreakerTrips => (1.0, 5.0),
         }
     }
 
     /// Whether more is better.
     pub(crate) fn more_is_better(self) -> bool {
-        matches!(self, Figure::FirstRetrySuccess | Figure::SecondRetrySuccess)
+        matches!(self, Sli::FirstRetrySuccess | Sli::SecondRetrySuccess)
     }
 
     /// What the sums of an hour, over `lanes` lanes, come to: value and samples. No value without any sample.
@@ -279,24 +279,20 @@ impl Figure {
         let of = |count| sums.of(count);
         let share = |part: u64, whole: u64| ((whole > 0).then(|| part as f64 / whole as f64), whole);
         match self {
-            Figure::FirstRetrySuccess => share(of(Count::FirstAccepted), of(Count::FirstRetries)),
-            Figure::SecondRetrySuccess => share(of(Count::SecondAccepted), of(Count::SecondRetries)),
-            Figure::BackoffStretch => (share(of(Count::StretchMs), of(Count::PlannedMs)).0, of(Count::Stretched)),
-            Figure::TtlExpiredPurges => {
-                share(of(Count::RetriesExpired), of(Count::Retries) + of(Count::RetriesExpired))
-            }
-            Figure::BreakerTrips => {
-                (Some(of(Count::BreakerTrips) as f64 / lanes.max(1) as f64), of(Count::BreakerTrips))
-            }
+            Sli::FirstRetrySuccess => share(of(Count::FirstAccepted), of(Count::FirstRetries)),
+            Sli::SecondRetrySuccess => share(of(Count::SecondAccepted), of(Count::SecondRetries)),
+            Sli::BackoffStretch => (share(of(Count::StretchMs), of(Count::PlannedMs)).0, of(Count::Stretched)),
+            Sli::TtlExpiredPurges => share(of(Count::RetriesExpired), of(Count::Retries) + of(Count::RetriesExpired)),
+            Sli::BreakerTrips => (Some(of(Count::BreakerTrips) as f64 / lanes.max(1) as f64), of(Count::BreakerTrips)),
         }
     }
 }
 
-/// A figure with its verdict.
+/// A reliability metric with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub(crate) struct Reading {
     /// Which.
-    pub figure: Figure,
+    pub sli: Sli,
     /// What it is; null without any sample.
     pub value: Option<f64>,
     /// What it is made of: deliveries, retries, or openings.
@@ -309,24 +305,24 @@ pub(crate) struct Reading {
     pub state: State,
 }
 
-/// Reads every figure off the sums of an hour, over so many lanes.
+/// Reads every reliability metric off the sums of an hour, over so many lanes.
 pub(crate) fn read(sums: &Sums, lanes: usize) -> [Reading; 5] {
-    Figure::ALL.map(|figure| {
-        let (value, samples) = figure.weigh(sums, lanes);
-        let (target, alert) = figure.lines();
-        let enough = samples >= SAMPLES_MIN || figure == Figure::BreakerTrips;
+    Sli::ALL.map(|sli| {
+        let (value, samples) = sli.weigh(sums, lanes);
+        let (target, alert) = sli.lines();
+        let enough = samples >= SAMPLES_MIN || sli == Sli::BreakerTrips;
         let state = match value.filter(|_| enough) {
             None => State::Unknown,
-            Some(value) => judge(figure, value),
+            Some(value) => judge(sli, value),
         };
-        Reading { figure, value, samples, target, alert, state }
+        Reading { sli, value, samples, target, alert, state }
     })
 }
 
-fn judge(figure: Figure, value: f64) -> State {
-    let (target, alert) = figure.lines();
-    let past = |line: f64| if figure.more_is_better() { value < line } else { value > line };
-    let meets = if figure.more_is_better() { value > target } else { value < target };
+fn judge(sli: Sli, value: f64) -> State {
+    let (target, alert) = sli.lines();
+    let past = |line: f64| if sli.more_is_better() { value < line } else { value > line };
+    let meets = if sli.more_is_better() { value > target } else { value < target };
     match (meets, past(alert)) {
         (true, _) => State::Ok,
         (_, true) => State::Alert,
@@ -346,44 +342,44 @@ mod tests {
         sums
     }
 
-    fn reading(figure: Figure, counts: &[(Count, u64)]) -> Reading {
-        read(&sums(counts), 1).into_iter().find(|reading| reading.figure == figure).unwrap()
+    fn reading(sli: Sli, counts: &[(Count, u64)]) -> Reading {
+        read(&sums(counts), 1).into_iter().find(|reading| reading.sli == sli).unwrap()
     }
 
     #[test]
-    fn each_figure_is_judged_by_its_own_lines() {
+    fn each_sli_is_judged_by_its_own_lines() {
         use Count::*;
-        type Case = (Figure, fn(u64) -> Vec<(Count, u64)>, [(u64, State); 4]);
+        type Case = (Sli, fn(u64) -> Vec<(Count, u64)>, [(u64, State); 4]);
         let cases: [Case; 5] = [
             (
-                Figure::FirstRetrySuccess,
+                Sli::FirstRetrySuccess,
                 |n| vec![(FirstAccepted, n), (FirstRetries, 1000)],
                 [(851, State::Ok), (850, State::Warn), (600, State::Warn), (599, State::Alert)],
             ),
             (
-                Figure::SecondRetrySuccess,
+                Sli::SecondRetrySuccess,
                 |n| vec![(SecondAccepted, n), (SecondRetries, 1000)],
                 [(601, State::Ok), (600, State::Warn), (400, State::Warn), (399, State::Alert)],
             ),
             (
-                Figure::BackoffStretch,
+                Sli::BackoffStretch,
                 |n| vec![(StretchMs, n), (PlannedMs, 1000), (Stretched, 100)],
                 [(1499, State::Ok), (1500, State::Warn), (3000, State::Warn), (3001, State::Alert)],
             ),
             (
-                Figure::TtlExpiredPurges,
+                Sli::TtlExpiredPurges,
                 |n| vec![(RetriesExpired, n), (Retries, 1000 - n)],
                 [(49, State::Ok), (50, State::Warn), (150, State::Warn), (151, State::Alert)],
             ),
             (
-                Figure::BreakerTrips,
+                Sli::BreakerTrips,
                 |n| vec![(BreakerTrips, n)],
                 [(0, State::Ok), (1, State::Warn), (5, State::Warn), (6, State::Alert)],
             ),
         ];
-        for (figure, counts, expected) in cases {
+        for (sli, counts, expected) in cases {
             for (n, state) in expected {
-                assert_eq!(reading(figure, &counts(n)).state, state, "{figure:?} {n}");
+                assert_eq!(reading(sli, &counts(n)).state, state, "{sli:?} {n}");
             }
         }
     }
@@ -391,11 +387,11 @@ mod tests {
     #[test]
     fn a_share_of_few_samples_says_nothing() {
         use Count::*;
-        let few = reading(Figure::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 99)]);
+        let few = reading(Sli::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 99)]);
         assert_eq!((few.state, few.value), (State::Unknown, Some(0.0)));
-        let enough = reading(Figure::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 100)]);
+        let enough = reading(Sli::FirstRetrySuccess, &[(FirstAccepted, 0), (FirstRetries, 100)]);
         assert_eq!(enough.state, State::Alert);
-        assert_eq!(reading(Figure::BackoffStretch, &[]).value, None);
+        assert_eq!(reading(Sli::BackoffStretch, &[]).value, None);
     }
 
     #[test]
@@ -415,7 +411,7 @@ mod tests {
         assert!(tally.take().is_empty());
         let before = told.remove(&(LANE, Some(Tier::Promotional))).unwrap();
         let mut sums = Sums::default();
-        before.rows().for_each(|(figure, n)| sums.add(figure, n));
+        before.rows().for_each(|(sli, n)| sums.add(sli, n));
         assert_eq!(sums, before);
         let of = |count| sums.of(count);
         assert_eq!(

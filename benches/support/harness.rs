@@ -1,4 +1,4 @@
-//! The stage: Postgres, simulated gateways and `bellwire serve`, each a process of its own, in a directory that
+//! The harness: Postgres, simulated gateways and `bellwire serve`, each a process of its own, in a directory that
 //! vanishes. Fields end in the order in which they stand.
 
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 
 /// A running Bellwire with everything around it.
-pub struct Stage {
+pub struct Harness {
     server: Process,
     simulator: Simulator,
     /// The REST API, with an operator's key.
@@ -88,7 +88,7 @@ async fn forget_tuning(postgres: &Embedded) {
     connection.close().await.expect("closed");
 }
 
-impl Stage {
+impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
         let dir = TempDir::new();

@@ -1,4 +1,4 @@
-//! A page on its way: up to 500 deliveries that are settled once and whole.
+//! A batch on its way: up to 500 deliveries that are settled once and whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
 use crate::store::outcomes::settle::{Due, Fate, Settlement};
 
-/// A page closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
+/// A batch closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
-/// A page closes so long after it was cut: what a hold, a pause or a breaker kept back becomes rows.
-const AFTER_CUT: Duration = Duration::from_secs(5);
+/// A batch closes so long after it was taken: what a hold, a pause or a breaker kept back becomes rows.
+const AFTER_TAKE: Duration = Duration::from_secs(5);
 
-/// A page in this worker's hands.
-pub(super) struct OpenPage {
+/// A batch in this worker's hands.
+pub(super) struct OpenBatch {
     pub id: Uuid,
     pub lease: Uuid,
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
     /// Whom it is for, and in which of their lives.
     recipients: Vec<(SubscriptionId, i32)>,
-    cut_at: Instant,
+    taken_at: Instant,
     state: Mutex<State>,
 }
 
@@ -59,30 +59,30 @@ enum Place {
 pub(super) enum Recorded {
     /// Others are still out, or it is no longer ours to record.
     Kept,
-    /// It was the last: the page is closed and must be settled.
+    /// It was the last: the batch is closed and must be settled.
     Last,
-    /// The page is settled already: this delivery is a row of its own, under the page's lease.
+    /// The batch is settled already: this delivery is a row of its own, under the batch's lease.
     Row(Settlement),
 }
 
-impl OpenPage {
-    /// A page just cut or leased; every place waits.
+impl OpenBatch {
+    /// A batch just taken or leased; every place waits.
     pub(super) fn new(
-        page: &crate::store::queue::claims::Page,
+        batch: &crate::store::queue::claims::Batch,
         message: Arc<Message>,
         lane: Arc<LaneInfo>,
         lease_until: Timestamp,
-        cut_at: Instant,
+        taken_at: Instant,
     ) -> Self {
         let recipients: Vec<_> =
-            page.recipients.iter().map(|recipient| (recipient.subscription, recipient.life)).collect();
+            batch.recipients.iter().map(|recipient| (recipient.subscription, recipient.life)).collect();
         let n = recipients.len();
         let places = std::iter::repeat_with(|| Place::Waiting).take(n).collect();
-        let state = State { phase: Phase::Open, lease_until, places, unanswered: n, unsent: n, last_post_at: cut_at };
-        Self { id: page.id, lease: page.lease, message, lane, recipients, cut_at, state: Mutex::new(state) }
+        let state = State { phase: Phase::Open, lease_until, places, unanswered: n, unsent: n, last_post_at: taken_at };
+        Self { id: batch.id, lease: batch.lease, message, lane, recipients, taken_at, state: Mutex::new(state) }
     }
 
-    /// Notes that the POST of a place begins. False if the page was closed before the first: the delivery is a row by
+    /// Notes that the POST of a place begins. False if the batch was closed before the first: the delivery is a row by
     /// now that anybody may have claimed. One that goes out again (made smaller) is ours all the same: so is its row.
     pub(super) fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
@@ -122,10 +122,10 @@ impl OpenPage {
         }
     }
 
-    /// Closes the page if its time has come. True if this call closed it: the caller settles it.
+    /// Closes the batch if its time has come. True if this call closed it: the caller settles it.
     pub(super) fn close_if_due(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
-        let due = now >= self.cut_at + AFTER_CUT || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
+        let due = now >= self.taken_at + AFTER_TAKE || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
         let close = due && matches!(state.phase, Phase::Open);
         if close {
             state.phase = Phase::Closing(Vec::new());
@@ -143,7 +143,7 @@ impl OpenPage {
         self.state.lock().lease_until = until;
     }
 
-    /// What becomes of every recipient of a closed page, taken out: in flight is leased on, unsent is due at once.
+    /// What becomes of every recipient of a closed batch, taken out: in flight is leased on, unsent is due at once.
     pub(super) fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));
@@ -162,7 +162,7 @@ impl OpenPage {
         state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
-    /// Notes that the settling was committed. Answers what came in meanwhile, to be settled as rows.
+    /// Notes that the settling was committed. Returns what came in meanwhile, to be settled as rows.
     pub(super) fn settled(&self) -> Vec<Settlement> {
         match std::mem::replace(&mut self.state.lock().phase, Phase::Settled) {
             Phase::Closing(late) => late,

@@ -14,14 +14,14 @@ use crate::http_server::address::household;
 type Clients = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The connections that there may be.
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     all: Arc<Semaphore>,
     per_client: Option<usize>,
     clients: Clients,
 }
 
 /// Room for one connection, given back when it is dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     _place: OwnedSemaphorePermit,
     of_client: Option<(IpAddr, Clients)>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Place {
 /// Why there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
-    /// All places are taken.
+    /// All slots are taken.
     #[error("all connections that there may be are open (connections_max)")]
     All,
     /// The client has all that one may have.
@@ -37,13 +37,13 @@ pub(super) enum Full {
     Client,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(limits: &Limits) -> Self {
         let all = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
         Self { all, per_client: limits.connections_per_client, clients: Arc::default() }
     }
 
-    pub(super) fn take(&self, address: IpAddr) -> Result<Place, Full> {
+    pub(super) fn take(&self, address: IpAddr) -> Result<ConnectionSlot, Full> {
         let place = self.all.clone().try_acquire_owned().map_err(|_| Full::All)?;
         let of_client = match self.per_client {
             None => None,
@@ -58,11 +58,11 @@ impl Places {
                 Some((client, self.clients.clone()))
             }
         };
-        Ok(Place { _place: place, of_client })
+        Ok(ConnectionSlot { _place: place, of_client })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Some((client, clients)) = &self.of_client else { return };
         let mut clients = clients.lock();
@@ -81,8 +81,9 @@ mod tests {
 
     #[test]
     fn a_client_has_its_places_and_no_more_and_leaves_no_trace() {
-        let places = Places::new(&Limits { connections: 3, connections_per_client: Some(2), ..Limits::default() });
-        let take = |address: &str| places.take(address.parse().unwrap());
+        let slots =
+            ConnectionSlots::new(&Limits { connections: 3, connections_per_client: Some(2), ..Limits::default() });
+        let take = |address: &str| slots.take(address.parse().unwrap());
         let (first, second) = (take("2001:db8::1").unwrap(), take("2001:db8::2").unwrap());
         assert_eq!(take("2001:db8::3").err(), Some(Full::Client), "one /64 is one client");
         let other = take("192.0.2.1").unwrap();
@@ -90,14 +91,14 @@ mod tests {
         drop(first);
         let again = take("2001:db8::3").unwrap();
         drop((second, other, again));
-        assert!(places.clients.lock().is_empty());
-        assert_eq!(places.all.available_permits(), 3);
+        assert!(slots.clients.lock().is_empty());
+        assert_eq!(slots.all.available_permits(), 3);
     }
 
     #[test]
     fn behind_a_proxy_one_address_may_have_all() {
-        let places = Places::new(&Limits { connections: 2, connections_per_client: None, ..Limits::default() });
-        let (_first, _second) = (places.take([10, 0, 0, 1].into()), places.take([10, 0, 0, 1].into()).unwrap());
-        assert_eq!(places.take([10, 0, 0, 1].into()).err(), Some(Full::All));
+        let slots = ConnectionSlots::new(&Limits { connections: 2, connections_per_client: None, ..Limits::default() });
+        let (_first, _second) = (slots.take([10, 0, 0, 1].into()), slots.take([10, 0, 0, 1].into()).unwrap());
+        assert_eq!(slots.take([10, 0, 0, 1].into()).err(), Some(Full::All));
     }
 }

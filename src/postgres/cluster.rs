@@ -38,7 +38,7 @@ pub(super) enum Status {
 
 /// A prepared place: binaries found, directories made, the cluster initialised.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Cluster {
     data_dir: PathBuf,
     pub binaries: Binaries,
     pub socket_dir: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Place {
     user: Option<User>,
 }
 
-impl Place {
+impl Cluster {
     /// Makes whatever is missing.
     pub(super) fn prepare(options: &Options) -> Result<Self, Error> {
         let user = run_user()?;

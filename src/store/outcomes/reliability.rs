@@ -1,4 +1,4 @@
-//! The figures that workers count: added to by all of them, read as the sums of an hour.
+//! The reliability metrics that workers count: added to by all of them, read as the sums of an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use sqlx::{PgExecutor, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
-use crate::policy::figures::{self, Count, Figure, LaneSums, Reading, State};
+use crate::policy::reliability::{self, Count, LaneSums, Reading, Sli, State};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
 /// What stands for "no tier" in the table.
@@ -20,26 +20,26 @@ pub async fn add(
     counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let (mut lanes, mut tiers, mut figures, mut ns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (lane, tier, figure, n) in counted {
+    let (mut lanes, mut tiers, mut metrics, mut ns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (lane, tier, metric, n) in counted {
         lanes.push(lane.0);
         tiers.push(tier.map_or(NO_TIER, Tier::code));
-        figures.push(figure);
+        metrics.push(metric);
         ns.push(i64::try_from(n).unwrap_or(i64::MAX));
     }
     if ns.is_empty() {
         return Ok(());
     }
     sqlx::query!(
-        "INSERT INTO figures AS f (minute, lane, tier, figure, n)
-         SELECT $1, lane, tier, figure, n
-         FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t (lane, tier, figure, n)
-         ORDER BY lane, tier, figure
-         ON CONFLICT (minute, lane, tier, figure) DO UPDATE SET n = f.n + excluded.n",
+        "INSERT INTO reliability_counts AS f (minute, lane, tier, metric, n)
+         SELECT $1, lane, tier, metric, n
+         FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t (lane, tier, metric, n)
+         ORDER BY lane, tier, metric
+         ON CONFLICT (minute, lane, tier, metric) DO UPDATE SET n = f.n + excluded.n",
         now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
         &lanes,
         &tiers,
-        &figures,
+        &metrics,
         &ns
     )
     .execute(executor)
@@ -81,7 +81,7 @@ pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
 
 /// What to read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Filter {
     /// Only this app's lanes.
     pub app: Option<AppId>,
     /// Only this lane.
@@ -91,18 +91,18 @@ pub(crate) struct Wanted {
 /// The sums of the minutes that began after one time, up to another, by lane and tier.
 pub(crate) async fn read(
     pool: &PgPool,
-    wanted: Wanted,
+    wanted: Filter,
     from: Timestamp,
     until: Timestamp,
 ) -> sqlx::Result<Vec<LaneSums>> {
     let rows = sqlx::query!(
         r#"
-        SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.figure AS "figure!", sum(f.n)::bigint AS "n!"
-        FROM (SELECT minute, lane, tier, figure, n FROM figures
+        SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.metric AS "metric!", sum(f.n)::bigint AS "n!"
+        FROM (SELECT minute, lane, tier, metric, n FROM reliability_counts
               UNION ALL SELECT minute, lane, 0::smallint, $5::smallint, n FROM breaker_trips) f
         JOIN lanes l ON l.id = f.lane
         WHERE f.minute > $1 AND f.minute <= $2 AND ($3::uuid IS NULL OR l.app = $3) AND ($4::integer IS NULL OR l.id = $4)
-        GROUP BY f.lane, l.app, l.gateway, f.tier, f.figure ORDER BY f.lane
+        GROUP BY f.lane, l.app, l.gateway, f.tier, f.metric ORDER BY f.lane
         "#,
         from,
         until,
@@ -119,34 +119,34 @@ pub(crate) async fn read(
             lanes.push(LaneSums { lane: LaneId(row.lane), app: AppId(row.app), gateway: row.gateway, tiers });
         }
         if let Some(lane) = lanes.last_mut() {
-            lane.tiers.entry(Tier::from_code(row.tier)).or_default().add(row.figure, row.n.unsigned_abs());
+            lane.tiers.entry(Tier::from_code(row.tier)).or_default().add(row.metric, row.n.unsigned_abs());
         }
     }
     Ok(lanes)
 }
 
-/// Raises an alert for each lane and tier of which a figure is past its line, and answers how many those are. Breaker
+/// Raises an alert for each lane and tier of which a reliability metric is past its line, and returns how many those are. Breaker
 /// trips have to go on for hours: one bad hour is what breakers are for.
 pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
-    let hour = |ago: u32| (now - figures::WINDOW * (ago + 1), now - figures::WINDOW * ago);
+    let hour = |ago: u32| (now - reliability::WINDOW * (ago + 1), now - reliability::WINDOW * ago);
     let (from, until) = hour(0);
-    let lanes = read(pool, Wanted::default(), from, until).await?;
+    let lanes = read(pool, Filter::default(), from, until).await?;
     let mut tripping = trippers(&lanes);
-    for ago in 1..figures::SUSTAINED_HOURS {
+    for ago in 1..reliability::SUSTAINED_HOURS {
         if !tripping.is_empty() {
             let (from, until) = hour(ago);
-            tripping = &tripping & &trippers(&read(pool, Wanted::default(), from, until).await?);
+            tripping = &tripping & &trippers(&read(pool, Filter::default(), from, until).await?);
         }
     }
     let mut raised = 0;
     for lane in &lanes {
         for (tier, sums) in &lane.tiers {
-            let counts = |figure| match tier {
-                None => figure == Figure::BreakerTrips && tripping.contains(&lane.lane),
-                Some(_) => figure != Figure::BreakerTrips,
+            let counts = |sli| match tier {
+                None => sli == Sli::BreakerTrips && tripping.contains(&lane.lane),
+                Some(_) => sli != Sli::BreakerTrips,
             };
-            let past = figures::read(sums, 1).into_iter().filter(|reading| reading.state == State::Alert);
-            for reading in past.filter(|reading| counts(reading.figure)) {
+            let past = reliability::read(sums, 1).into_iter().filter(|reading| reading.state == State::Alert);
+            for reading in past.filter(|reading| counts(reading.sli)) {
                 raise(pool, lane, *tier, &reading, now).await?;
                 raised += 1;
             }
@@ -157,8 +157,9 @@ pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
 
 /// Lanes whose breakers tripped too often.
 fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
-    let is_past = |reading: &Reading| reading.figure == Figure::BreakerTrips && reading.state == State::Alert;
-    let trips = |lane: &&LaneSums| lane.tiers.get(&None).is_some_and(|sums| figures::read(sums, 1).iter().any(is_past));
+    let is_past = |reading: &Reading| reading.sli == Sli::BreakerTrips && reading.state == State::Alert;
+    let trips =
+        |lane: &&LaneSums| lane.tiers.get(&None).is_some_and(|sums| reliability::read(sums, 1).iter().any(is_past));
     lanes.iter().filter(trips).map(|lane| lane.lane).collect()
 }
 
@@ -169,7 +170,7 @@ async fn raise(
     reading: &Reading,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let (name, tier) = (reading.figure.name(), tier.map_or("", Tier::name));
+    let (name, tier) = (reading.sli.name(), tier.map_or("", Tier::name));
     let subject = format!("{name} lane {} {tier}", lane.lane.0);
     let detail = format!(
         "{name} of {} {tier} deliveries in lane {} was {:.2} over the last hour; the alert line is {:.2}",
@@ -178,6 +179,6 @@ async fn raise(
         reading.value.unwrap_or_default(),
         reading.alert
     );
-    let alert = Alert { app: Some(lane.app), kind: Kind::Figure, subject: subject.trim_end(), detail: &detail };
+    let alert = Alert { app: Some(lane.app), kind: Kind::Sli, subject: subject.trim_end(), detail: &detail };
     alerts::raise(&mut *pool.acquire().await?, &alert, now).await
 }
