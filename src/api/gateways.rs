@@ -19,9 +19,9 @@ use super::{ApiState, Work};
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, VapidKeyId};
 use crate::model::subscription::Endpoint;
+use crate::policy::lane_state::ALL_ORIGINS;
 use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::keys::audit::Action;
-use crate::store::operations::workers::ALL_ORIGINS;
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::refills::Refill;
 use super::shares::{TIERS, index};
 use super::turns::Turns;
 use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
+use crate::model::id::AppId;
 use crate::store::queue::claims::DueLane;
 
 /// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
@@ -20,9 +21,6 @@ const CONNECTIONS_PER_DRAW: usize = 6;
 
 /// The rest after a failed look, and of a lane after a failed claim.
 pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
-
-/// A lane and tier that ran low.
-pub(super) type Refill = (LaneId, Tier);
 
 /// What is to be drawn, and what is being drawn.
 pub(super) struct Agenda {
@@ -171,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::model::clock::Timestamp;
+    use crate::model::id::LaneId;
     use crate::store::queue::claims::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;

@@ -119,6 +119,21 @@ impl Catalog {
         Ok(message)
     }
 
+    /// A message and a lane; what cannot be had is logged.
+    pub(super) async fn open_both(
+        &self,
+        lane: LaneId,
+        message: MessageId,
+    ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
+        match (self.message(message).await, self.lane(lane).await) {
+            (Ok(message), Ok(lane)) => Ok((message, lane)),
+            (Err(failed), _) | (_, Err(failed)) => {
+                error!(error = %failed, "claimed work cannot be sent");
+                Err(failed)
+            }
+        }
+    }
+
     /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject and
     /// the app's weight, which [`forget_lanes`](Self::forget_lanes) takes care of.
     pub(super) async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::job::Job;
-use super::lane::{Answered, Lane};
 use super::message::LaneInfo;
 use super::queue::Queue;
 use super::shares::TIERS;
@@ -26,7 +25,9 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::breaker::Snapshot;
 use crate::policy::hold::Held;
-use crate::store::operations::workers::{LaneState, Replicas};
+use crate::policy::lane::{Answered, Lane};
+use crate::policy::lane_state::LaneState;
+use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
 
 /// Who asks for the next delivery.

@@ -1,35 +1,48 @@
 //! The dispatch engine: claims due deliveries and takes each along the line to its outcome.
 //!
 //! ```text
-//! feeder ─ claims ─► fair queue ─► sealers: admit → seal ─► a task: post → classify → decide ─► batch or row settler
-//!    ▲                   ▲                                                                            │
-//!    └── lanes that ran low ───┘            ticker: closes batches         heartbeat: stops, holds, heartbeat     ▼ Postgres
+//!  claim ──► admit ──► fair queue ──► prepare ──► seal ──► post ──► conclude ──► settle ──► settler ──► Postgres
+//!    ▲                 │ tiers, apps,  checks once  (pure)   gateways  (pure)      batches
+//!    └─ lanes that     │ lanes, limits more, renders            │
+//!       ran low ───────┘                                        └── news: what other replicas have to know
+//!
+//!  heartbeat: stops, holds and flows of others, leases, that this worker lives
 //! ```
+//!
+//! Each stage has fields of its own and knows those behind it; [`Line`] takes a delivery from its turn to its settling. What
+//! waits between two stages is bounded: by what the queue says there is room for ([`claim`]), by permits (POSTs), and by the
+//! settler's bounds beyond which nothing more is claimed.
 //!
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
 //! another worker takes it.
 
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
+mod admit;
 mod agenda;
 mod batch;
 mod catalog;
-mod entry;
+mod claim;
+mod conclude;
 mod fair;
-mod feeder;
 mod flow;
 mod heartbeat;
 mod job;
-mod lane;
-pub(crate) mod limit;
 mod line;
 mod message;
+mod news;
 mod policies;
+mod post;
+mod prepare;
 mod queue;
 mod rate;
+mod refills;
 mod room;
+mod seal;
 mod sealers;
+mod settle;
 mod settler;
+mod shared;
 mod shares;
 mod stops;
 #[cfg(test)]
@@ -37,40 +50,46 @@ mod tests;
 mod turn;
 mod turns;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sqlx::PgPool;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::gateway::Gateways;
 use crate::metrics::Metrics;
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{LaneId, SubscriptionId};
+use crate::model::clock::Clock;
+use crate::model::id::LaneId;
 use crate::policy;
-use crate::policy::hold::KeyWatch;
+use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
-use crate::store::operations::workers::LaneState;
+use crate::store::operations::workers::{self};
 use crate::store::queue::claims::{ClaimedRow, LEASE};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::stops::Stop;
-use crate::vault::{Purpose, Vault};
-use crate::webpush::vapid::TokenCache;
+use crate::vault::Vault;
 
-use batch::OpenBatch;
+use admit::Admission;
 use catalog::Catalog;
+use claim::Claims;
 use fair::FairQueue;
+use heartbeat::Heartbeat;
+use line::Line;
+use news::News;
+use post::Posting;
+use prepare::Preparation;
 use rate::Rates;
+use refills::Refills;
+use settle::Settling;
 use settler::Settler;
+use shared::{Progress, Shared};
 use stops::StopSet;
 
-pub(crate) use line::ATTEMPT_DEADLINE;
+pub(crate) use post::ATTEMPT_DEADLINE;
 pub(crate) use turn::Load;
 
 /// How the engine is sized.
@@ -95,47 +114,13 @@ impl Default for Settings {
     }
 }
 
-/// The engine of one process.
+/// The engine of one process: its stages, and what it is told from outside.
 pub struct Dispatcher {
-    pool: PgPool,
-    vault: Vault,
-    clock: Clock,
-    gateways: Gateways,
-    metrics: Arc<Metrics>,
-    settings: Settings,
-    tokens: TokenCache,
-    catalog: Catalog,
-    fair: FairQueue,
-    stops: StopSet,
-    reliability: Tally,
-    settler: Arc<Settler>,
-    rates: Rates,
-    batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
-    /// Deliveries between claim and settling.
-    alive: AtomicUsize,
-    /// Held by each draw: whoever has it alone knows that whatever was claimed is counted in `alive`.
-    claiming: tokio::sync::RwLock<()>,
-    /// Watches each lane for its VAPID key being refused.
-    keys: Mutex<HashMap<LaneId, KeyWatch>>,
-    /// When the first rate that is used up lets something through again.
-    tokens_at: Mutex<Option<Timestamp>>,
-    /// Told when `alive` reaches zero.
-    idle: Notify,
-    /// Told that something became due.
-    kicked: Notify,
-    /// Ends the attempts that are still in flight when a stop runs out of patience.
-    abandon: Notify,
-    /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
-    informed: AtomicBool,
-    stopping: AtomicBool,
-    id: Uuid,
-    started_at: Timestamp,
-}
-
-/// A short, stable stand-in for a subscription in logs.
-fn label(vault: &Vault, subscription: SubscriptionId) -> String {
-    let mac = vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
-    mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+    shared: Arc<Shared>,
+    queue: Arc<FairQueue>,
+    heartbeat: Arc<Heartbeat>,
+    claims: Arc<Claims>,
+    line: Arc<Line>,
 }
 
 impl Dispatcher {
@@ -148,113 +133,143 @@ impl Dispatcher {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
-        let (ran_low, refills) = mpsc::unbounded_channel();
-        let started_at = clock.now();
-        let dispatcher = Arc::new(Self {
-            catalog: Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy),
-            fair: FairQueue::new(settings.lane_limit_max, started_at, move |lane, tier| {
-                let _ = ran_low.send((lane, tier)); // the feeder is gone only when the engine ends
-            }),
-            settler: Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone()),
-            id: clock.uuid(),
-            started_at,
+        let refills = Arc::new(Refills::default());
+        let shared = Arc::new(Shared {
+            worker: clock.uuid(),
+            started_at: clock.now(),
             pool,
             vault,
             clock,
-            gateways,
             metrics,
             settings,
-            tokens: TokenCache::default(),
+            progress: Progress::default(),
             stops: StopSet::default(),
             reliability: Tally::default(),
-            rates: Rates::default(),
-            batches: Mutex::default(),
-            alive: AtomicUsize::new(0),
-            claiming: tokio::sync::RwLock::default(),
-            keys: Mutex::default(),
-            tokens_at: Mutex::default(),
-            idle: Notify::new(),
-            kicked: Notify::new(),
-            abandon: Notify::new(),
-            informed: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
         });
+        let dispatcher = Arc::new(Self::assemble(shared, gateways, refills.clone()));
         let mut tasks = JoinSet::new();
-        tasks.spawn(heartbeat::run(dispatcher.clone()));
-        tasks.spawn(heartbeat::close_batches(dispatcher.clone()));
-        tasks.spawn(feeder::feed(dispatcher.clone(), refills));
-        sealers::start(&dispatcher, settings.sealers.max(1), &mut tasks);
+        tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
+        tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
+        tasks.spawn(claim::run(dispatcher.claims.clone(), refills));
+        sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
+    }
+
+    /// Puts the stages together, from the last one to the first.
+    fn assemble(shared: Arc<Shared>, gateways: Gateways, refills: Arc<Refills>) -> Self {
+        let Shared { pool, vault, clock, metrics, settings, started_at, .. } = &*shared;
+        let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
+        let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
+        let settling = Arc::new(Settling::new(shared.clone(), settler));
+        let tell = move |lane, tier| refills.tell((lane, tier));
+        let queue = Arc::new(FairQueue::new(settings.lane_limit_max, *started_at, tell));
+        let catalog = Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy));
+        let admission = Arc::new(Admission {
+            shared: shared.clone(),
+            catalog: catalog.clone(),
+            queue: queue.clone(),
+            settling: settling.clone(),
+            kicked: kicked.clone(),
+        });
+        let preparation = Arc::new(Preparation::new(shared.clone()));
+        let posting = Posting {
+            shared: shared.clone(),
+            gateways,
+            queue: queue.clone(),
+            preparation: preparation.clone(),
+            rates: rates.clone(),
+            news: Arc::new(News::new(shared.clone(), queue.clone())),
+            abandon: Notify::new(),
+        };
+        let line = Line {
+            shared: shared.clone(),
+            queue: queue.clone(),
+            preparation,
+            posting,
+            settling: settling.clone(),
+            admission: admission.clone(),
+        };
+        let heartbeat = Arc::new(Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone()));
+        let claims = Claims {
+            shared: shared.clone(),
+            catalog,
+            queue: queue.clone(),
+            rates,
+            settling,
+            heartbeat: heartbeat.clone(),
+            admission,
+            claiming: RwLock::default(),
+            kicked,
+            tokens_at: Mutex::default(),
+        };
+        Self { shared, queue, heartbeat, claims: Arc::new(claims), line: Arc::new(line) }
     }
 
     /// Says that something may have become due.
     pub fn kick(&self) {
-        self.kicked.notify_one();
+        self.claims.kicked.notify_one();
     }
 
     /// Obeys a stop before its request is answered.
     pub fn obey(&self, stop: Stop) {
-        self.stops.obey(stop, Instant::now());
+        self.shared.stops.obey(stop, Instant::now());
     }
 
     /// Obeys orders to lanes before their request is answered.
     pub fn obey_orders(&self, states: Vec<LaneState>) {
-        states.into_iter().for_each(|state| self.fair.adopt(state));
+        states.into_iter().for_each(|state| self.queue.adopt(state));
         self.kick();
     }
 
     /// Keeps to a flow before its request is answered.
     pub fn obey_flow(&self, flow: Flow) {
-        self.fair.adopt_flow(flow, self.clock.now());
+        self.queue.adopt_flow(flow, self.shared.clock.now());
         self.kick();
     }
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
     /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
     pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid, claimed_at: Instant) {
-        let dispatcher = self.clone();
+        let (shared, admission) = (self.shared.clone(), self.claims.admission.clone());
         // Counted from now on, so that the engine does not count as idle before the task has begun.
-        self.started(1);
+        self.shared.progress.started(1);
         tokio::spawn(async move {
-            dispatcher.let_rows_in(rows, lease, claimed_at).await;
-            dispatcher.finished(1);
+            admission.rows(rows, lease, claimed_at).await;
+            shared.progress.finished(1);
         });
     }
 
     /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
     /// for another.
     pub fn lease(&self) -> Option<Uuid> {
-        self.is_ready().then(|| self.clock.uuid())
+        self.is_ready().then(|| self.shared.clock.uuid())
     }
 
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub fn is_ready(&self) -> bool {
-        !self.is_stopping()
-            && self.informed.load(Ordering::Acquire)
-            && self.stops.is_fresh(Instant::now())
-            && !self.settler.is_failing()
+        self.claims.is_ready()
     }
 
     /// What is going on in memory, for benchmarks and tests.
     pub fn load(&self) -> Load {
-        self.fair.load(self.clock.now())
+        self.queue.load(self.shared.clock.now())
     }
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock: it hears at once what others told, and tells them that it lives. A failed look is made again, as the
     /// feeder would; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
-        if !self.is_stopping() {
-            self.read_states(None).await?;
-            self.beat(self.clock.now()).await?;
+        if !self.shared.progress.is_stopping() {
+            self.heartbeat.read_states(None).await?;
+            self.heartbeat.beat(self.shared.clock.now()).await?;
         }
         let mut failures = 0;
         loop {
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
-            let alone = self.claiming.write().await;
+            let alone = self.claims.claiming.write().await;
             let able = self.is_ready();
-            let claimed = match self.look().await {
+            let claimed = match self.claims.look().await {
                 Ok(claimed) => claimed,
                 Err(_) if failures < 2 => {
                     failures += 1;
@@ -265,7 +280,7 @@ impl Dispatcher {
             failures = 0;
             // It did not come back with nothing because nothing may be claimed at present.
             let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
-            if idle || self.is_stopping() {
+            if idle || self.shared.progress.is_stopping() {
                 return Ok(());
             }
             drop(alone);
@@ -274,12 +289,12 @@ impl Dispatcher {
     }
 
     fn is_idle(&self) -> bool {
-        self.alive.load(Ordering::Acquire) == 0 && self.settler.pending() == 0
+        self.shared.progress.is_idle() && self.line.settling.settler.pending() == 0
     }
 
     async fn wait_until_idle(&self) {
         loop {
-            let (idle, settled) = (self.idle.notified(), self.settler.settled());
+            let (idle, settled) = (self.shared.progress.idle(), self.line.settling.settler.settled());
             tokio::pin!(idle, settled);
             idle.as_mut().enable();
             settled.as_mut().enable();
@@ -293,42 +308,21 @@ impl Dispatcher {
     /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
     /// in flight, gives back those that did not end, uncounted, and settles everything.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.shared.progress.stop();
         // Claims under way end first, so that they can be given back; a database that hangs must not hold up the stop.
-        let _ = tokio::time::timeout(patience, self.claiming.write()).await;
-        let now = self.clock.now();
-        self.put_back(self.fair.drain(), now);
+        let _ = tokio::time::timeout(patience, self.claims.claiming.write()).await;
+        let now = self.shared.clock.now();
+        self.line.settling.put_back(self.queue.drain(), now);
         if tokio::time::timeout(patience, self.wait_until_idle()).await.is_err() {
-            self.abandon.notify_waiters();
+            self.line.posting.abandon.notify_waiters();
         }
         // Whatever is settled from here on waits for Postgres alone; the lease bounds how long that makes sense.
         let _ = tokio::time::timeout(LEASE, self.wait_until_idle()).await;
-        if let Err(error) = self.report_reliability(self.clock.now()).await {
-            tracing::debug!(%error, "the last figures are lost");
+        if let Err(error) = self.heartbeat.report_reliability(self.shared.clock.now()).await {
+            tracing::debug!(%error, "the last reliability counts are lost");
         }
-        if let Err(error) = crate::store::operations::workers::leave(&self.pool, self.id).await {
+        if let Err(error) = workers::leave(&self.shared.pool, self.shared.worker).await {
             tracing::debug!(%error, "could not take this worker off the list; it will be taken for dead");
         }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
-
-    fn started(&self, n: usize) {
-        self.alive.fetch_add(n, Ordering::SeqCst);
-    }
-
-    fn finished(&self, n: usize) {
-        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
-            self.idle.notify_waiters();
-        }
-    }
-
-    /// Hands a batch that was just closed to the settler.
-    fn close_batch(&self, batch: &Arc<OpenBatch>) {
-        self.settler.batch(batch.clone());
-        self.batches.lock().remove(&batch.id);
-        self.metrics.batches_open.dec();
     }
 }

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::flow::{self, Flows, scopes};
 use super::job::Job;
-use super::lane::{Lane, Passage, Share, matters};
 use super::message::LaneInfo;
 use super::shares::{COSTS, ROUND, TIERS, WEIGHTS, index};
 use super::turn::{Load, Next, Slot, Turn};
@@ -20,7 +19,9 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::hold::Held;
-use crate::store::operations::workers::{ALL_ORIGINS, LaneState, Replicas};
+use crate::policy::lane::{Lane, Passage, Share, matters};
+use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
+use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
 
 /// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a

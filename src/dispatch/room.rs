@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::lane::{KEY_PROBE_EVERY, Lane};
-use super::limit::Limit;
 use super::message::LaneInfo;
 use super::queue::Queue;
 use super::shares::index;
@@ -13,6 +11,8 @@ use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
 use crate::model::lane::Gateway;
 use crate::policy::breaker::Snapshot;
+use crate::policy::lane::{KEY_PROBE_EVERY, Lane};
+use crate::policy::limit::Limit;
 
 /// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
 /// ones that are shut or stalled.

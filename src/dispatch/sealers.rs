@@ -1,17 +1,17 @@
 //! The threads between a delivery's turn and its POST. Sealing is what keeps a core busy; all else only waits in turn.
 //!
 //! ```text
-//! fair queue ─► admitter: admit, render, sign ─► sealers (niceness 19): encrypt ─► poster: begin the POSTs
+//! fair queue ─► preparer: check, render, sign ─► sealers (niceness 19): encrypt ─► poster: begin the POSTs
 //!          └──► the same, one by one, on one thread for transactional deliveries
 //! ```
 //!
 //! Sealers run at the lowest priority, so they soak up whatever is left of the machine: a request, an answer or a one-time
 //! code does not stand in line behind a campaign that is being encrypted. But a thread that nobody schedules must not hold
-//! what others wait for. So sealers touch nothing but the two channels between admitter and poster, which wait for nobody
+//! what others wait for. So sealers touch nothing but the two channels between preparer and poster, which wait for nobody
 //! else; not the fair queue, nor the runtime's queues.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -19,10 +19,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::Dispatcher;
 use super::fair::Taker;
-use super::line::{Sealed, Unsealed};
-use super::turn::Next;
+use super::line::Line;
+use super::seal::{Sealed, Unsealed};
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 19;
@@ -31,24 +30,24 @@ const NICENESS: i32 = 19;
 const BURST: usize = 16;
 /// Bursts that wait for a sealer. Few, since those in them had their turn already.
 const WAITING: usize = 1;
+/// Bursts that wait for the poster, which only starts tasks: a sealer hardly ever waits for it, and it never for a sealer.
+const SEALED_WAITING: usize = 64;
 
-/// Starts the admitter, `n` sealers, the poster, and the thread for transactional deliveries. They end with `tasks`; a task
+/// Starts the preparer, `n` sealers, the poster, and the thread for transactional deliveries. They end with `tasks`; a task
 /// of `tasks` ends when one of them dies.
-pub(super) fn start(dispatcher: &Arc<Dispatcher>, n: usize, tasks: &mut JoinSet<()>) {
+pub(super) fn start(line: &Arc<Line>, n: usize, tasks: &mut JoinSet<()>) {
     let (alive, wanted) = watch::channel(());
     let (to_seal, unsealed) = sync_channel(WAITING);
-    let (to_post, sealed) = channel();
+    let (to_post, sealed) = sync_channel(SEALED_WAITING);
     let unsealed = Arc::new(Mutex::new(unsealed));
-    let engine = dispatcher.clone();
-    spawn("transactional", tasks, until_unwanted(wanted.clone(), seal_transactional(engine)));
-    let engine = dispatcher.clone();
-    spawn("admitter", tasks, until_unwanted(wanted, admit_bursts(engine, to_seal)));
+    spawn("transactional", tasks, until_unwanted(wanted.clone(), seal_transactional(line.clone())));
+    spawn("preparer", tasks, until_unwanted(wanted, prepare_bursts(line.clone(), to_seal)));
     for number in 0..n {
         let (unsealed, to_post) = (unsealed.clone(), to_post.clone());
         spawn(&format!("sealer {number}"), tasks, move |_| seal_bursts(&unsealed, &to_post));
     }
-    let engine = dispatcher.clone();
-    spawn("poster", tasks, move |runtime| post_bursts(&engine, &runtime, &sealed));
+    let line = line.clone();
+    spawn("poster", tasks, move |runtime| post_bursts(&line, &runtime, &sealed));
     tasks.spawn(async move {
         let _alive = alive;
         std::future::pending::<()>().await;
@@ -87,32 +86,23 @@ fn until_unwanted(
 }
 
 /// Takes the turns of transactional deliveries, one at a time, for ever.
-async fn seal_transactional(dispatcher: Arc<Dispatcher>) {
+async fn seal_transactional(line: Arc<Line>) {
     loop {
-        match dispatcher.fair.next(Taker::Transactional, || dispatcher.clock.now()).await {
-            Next::Turn(turn) => {
-                if let Some(unsealed) = dispatcher.take_turn(turn) {
-                    dispatcher.begin(unsealed.seal());
-                }
-            }
-            Next::Deferred(jobs, until) => dispatcher.defer(jobs, until),
+        if let Some(unsealed) = line.next(Taker::Transactional).await {
+            line.begin(unsealed.seal());
         }
         tokio::task::yield_now().await; // to notice when it is not wanted any more
     }
 }
 
 /// Takes turns and hands them to the sealers, until these are gone. Waits while they have enough to do.
-async fn admit_bursts(dispatcher: Arc<Dispatcher>, to_seal: SyncSender<Vec<Unsealed>>) {
+async fn prepare_bursts(line: Arc<Line>, to_seal: SyncSender<Vec<Unsealed>>) {
     let mut burst = Vec::with_capacity(BURST);
     loop {
-        let next = dispatcher.fair.next(Taker::Any, || dispatcher.clock.now());
+        let next = line.next(Taker::Any);
         let next = if burst.is_empty() { Some(next.await) } else { next.now_or_never() };
         let more = next.is_some();
-        match next {
-            Some(Next::Turn(turn)) => burst.extend(dispatcher.take_turn(turn)),
-            Some(Next::Deferred(jobs, until)) => dispatcher.defer(jobs, until),
-            None => {}
-        }
+        burst.extend(next.flatten());
         if burst.len() >= BURST || !more {
             if to_seal.send(std::mem::replace(&mut burst, Vec::with_capacity(BURST))).is_err() {
                 return;
@@ -122,8 +112,8 @@ async fn admit_bursts(dispatcher: Arc<Dispatcher>, to_seal: SyncSender<Vec<Unsea
     }
 }
 
-/// Seals until the admitter is gone.
-fn seal_bursts(unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &Sender<Vec<Sealed>>) {
+/// Seals until the preparer is gone.
+fn seal_bursts(unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<Sealed>>) {
     be_nice();
     loop {
         let burst = unsealed.lock().recv();
@@ -135,11 +125,11 @@ fn seal_bursts(unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &Sender<Vec<S
 }
 
 /// Begins POSTs until the sealers are gone.
-fn post_bursts(dispatcher: &Arc<Dispatcher>, runtime: &Handle, sealed: &Receiver<Vec<Sealed>>) {
+fn post_bursts(line: &Arc<Line>, runtime: &Handle, sealed: &Receiver<Vec<Sealed>>) {
     while let Ok(burst) = sealed.recv() {
-        let dispatcher = dispatcher.clone();
+        let line = line.clone();
         // One task from outside, which starts the others where starting a task is cheap.
-        runtime.spawn(async move { burst.into_iter().for_each(|sealed| dispatcher.begin(sealed)) });
+        runtime.spawn(async move { burst.into_iter().for_each(|sealed| line.begin(sealed)) });
     }
 }
 

@@ -68,13 +68,13 @@ async fn the_settings_in_force_are_printed_without_secrets() {
     let dir = TempDir::new();
     std::fs::write(dir.path().join("bellwire.toml"), "batch_max = 111\nbatch_min = 11\n").expect("a file");
     let output = run(bellwire(dir.path())
-        .args(["serve", "--print-config", "--page-min", "12"])
+        .args(["serve", "--print-config", "--batch-min", "12"])
         .env("DATABASE_URL", "postgres://somebody:hush@nowhere.test/x"))
     .await;
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     for line in [
-        "batch_min = \"12\" # --page-min",
+        "batch_min = \"12\" # --batch-min",
         &format!("batch_max = \"111\" # {}", dir.path().join("bellwire.toml").display()),
         "# database_url = \"********\" # DATABASE_URL",
         "listen = \"127.0.0.1:8787\" # default",

@@ -1,5 +1,5 @@
-//! Delivery policies tried out: the server's own rules — [`crate::policy`], [`classify`](crate::classify) and the lanes'
-//! adaptive limit — on a simulated clock, against a described gateway.
+//! The policy simulator: the server's own rules — [`crate::policy`] with its lanes, and [`classify`](crate::classify) — on
+//! a simulated clock, against a described gateway.
 //!
 //! ```text
 //! arrivals ─► backlog (by due time) ─► worker: permit → hold → breaker ─► gateway ─► classify → decide
@@ -31,10 +31,11 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::policy::breaker::State;
 use crate::policy::hold;
+use crate::policy::lane::Passage;
 use crate::policy::{Policy, Situation, Step, Verdict, decide, remaining_ttl_s};
 use gateway::{Stub, Told};
 use report::Tally;
-use worker::{Passage, Post, Worker};
+use worker::{Post, Worker};
 
 pub(crate) use report::{Load, Report, compare};
 pub(crate) use scenario::{Scenario, ScenarioError};
@@ -126,7 +127,9 @@ impl<'a> Simulation<'a> {
             ttl_s: scenario.ttl_s(),
             rng: StdRng::seed_from_u64(seed),
             gateway: Stub::new(&scenario.gateway),
-            workers: (0..scenario.workers.replicas).map(|number| Worker::new(scenario, number, at(0))).collect(),
+            workers: (0..scenario.workers.replicas)
+                .map(|number| Worker::new(scenario, &policy.settings, number))
+                .collect(),
             now_us: 0,
             events: BinaryHeap::new(),
             planned: 0,
@@ -193,8 +196,8 @@ impl<'a> Simulation<'a> {
                 continue;
             }
             match self.workers[worker].enter(now) {
-                Passage::Free(number) => self.post(worker, delivery, Some(number)),
-                Passage::Probe => self.post(worker, delivery, None),
+                Passage::Free(number) => self.post(worker, delivery, number, false),
+                Passage::Probe => self.post(worker, delivery, 0, true),
                 Passage::Shut(until) => {
                     self.backlog.push_front(delivery);
                     self.defer(worker, until);
@@ -203,13 +206,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn post(&mut self, worker: usize, delivery: u32, number: Option<u64>) {
+    fn post(&mut self, worker: usize, delivery: u32, number: u64, probe: bool) {
         let (told, took) = self.gateway.take(self.now_us, delivery, &mut self.rng);
         self.tally.posted(self.now_us);
-        self.workers[worker].in_flight += 1;
         let at_us = self.now_us + took.as_micros() as u64;
         let worker = worker as u8; // at most 16 of them
-        self.plan(at_us, Event::Answer { worker, delivery, told, post: Post { began_at: at(self.now_us), number } });
+        let post = Post { began_at: at(self.now_us), number, probe };
+        self.plan(at_us, Event::Answer { worker, delivery, told, post });
     }
 
     /// Puts off what a worker would have in memory, as much as its limit, and lets it rest until the lane opens.
@@ -230,20 +233,18 @@ impl<'a> Simulation<'a> {
     fn answer(&mut self, worker: usize, delivery: u32, told: Told, post: Post) {
         let now = at(self.now_us);
         let outcome = self.gateway.outcome(told, now);
-        self.workers[worker].in_flight -= 1;
-        let settings = &self.policy.settings;
-        if let Some(change) = self.workers[worker].answered(&outcome, post, now, settings) {
+        if let Some(news) = self.workers[worker].answered(&outcome, post, now) {
             for (number, other) in self.workers.iter_mut().enumerate() {
                 if number != worker {
-                    other.adopt(change, now);
+                    other.adopt(&news);
                 }
                 // What it waited for is over. After any other change it finds out by itself.
-                if change.breaker.is_some_and(|snapshot| snapshot.state == State::Closed) {
+                if news.breaker.is_some_and(|snapshot| snapshot.state == State::Closed) {
                     other.rests_until_us = 0;
                 }
             }
         }
-        let wave = if self.scenario.tier == Tier::Transactional { 0 } else { self.workers[worker].in_flight };
+        let wave = if self.scenario.tier == Tier::Transactional { 0 } else { self.workers[worker].in_flight() };
         self.conclude(delivery, &outcome, now, micros(post.began_at), wave);
     }
 

@@ -1,49 +1,35 @@
-//! One sending process: its permits, its hold and its breaker, as the server's lanes have them.
+//! One sending process: the server's own [`Lane`], with its permits, its hold and its breaker.
 
 use super::scenario::Scenario;
 use crate::classify::{Kind, Outcome};
-use crate::dispatch::limit::Limit;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
+use crate::model::id::LaneId;
 use crate::policy::Settings;
-use crate::policy::breaker::{Breaker, Permission, Snapshot, State};
-use crate::policy::hold::Hold;
-
-/// Whether a POST may start.
-pub(super) enum Passage {
-    /// Under this number.
-    Free(u64),
-    Probe,
-    /// Not before this.
-    Shut(Timestamp),
-}
+use crate::policy::breaker::{PROBE_PATIENCE, State};
+use crate::policy::lane::{Answered, Lane, Passage, Share};
+use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 
 /// A POST, as its worker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Post {
     pub began_at: Timestamp,
-    /// By which its answer is told to the breaker; none: it is a probe.
-    pub number: Option<u64>,
+    /// By which its answer is told to the breaker.
+    pub number: u64,
+    /// Whether its answer decides over a half-open breaker.
+    pub probe: bool,
 }
 
-/// What others have to obey.
-#[derive(Clone, Copy)]
-pub(super) struct Change {
-    pub held_until: Option<Timestamp>,
-    pub breaker: Option<Snapshot>,
-}
-
-/// Its state. [`Limit`], [`Hold`] and [`Breaker`] are those of the server.
+/// Its state.
 pub(super) struct Worker {
-    limit: Limit,
-    /// What stands in for the limit if it does not adapt.
+    lane: Lane,
+    /// What stands in for the lane's limit if it is not to adapt.
     fixed: Option<u32>,
     transactional: bool,
-    pub in_flight: u32,
-    hold: Hold,
-    /// None: breakers are not asked.
-    breaker: Option<Breaker>,
-    may_probe: bool,
+    /// The policy's, but for a breaker that is not to open.
+    settings: Settings,
+    /// Whether it is the one that gets the right to probe.
+    is_prober: bool,
     /// Until when it claims nothing.
     pub rests_until_us: u64,
     pub trips: u64,
@@ -52,16 +38,16 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(scenario: &Scenario, number: u32, now: Timestamp) -> Self {
-        let share = (scenario.workers.concurrency / scenario.workers.replicas).max(1);
+    pub(super) fn new(scenario: &Scenario, policy: &Settings, number: u32) -> Self {
+        let share = Share { limit_max: scenario.workers.concurrency, workers: scenario.workers.replicas };
+        let never =
+            Settings { circuit_failure_threshold: f64::INFINITY, circuit_failures_in_a_row: u32::MAX, ..*policy };
         Self {
-            limit: Limit::new(share),
-            fixed: (!scenario.workers.adaptive).then_some(share),
+            lane: Lane::new(scenario.gateway.kind, share),
+            fixed: (!scenario.workers.adaptive).then(|| share.of(scenario.gateway.kind)),
             transactional: scenario.tier == Tier::Transactional,
-            in_flight: 0,
-            hold: Hold::default(),
-            breaker: scenario.breaker.then(|| Breaker::closed(now)),
-            may_probe: number == 0,
+            settings: if scenario.breaker { *policy } else { never },
+            is_prober: number == 0,
             rests_until_us: 0,
             trips: 0,
             holds: 0,
@@ -70,70 +56,54 @@ impl Worker {
 
     /// POSTs that it may have in flight at present.
     pub(super) fn limit(&self) -> u32 {
-        self.fixed.unwrap_or_else(|| self.limit.get())
+        self.fixed.unwrap_or_else(|| self.lane.limit.get())
+    }
+
+    /// POSTs without an answer.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.lane.in_flight()
     }
 
     /// Whether one more POST fits. The last permit of a lane is kept for transactional deliveries.
     pub(super) fn has_permit(&self) -> bool {
-        let limit = self.limit();
-        let kept = u32::from(limit > 1 && !self.transactional);
-        self.in_flight < limit - kept
+        match self.fixed {
+            Some(limit) => self.in_flight() < limit - u32::from(limit > 1 && !self.transactional),
+            None => self.lane.has_permit(self.transactional),
+        }
     }
 
-    /// Asks hold and breaker whether a POST may start.
+    /// Asks hold and breaker whether a POST may start, and takes a permit if it may.
     pub(super) fn enter(&mut self, now: Timestamp) -> Passage {
-        if let Some(until) = self.hold.until(now) {
-            return Passage::Shut(until);
+        if let Some(known) = self.lane.wants_probe(now) {
+            self.lane.asked_to_probe(known, self.is_prober.then(|| now + PROBE_PATIENCE), now);
         }
-        match self.breaker.as_mut().map_or(Permission::Go(0), |breaker| breaker.permit(now, self.may_probe)) {
-            Permission::Go(number) => Passage::Free(number),
-            Permission::Probe => Passage::Probe,
-            Permission::Wait(until) => Passage::Shut(until),
-        }
+        self.lane.enter(now, self.transactional, true)
     }
 
     /// Learns from an answer. Returns what the other replicas have to know.
-    pub(super) fn answered(
-        &mut self,
-        outcome: &Outcome,
-        post: Post,
-        now: Timestamp,
-        settings: &Settings,
-    ) -> Option<Change> {
-        let health = outcome.health();
-        let changed = self.breaker.as_mut().and_then(|breaker| {
-            let state = match post.number {
-                None => breaker.record_probe(now, health, settings),
-                Some(number) => breaker.record(number, post.began_at, now, health, settings),
-            };
-            state.map(|_| breaker.snapshot())
-        });
-        self.trips += u64::from(changed.is_some_and(|snapshot| matches!(snapshot.state, State::Open { .. })));
-        let mut held_until = None;
-        match outcome.kind {
-            Kind::Throttled => {
-                self.limit.congested();
-                self.holds += u64::from(self.hold.until(now).is_none());
-                held_until = Some(self.hold.throttled(now, post.began_at, outcome.retry_after));
-            }
-            Kind::Unavailable { .. } => self.limit.failed(),
-            Kind::Unprocessed => {}
-            _ => {
-                self.limit.succeeded();
-                self.hold.succeeded(post.began_at);
-            }
-        }
-        (changed.is_some() || held_until.is_some()).then_some(Change { held_until, breaker: changed })
+    pub(super) fn answered(&mut self, outcome: &Outcome, post: Post, now: Timestamp) -> Option<LaneState> {
+        let was_held = self.lane.is_held(now);
+        let mut news = LaneState::of(LaneId(0), ALL_ORIGINS.into());
+        let answered = Answered {
+            outcome,
+            reached: true,
+            number: post.number,
+            posted_at: post.began_at,
+            now,
+            probe: post.probe,
+            transactional: self.transactional,
+            octets: 0, // payloads have no size here
+            refused: None,
+            settings: &self.settings,
+        };
+        let told = self.lane.answered(&answered, &mut news);
+        self.trips += u64::from(news.breaker.is_some_and(|breaker| matches!(breaker.state, State::Open { .. })));
+        self.holds += u64::from(outcome.kind == Kind::Throttled && !was_held);
+        told.then_some(news)
     }
 
-    /// Obeys what another replica learned at `now`.
-    pub(super) fn adopt(&mut self, change: Change, now: Timestamp) {
-        if let Some(until) = change.held_until {
-            let wait = (until - now).to_std().unwrap_or_default();
-            self.hold.throttled(now, now, Some(wait));
-        }
-        if let (Some(breaker), Some(snapshot)) = (&mut self.breaker, change.breaker) {
-            breaker.adopt(snapshot);
-        }
+    /// Obeys what another replica learned.
+    pub(super) fn adopt(&mut self, news: &LaneState) {
+        self.lane.adopt(news);
     }
 }

@@ -249,9 +249,11 @@ async fn move_here(connection: &mut PgConnection, applied: &[AppliedMigration]) 
         .iter()
         .flat_map(|made| scripts.iter().flat_map(|script| made_by(script, made)))
         .collect();
+    tables.extend(scripts.iter().flat_map(|script| renamed_by(script)));
     tables.push(&MIGRATIONS.table_name);
     for table in tables {
-        // Parts do not follow what they are parts of; indexes and sequences do. A table may have been dropped later.
+        // Parts do not follow what they are parts of; indexes and sequences do. A table may have been dropped or
+        // renamed later.
         let with_parts = sqlx::query_scalar!(
             r#"SELECT part::regclass::text AS "name!"
                FROM (SELECT to_regclass($1)::oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))
@@ -275,6 +277,12 @@ async fn move_here(connection: &mut PgConnection, applied: &[AppliedMigration]) 
 fn made_by<'a>(script: &'a str, statement: &'a str) -> impl Iterator<Item = &'a str> {
     let name_ends = |c: char| !c.is_ascii_alphanumeric() && c != '_';
     script.split(statement).skip(1).filter_map(move |rest| rest.split(name_ends).next())
+}
+
+/// The names that a migration gives to tables of other names, a statement a line.
+fn renamed_by(script: &str) -> impl Iterator<Item = &str> {
+    let renames = script.lines().filter(|line| line.starts_with("ALTER TABLE "));
+    renames.filter_map(|line| line.split_once(" RENAME TO ")?.1.split(';').next())
 }
 
 /// Runs a statement that no parameter can express. Its parts are names of our own.

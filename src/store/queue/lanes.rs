@@ -10,8 +10,9 @@ use crate::model::id::{AppId, LaneId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::policy::breaker::Breaker;
 use crate::policy::hold::{Held, of_refused_key};
+use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::keys::audit::Entry;
-use crate::store::operations::workers::{ALL_ORIGINS, LaneState, StateRow};
+use crate::store::operations::workers::StateRow;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
 /// The lane of a VAPID key and gateway, made on demand.

@@ -184,7 +184,7 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
 }
 
 #[tokio::test]
-async fn the_account_adds_up_over_pages_rows_endings_and_receipts() {
+async fn the_account_adds_up_over_batches_rows_endings_and_receipts() {
     let api = TestApi::start().await;
     let to = subscribers(&api, 4, json!({})).await;
     let body = json!({"to": {"subscriptions": to}, "content": content(), "ttl": 60});
@@ -194,7 +194,7 @@ async fn the_account_adds_up_over_pages_rows_endings_and_receipts() {
     for statement in [
         "DELETE FROM queue WHERE message = $1 AND subscription <> (SELECT min(subscription::text)::uuid FROM queue WHERE message = $1)",
         "UPDATE queue SET retries = 2 WHERE message = $1",
-        "INSERT INTO pages (id, message, lane, tier, recipients, lease, due_at)
+        "INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
          SELECT gen_random_uuid(), $1, 1, 2, (array_agg(id))[1:2], gen_random_uuid(), now() FROM subscriptions",
         "UPDATE message_counts SET accepted = 1 WHERE message = $1",
         "INSERT INTO receipt_counts (message, acknowledged, displayed, clicked) VALUES ($1, 1, 1, 1)",

@@ -1,19 +1,20 @@
-//! One lane and origin: its permits, its holds and its breaker. Pure state; the fair queue owns it.
+//! One lane and origin: its permits, its holds and its breaker. Pure state: the dispatch engine's queue owns one for each,
+//! and the policy simulator one for each replica.
 
 use std::time::Duration;
 
+use super::Settings;
+use super::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
+use super::hold::{Held, Hold};
+use super::lane_state::LaneState;
 use super::limit::{Limit, STRANGER_MAX};
+use super::payload_limit::{BELIEVED_FOR, PayloadLimit, Refusal};
 use crate::classify::{Health, Kind, Outcome};
 use crate::model::clock::Timestamp;
 use crate::model::lane::Gateway;
-use crate::policy::Settings;
-use crate::policy::breaker::{BYSTANDER_WAIT, Breaker, Permission, Snapshot, State};
-use crate::policy::hold::{Held, Hold};
-use crate::policy::payload_limit::{BELIEVED_FOR, PayloadLimit, Refusal};
-use crate::store::operations::workers::LaneState;
 
 /// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
-pub(super) const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 
 /// A breaker that opens, or stays open, after so many POSTs in a row that reached no gateway does so for this worker alone:
 /// as many as the probes of one opening.
@@ -21,7 +22,7 @@ const UNREACHED_ALONE: u32 = 3;
 
 /// Whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passage {
+pub(crate) enum Passage {
     /// Under this number, by which its answer is told to the breaker.
     Free(u64),
     /// Its answer decides over a half-open breaker.
@@ -31,7 +32,7 @@ pub(super) enum Passage {
 }
 
 /// An answer to a POST, as a lane sees it.
-pub(super) struct Answered<'a> {
+pub(crate) struct Answered<'a> {
     pub outcome: &'a Outcome,
     /// Whether a gateway was reached at all.
     pub reached: bool,
@@ -50,14 +51,14 @@ pub(super) struct Answered<'a> {
 
 /// What this worker may have in flight in each lane: the limit divided among the workers that live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Share {
+pub(crate) struct Share {
     pub limit_max: u32,
     pub workers: u32,
 }
 
 impl Share {
     /// The most POSTs in flight to one origin, at least one.
-    pub(super) fn of(self, gateway: Gateway) -> u32 {
+    pub(crate) fn of(self, gateway: Gateway) -> u32 {
         let all = match gateway {
             Gateway::Other => STRANGER_MAX,
             _ => self.limit_max,
@@ -67,7 +68,7 @@ impl Share {
 }
 
 /// Whether what others told of an origin, or of all of a lane, matters still.
-pub(super) fn matters(state: &LaneState, now: Timestamp) -> bool {
+pub(crate) fn matters(state: &LaneState, now: Timestamp) -> bool {
     let is_held = |held: Option<Held>| held.is_some_and(|held| now < held.until);
     is_held(state.held)
         || is_held(state.key_held)
@@ -76,7 +77,7 @@ pub(super) fn matters(state: &LaneState, now: Timestamp) -> bool {
 }
 
 /// A lane's state in this process.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     gateway: Gateway,
     pub limit: Limit,
     in_flight: u32,
@@ -99,7 +100,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// A lane of which nothing is known.
-    pub(super) fn new(gateway: Gateway, share: Share) -> Self {
+    pub(crate) fn new(gateway: Gateway, share: Share) -> Self {
         Self {
             gateway,
             limit: Limit::new(share.of(gateway)),
@@ -117,22 +118,22 @@ impl Lane {
     }
 
     /// Takes another share of the lane's permits.
-    pub(super) fn set_share(&mut self, share: Share) {
+    pub(crate) fn set_share(&mut self, share: Share) {
         self.limit.set_max(share.of(self.gateway));
     }
 
     /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
-    pub(super) fn is_stranger(&self) -> bool {
+    pub(crate) fn is_stranger(&self) -> bool {
         self.gateway == Gateway::Other
     }
 
-    pub(super) fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
     /// Whether one more POST fits under the limit. One permit of a lane is kept for transactional deliveries, of which one
     /// may go even while others still use up more than a limit that has just shrunk.
-    pub(super) fn has_permit(&self, transactional: bool) -> bool {
+    pub(crate) fn has_permit(&self, transactional: bool) -> bool {
         let limit = self.limit.get();
         match transactional {
             true => self.in_flight < limit || self.urgent == 0,
@@ -141,7 +142,7 @@ impl Lane {
     }
 
     /// Takes a permit, if holds and breaker let a POST start to a subscription that is proven, or not.
-    pub(super) fn enter(&mut self, now: Timestamp, transactional: bool, proven: bool) -> Passage {
+    pub(crate) fn enter(&mut self, now: Timestamp, transactional: bool, proven: bool) -> Passage {
         if let Some(until) = self.shut_until(now, proven) {
             return Passage::Shut(until);
         }
@@ -160,7 +161,7 @@ impl Lane {
 
     /// Until when no POST to a subscription that is proven, or not, may start here: a hold, an opening, another worker that
     /// probes, probes that are out. A refused key can be tried by those only whose subscription it was accepted for before.
-    pub(super) fn shut_until(&self, now: Timestamp, proven: bool) -> Option<Timestamp> {
+    pub(crate) fn shut_until(&self, now: Timestamp, proven: bool) -> Option<Timestamp> {
         let key_held_until = match self.key_held_until(now) {
             Some(_) if proven && self.key_probe_at <= now => None,
             Some(until) if proven => Some(until.min(self.key_probe_at)),
@@ -176,13 +177,13 @@ impl Lane {
     }
 
     /// When its breaker, which is open, lets probes through.
-    pub(super) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.breaker.snapshot().open_until().filter(|until| now < *until)
     }
 
     /// How many deliveries may be on their way to it while it is not shut, and whether these are probes, of which there
     /// must not be more.
-    pub(super) fn capacity(&self, now: Timestamp) -> (usize, bool) {
+    pub(crate) fn capacity(&self, now: Timestamp) -> (usize, bool) {
         match self.breaker.is_probing(now) {
             true => (self.breaker.probes(now) as usize, true),
             false => (self.limit.get() as usize, false),
@@ -190,7 +191,7 @@ impl Lane {
     }
 
     /// Its breaker, if it cannot go on without the right to probe, which this worker should ask for now.
-    pub(super) fn wants_probe(&self, now: Timestamp) -> Option<Snapshot> {
+    pub(crate) fn wants_probe(&self, now: Timestamp) -> Option<Snapshot> {
         let wants = self.breaker.is_probing(now)
             && self.hold.until(now).is_none()
             && !self.may_probe(now)
@@ -199,7 +200,7 @@ impl Lane {
     }
 
     /// Takes in what asking at `now` for the right to probe a breaker that stood so came to: until when it holds, or none.
-    pub(super) fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+    pub(crate) fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         if self.breaker.snapshot() != known {
             return; // something else was heard meanwhile
         }
@@ -215,44 +216,44 @@ impl Lane {
     }
 
     /// Plaintext octets that its gateway is believed to take at most.
-    pub(super) fn payload_max(&self, now: Timestamp) -> Option<usize> {
+    pub(crate) fn payload_max(&self, now: Timestamp) -> Option<usize> {
         self.payload.believed(now).map(|octets| octets as usize)
     }
 
     /// Holds it, but for probes: its VAPID key is refused.
-    pub(super) fn hold_key(&mut self, held: Held) {
+    pub(crate) fn hold_key(&mut self, held: Held) {
         self.key_hold.extend(held);
     }
 
     /// Ends such a hold, as far as it was set by a time.
-    pub(super) fn release_key(&mut self, at: Timestamp) {
+    pub(crate) fn release_key(&mut self, at: Timestamp) {
         self.key_hold.release(at);
     }
 
     /// Until when a refused key holds it.
-    pub(super) fn key_held_until(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn key_held_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.key_hold.until(now)
     }
 
     /// Whether throttling, an operator or a refused key holds it.
-    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_held(&self, now: Timestamp) -> bool {
         self.hold.until(now).is_some() || self.key_held_until(now).is_some()
     }
 
     /// Whether its breaker is open or half open.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.breaker.snapshot().state != State::Closed
     }
 
     /// Whether something is known of it that would be missed if it were forgotten. What a strange origin takes is not: there
     /// may be any number of them, and it says so again.
-    pub(super) fn matters(&self, now: Timestamp) -> bool {
+    pub(crate) fn matters(&self, now: Timestamp) -> bool {
         let shrinks = !self.is_stranger() && self.payload.believed(now).is_some();
         shrinks || self.is_held(now) || self.breaker.snapshot().matters(now)
     }
 
     /// Gives a permit back: no POST was made.
-    pub(super) fn leave(&mut self, probe: bool, number: u64, transactional: bool, now: Timestamp) {
+    pub(crate) fn leave(&mut self, probe: bool, number: u64, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.urgent -= u32::from(transactional);
         if probe {
@@ -264,7 +265,7 @@ impl Lane {
     }
 
     /// Gives a permit back with an answer. Notes in `news` what others have to know; false if that is nothing.
-    pub(super) fn answered(&mut self, answer: &Answered<'_>, news: &mut LaneState) -> bool {
+    pub(crate) fn answered(&mut self, answer: &Answered<'_>, news: &mut LaneState) -> bool {
         self.in_flight -= 1;
         self.urgent -= u32::from(answer.transactional);
         let health = answer.outcome.health();
@@ -303,7 +304,7 @@ impl Lane {
     }
 
     /// Takes over what another replica learned or an operator ordered.
-    pub(super) fn adopt(&mut self, state: &LaneState) {
+    pub(crate) fn adopt(&mut self, state: &LaneState) {
         if let Some(at) = state.released_at {
             self.hold.release(at);
             self.key_hold.release(at);

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
-use super::batch::{OpenBatch, Recorded};
-use super::catalog::CatalogError;
-use super::feeder::START_WITHIN;
+use super::batch::OpenBatch;
+use super::catalog::{Catalog, CatalogError};
+use super::claim::START_WITHIN;
+use super::conclude::unsent_attempt;
+use super::fair::FairQueue;
 use super::job::{Job, Ticket, open_address};
-use super::line::{STOPPED, SUBSCRIPTION_GONE, unsent_attempt};
 use super::message::{LaneInfo, Message, settlement};
-use super::{Dispatcher, label};
+use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
+use super::settle::Settling;
+use super::shared::Shared;
 use crate::classify::DeadReason;
 use crate::metrics::TokenFault;
 use crate::model::clock::Timestamp;
@@ -26,7 +30,7 @@ use crate::policy::reliability::Count;
 use crate::policy::token::Queued;
 use crate::store;
 use crate::store::outcomes::forged::Forged;
-use crate::store::outcomes::settle::{Attempt, Death, Due, Fate, RowSettlement};
+use crate::store::outcomes::settle::{Attempt, Death, Due, Fate};
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::throttles::TurnRequest;
 
@@ -56,28 +60,33 @@ impl Entry {
     }
 }
 
-impl Dispatcher {
+/// The stage between claim and queue.
+pub(super) struct Admission {
+    pub shared: Arc<Shared>,
+    pub catalog: Arc<Catalog>,
+    pub queue: Arc<FairQueue>,
+    pub settling: Arc<Settling>,
+    /// Told that something became due.
+    pub kicked: Arc<Notify>,
+}
+
+impl Admission {
     /// Lets rows in that were claimed, or born, under `lease`. What cannot be read at the moment is given back; what cannot
     /// be let in for another reason comes back when its lease runs out, and the poison rules bound how often.
-    pub(super) async fn let_rows_in(
-        self: &Arc<Self>,
-        rows: Vec<(LaneId, ClaimedRow)>,
-        lease: Uuid,
-        claimed_at: Instant,
-    ) {
-        self.started(rows.len());
+    pub(super) async fn rows(&self, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid, claimed_at: Instant) {
+        self.shared.progress.started(rows.len());
         let messages = match self.catalog.messages(rows.iter().map(|(_, row)| row.message).collect()).await {
             Ok(messages) => messages,
             Err(failed) => {
                 error!(error = %failed, "claimed messages could not be read; their deliveries are given back");
                 let unread = rows.into_iter().map(|(_, row)| (row.recipient.subscription, row.message));
-                return self.give_back(unread.collect(), lease);
+                return self.settling.give_back(unread.collect(), lease);
             }
         };
         let (mut entries, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
         for (lane, row) in rows {
             let Some(message) = messages.get(&row.message) else {
-                self.finished(1);
+                self.shared.progress.finished(1);
                 continue;
             };
             match self.catalog.lane(lane).await {
@@ -86,12 +95,12 @@ impl Dispatcher {
                     error!(error = %failed, "claimed work cannot be sent");
                     match failed {
                         CatalogError::Sql(_) => unread.push((row.recipient.subscription, row.message)),
-                        CatalogError::Unusable(_) | CatalogError::Missing(_) => self.finished(1),
+                        CatalogError::Unusable(_) | CatalogError::Missing(_) => self.shared.progress.finished(1),
                     }
                 }
             }
         }
-        self.give_back(unread, lease);
+        self.settling.give_back(unread, lease);
         let entries = self.without_forged(entries, lease).await;
         let entries = self.without_replaced(entries, lease).await;
         let entries = self.without_late(entries, lease).await;
@@ -103,33 +112,34 @@ impl Dispatcher {
             })
             .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
-        self.admit_jobs(only_jobs(free));
-        self.admit_throttled(only_jobs(throttled)).await;
+        self.line_up(only_jobs(free));
+        self.throttle(only_jobs(throttled)).await;
     }
 
     /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
     async fn without_forged(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
         let mut genuine = Vec::with_capacity(entries.len());
         for entry in entries {
-            let (fault, reason) = if !entry.queued().fits(&entry.row.token, &self.vault) || !entry.row.is_in_place {
-                (TokenFault::Tampered, DeadReason::Tampered)
-            } else if entry.row.is_recorded {
-                (TokenFault::Replayed, DeadReason::Replayed)
-            } else {
-                genuine.push(entry);
-                continue;
-            };
-            self.metrics.token_fault(fault, 1);
-            self.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
+            let (fault, reason) =
+                if !entry.queued().fits(&entry.row.token, &self.shared.vault) || !entry.row.is_in_place {
+                    (TokenFault::Tampered, DeadReason::Tampered)
+                } else if entry.row.is_recorded {
+                    (TokenFault::Replayed, DeadReason::Replayed)
+                } else {
+                    genuine.push(entry);
+                    continue;
+                };
+            self.shared.metrics.token_fault(fault, 1);
+            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
             self.end_forged(&entry, lease, reason).await;
-            self.finished(1);
+            self.shared.progress.finished(1);
         }
         genuine
     }
 
     async fn end_forged(&self, entry: &Entry, lease: Uuid, reason: DeadReason) {
         let subscription = entry.row.recipient.subscription;
-        debug!(subscription = label(&self.vault, subscription), reason = reason.name(), "a queue row was forged");
+        debug!(subscription = self.shared.label(subscription), reason = reason.name(), "a queue row was forged");
         let forged = Forged {
             lease,
             subscription,
@@ -138,21 +148,12 @@ impl Dispatcher {
             lane: entry.lane.id,
             tier: entry.message.tier,
             reason,
-            letter: self.clock.uuid(),
+            letter: self.shared.clock.uuid(),
         };
-        match store::outcomes::forged::end(&self.pool, &forged, self.clock.now()).await {
-            Ok(_) => self.metrics.ended(Ending::Dead, entry.message.tier, 1),
+        match store::outcomes::forged::end(&self.shared.pool, &forged, self.shared.clock.now()).await {
+            Ok(_) => self.shared.metrics.ended(Ending::Dead, entry.message.tier, 1),
             // Its lease runs out, and it is found again.
             Err(failed) => warn!(error = %failed, "a queue row that was changed by hand could not be ended"),
-        }
-    }
-
-    /// Gives rows back that could not be read: they are due at once.
-    fn give_back(&self, rows: Vec<(SubscriptionId, MessageId)>, lease: Uuid) {
-        let n = rows.len();
-        if n > 0 {
-            self.settler.give_back(lease, Unopened::Rows(rows));
-            self.finished(n);
         }
     }
 
@@ -165,34 +166,37 @@ impl Dispatcher {
             messages.entry(subscription).or_default().push(message);
         }
         for (old, messages) in messages {
-            let now = self.clock.now();
-            match store::audience::succession::follow(&self.pool, &self.vault, lease, old, &messages, now).await {
-                Ok(()) => self.finished(messages.len()),
+            let now = self.shared.clock.now();
+            match store::audience::succession::follow(&self.shared.pool, &self.shared.vault, lease, old, &messages, now)
+                .await
+            {
+                Ok(()) => self.shared.progress.finished(messages.len()),
                 Err(failed) => {
                     warn!(error = %failed, "deliveries could not be handed on to a new subscription; they are put back");
-                    self.give_back(messages.into_iter().map(|message| (old, message)).collect(), lease);
+                    self.settling.give_back(messages.into_iter().map(|message| (old, message)).collect(), lease);
                 }
             }
         }
         if !replaced.is_empty() {
-            self.kick();
+            self.kicked.notify_one();
         }
         others
     }
 
     /// Reads again and signs anew what waited for longer than its token is good for: the server was down, or a gateway.
     async fn without_late(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let is_late = |entry: &Entry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);
         let late: Vec<_> = entries.iter().filter(|entry| is_late(entry)).map(Entry::queued).collect();
         if late.is_empty() {
             return entries;
         }
-        self.metrics.token_fault(TokenFault::Late, late.len() as u64);
+        self.shared.metrics.token_fault(TokenFault::Late, late.len() as u64);
         for entry in entries.iter().filter(|entry| is_late(entry)) {
-            self.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
+            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
         }
-        let standing = match store::queue::claims::sign_again(&self.pool, &self.vault, lease, &late).await {
+        let standing = match store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await
+        {
             Ok(standing) => standing,
             Err(failed) => {
                 warn!(error = %failed, "late retries could not be signed again");
@@ -204,17 +208,17 @@ impl Dispatcher {
             entry.row.recipient.standing != Standing::Sendable || !is_late(entry) || standing.contains(&entry.key())
         };
         let (stay, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(stays);
-        self.finished(gone.len());
+        self.shared.progress.finished(gone.len());
         stay
     }
 
     /// A job of a claimed row; none if the row has its fate already.
     fn job_of_row(&self, entry: Entry, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
-        let (now, Entry { row, message, lane }) = (self.clock.now(), entry);
+        let (now, Entry { row, message, lane }) = (self.shared.clock.now(), entry);
         let ticket = Ticket::Row(lease);
         let settled = match row.recipient.standing {
             _ if row.leases >= ROW_LEASES_MAX => {
-                dead(self.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)
+                dead(self.shared.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
             Standing::Sendable => match self.job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket) {
                 Ok(mut job) => {
@@ -227,33 +231,25 @@ impl Dispatcher {
         };
         let to = (row.recipient.subscription, row.recipient.life);
         let settlement = settlement(&message, lane.id, to, settled.0.into_iter().collect(), settled.1);
-        self.count_sla(&settlement);
-        self.settler.row(RowSettlement { lease, settlement });
-        self.finished(1);
+        self.settling.settle_row(lease, settlement);
         None
     }
 
     /// Lets a batch's deliveries in. Returns how many they are.
-    pub(super) async fn open_batch(
-        self: &Arc<Self>,
-        batch: Batch,
-        lease_until: Timestamp,
-        claimed_at: Instant,
-    ) -> sqlx::Result<usize> {
+    pub(super) async fn batch(&self, batch: Batch, lease_until: Timestamp, claimed_at: Instant) -> sqlx::Result<usize> {
         let n = batch.recipients.len();
-        let (message, lane) = match self.context(batch.lane, batch.message).await {
+        let (message, lane) = match self.catalog.open_both(batch.lane, batch.message).await {
             Ok(context) => context,
             Err(CatalogError::Sql(failed)) => {
-                self.settler.give_back(batch.lease, Unopened::Batch(batch.id));
+                self.settling.settler.give_back(batch.lease, Unopened::Batch(batch.id));
                 return Err(failed);
             }
             Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => return Ok(0),
         };
         let open = Arc::new(OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, claimed_at));
-        self.batches.lock().insert(open.id, open.clone());
-        self.metrics.batches_open.inc();
-        self.started(n);
-        let now = self.clock.now();
+        self.settling.open(open.clone());
+        self.shared.progress.started(n);
+        let now = self.shared.clock.now();
         let mut jobs = Vec::with_capacity(n);
         for (place, recipient) in batch.recipients.iter().enumerate() {
             if place % OPENED_AT_ONCE == OPENED_AT_ONCE - 1 {
@@ -272,15 +268,11 @@ impl Dispatcher {
             };
             let to = (recipient.subscription, recipient.life);
             let settled = settlement(&message, lane.id, to, attempt.into_iter().collect(), fate);
-            self.count_sla(&settled);
-            if matches!(open.record(place, settled), Recorded::Last) {
-                self.close_batch(&open);
-            }
-            self.finished(1);
+            self.settling.settle_place(&open, place, settled);
         }
         let (throttled, free): (Vec<Box<Job>>, _) = jobs.into_iter().partition(|job| job.policy.throttle.is_some());
-        self.admit_jobs(free);
-        self.admit_throttled(throttled).await;
+        self.line_up(free);
+        self.throttle(throttled).await;
         Ok(n)
     }
 
@@ -289,7 +281,7 @@ impl Dispatcher {
         if message.calendar.is_always_open() {
             return None;
         }
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let opens_at = message.calendar.opens_at(message.tier, recipient.timezone.as_deref(), now);
         match opens_at {
             _ if opens_at <= now => None,
@@ -315,9 +307,9 @@ impl Dispatcher {
             return Err(held);
         }
         let (keys, endpoint) =
-            open_address(&self.vault, recipient.subscription, &recipient.address).map_err(|why| {
+            open_address(&self.shared.vault, recipient.subscription, &recipient.address).map_err(|why| {
                 error!(error = %why, "a stored subscription cannot be used");
-                dead(self.clock.uuid(), message, DeadReason::Unsealable, retries, self.clock.now())
+                dead(self.shared.clock.uuid(), message, DeadReason::Unsealable, retries, self.shared.clock.now())
             })?;
         Ok(Box::new(Job {
             policy: message.policy_for(recipient.policy.as_ref()),
@@ -343,17 +335,17 @@ impl Dispatcher {
 
     /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
     /// for it in the database, and those that would expire first are over.
-    async fn admit_throttled(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
+    async fn throttle(&self, jobs: Vec<Box<Job>>) {
         if jobs.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let wanted: Vec<_> = jobs.iter().map(|job| wanted(job)).collect();
-        let turns = match store::queue::throttles::take_turns(&self.pool, &wanted, now).await {
+        let turns = match store::queue::throttles::take_turns(&self.shared.pool, &wanted, now).await {
             Ok(turns) => turns,
             Err(failed) => {
                 warn!(error = %failed, "throttles could not be asked; these deliveries are put back");
-                return self.put_back(jobs, now);
+                return self.settling.put_back(jobs, now);
             }
         };
         let mut go = Vec::new();
@@ -361,17 +353,29 @@ impl Dispatcher {
             match turn {
                 Some(at) if at <= now => go.push(job),
                 Some(at) => {
-                    self.metrics.throttled.inc();
-                    self.settle(&mut job, None, Fate::Deferred(Due::Turn(at)));
+                    self.shared.metrics.throttled.inc();
+                    self.settling.settle(&mut job, None, Fate::Deferred(Due::Turn(at)));
                 }
                 None => {
                     let attempt =
                         unsent_attempt(job.retries, Ending::Expired, "throttled beyond its time to live", now);
-                    self.settle(&mut job, Some(attempt), Fate::Ended(Ending::Expired, None));
+                    self.settling.settle(&mut job, Some(attempt), Fate::Ended(Ending::Expired, None));
                 }
             }
         }
-        self.admit_jobs(go);
+        self.line_up(go);
+    }
+
+    /// Lets deliveries into the queue. What its lane does not take now is deferred.
+    pub(super) fn line_up(&self, jobs: Vec<Box<Job>>) {
+        let now = self.shared.clock.now();
+        for (job, until) in self.queue.push(jobs, now) {
+            self.settling.defer(vec![job], until);
+        }
+        // A stop may have emptied the queue a moment before these came.
+        if self.shared.progress.is_stopping() {
+            self.settling.put_back(self.queue.drain(), self.shared.clock.now());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! The feeder: finds due work, claims it and lets it into the fair queue.
+//! The first stage: finds due work, claims it and hands it on to admission.
 //!
-//! Polling is the truth; wake-ups only shorten the wait. After each look at everything the feeder rests twenty times
+//! Polling is the truth; wake-ups only shorten the wait. After each look at everything it rests twenty times
 //! as long as the look took, so that finding work hardly ever costs more than a twentieth of a connection. Lanes are drawn side by
 //! side, as the [agenda](super::agenda) has it, while the next look is under way: no lane waits for another one, whatever
 //! becomes of that.
@@ -12,16 +12,21 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, RwLock};
 use tokio::time::Instant;
 use tracing::{error, warn};
-use uuid::Uuid;
 
-use super::Dispatcher;
-use super::agenda::{Agenda, Drawn, REST_FAILED, Refill};
-use super::catalog::CatalogError;
-use super::job::Job;
-use super::message::{LaneInfo, Message};
+use super::admit::Admission;
+use super::agenda::{Agenda, Drawn, REST_FAILED};
+use super::catalog::{Catalog, CatalogError};
+use super::fair::FairQueue;
+use super::heartbeat::Heartbeat;
+use super::message::LaneInfo;
+use super::rate::Rates;
+use super::refills::Refills;
+use super::settle::Settling;
+use super::shared::Shared;
 use super::turn::Room;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
@@ -52,19 +57,35 @@ const TOKENS_REST: Duration = Duration::from_millis(20);
 /// A draw under way, as what it draws and what that comes to.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
+/// The stage that claims.
+pub(super) struct Claims {
+    pub shared: Arc<Shared>,
+    pub catalog: Arc<Catalog>,
+    pub queue: Arc<FairQueue>,
+    pub rates: Arc<Rates>,
+    pub settling: Arc<Settling>,
+    pub heartbeat: Arc<Heartbeat>,
+    pub admission: Arc<Admission>,
+    /// Held by each draw: whoever has it alone knows that whatever was claimed is counted as under way.
+    pub claiming: RwLock<()>,
+    /// Told that something became due.
+    pub kicked: Arc<Notify>,
+    /// When the first rate that is used up lets something through again.
+    pub tokens_at: Mutex<Option<Timestamp>>,
+}
+
 /// Looks, claims and rests for ever.
-pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut refills: mpsc::UnboundedReceiver<Refill>) {
-    let mut agenda = dispatcher.agenda();
+pub(super) async fn run(claims: Arc<Claims>, refills: Arc<Refills>) {
+    let mut agenda = claims.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
-    let mut wanted = Vec::new();
     let mut looking = pin!(OptionFuture::from(None));
     let (mut is_looking, mut began) = (false, Instant::now());
     let (mut soonest, mut look_at, mut tokens_at) = (began, began, None::<Instant>);
     loop {
-        while let Some(due) = agenda.next(|app| dispatcher.fair.is_limited(app)) {
-            draws.push(Box::pin(draw_beside_others(dispatcher.clone(), due)));
+        while let Some(due) = agenda.next(|app| claims.queue.is_limited(app)) {
+            draws.push(Box::pin(draw_beside_others(claims.clone(), due)));
         }
-        let tokens_after = dispatcher.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
+        let tokens_after = claims.take_tokens_at().map(|wait| Instant::now() + wait.max(TOKENS_REST));
         tokens_at = tokens_at.into_iter().chain(tokens_after).min();
         tokio::select! {
             Some((due, drawn)) = draws.next() => {
@@ -85,21 +106,16 @@ pub(super) async fn feed(dispatcher: Arc<Dispatcher>, mut refills: mpsc::Unbound
                 };
             }
             // What is born while a look is under way may be too late for it: the next one follows at once.
-            () = time_to_look(&dispatcher, soonest, look_at), if !is_looking => {
+            () = time_to_look(&claims, soonest, look_at), if !is_looking => {
                 (is_looking, began) = (true, Instant::now());
-                let dispatcher = dispatcher.clone();
-                looking.set(OptionFuture::from(Some(async move { dispatcher.due_lanes().await })));
+                let claims = claims.clone();
+                looking.set(OptionFuture::from(Some(async move { claims.due_lanes().await })));
             }
             () = tokio::time::sleep_until(tokens_at.unwrap_or(look_at)), if tokens_at.is_some() => {
                 tokens_at = None;
-                agenda.refill_apps(|app| dispatcher.fair.is_limited(app));
+                agenda.refill_apps(|app| claims.queue.is_limited(app));
             }
-            received = refills.recv_many(&mut wanted, 64) => {
-                if received == 0 {
-                    return;
-                }
-                wanted.drain(..).for_each(|refill| agenda.refill(refill));
-            }
+            wanted = refills.next() => wanted.into_iter().for_each(|refill| agenda.refill(refill)),
         }
     }
 }
@@ -111,19 +127,19 @@ fn rest_after(took: Duration) -> Duration {
 
 /// Resolves when the rest is over, or sooner if something is said to have become due, or may be claimed again. However often
 /// that is said, looking takes no more than half of the time.
-async fn time_to_look(dispatcher: &Dispatcher, soonest: Instant, look_at: Instant) {
+async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
     tokio::time::sleep_until(soonest).await;
     tokio::select! {
         () = tokio::time::sleep_until(look_at) => {}
-        () = dispatcher.kicked.notified() => {}
-        () = dispatcher.settler.caught_up() => {}
+        () = claims.kicked.notified() => {}
+        () = claims.settling.settler.caught_up() => {}
     }
 }
 
 /// Draws a lane while others are drawn.
-async fn draw_beside_others(dispatcher: Arc<Dispatcher>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
-    let _claiming = dispatcher.claiming.read().await;
-    let drawn = dispatcher.draw(due).await;
+async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
+    let _claiming = claims.claiming.read().await;
+    let drawn = claims.draw(due).await;
     (due, drawn)
 }
 
@@ -134,15 +150,23 @@ fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
     Drawn::Failed
 }
 
-impl Dispatcher {
+impl Claims {
+    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.shared.progress.is_stopping()
+            && self.heartbeat.is_informed()
+            && self.shared.stops.is_fresh(Instant::now())
+            && !self.settling.settler.is_failing()
+    }
+
     fn agenda(&self) -> Agenda {
-        Agenda::new(self.pool.options().get_max_connections() as usize)
+        Agenda::new(self.shared.pool.options().get_max_connections() as usize)
     }
 
     /// Everything that is due now; nothing while nothing may be claimed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
         match self.is_ready() {
-            true => store::queue::claims::due_lanes(&self.pool, self.clock.now()).await,
+            true => store::queue::claims::due_lanes(&self.shared.pool, self.shared.clock.now()).await,
             false => Ok(Vec::new()),
         }
     }
@@ -154,7 +178,7 @@ impl Dispatcher {
         let (mut claimed, mut failure) = (0, None);
         agenda.found(self.due_lanes().await?, Instant::now());
         loop {
-            while let Some(due) = agenda.next(|app| self.fair.is_limited(app)) {
+            while let Some(due) = agenda.next(|app| self.queue.is_limited(app)) {
                 draws.push(async move { (due, self.draw(due).await) });
             }
             let Some((due, drawn)) = draws.next().await else { break };
@@ -195,8 +219,8 @@ impl Dispatcher {
     ) -> sqlx::Result<usize> {
         let mut claimed = 0;
         while self.is_ready() && !self.is_behind(source) && claimed < DRAW_MAX {
-            let now = self.clock.now();
-            let room = self.fair.room(lane, tier, now);
+            let now = self.shared.clock.now();
+            let room = self.queue.room(lane, tier, now);
             if room.n == 0 {
                 self.note_tokens_at(room.next_at);
                 break;
@@ -218,18 +242,25 @@ impl Dispatcher {
     /// Whether so much of what this source yields waits to be settled that no more should be taken from it.
     fn is_behind(&self, source: Source) -> bool {
         match source {
-            Source::Queue => self.settler.is_behind_with_rows(),
-            Source::Batches | Source::Cursors => self.settler.is_behind_with_batches(),
+            Source::Queue => self.settling.settler.is_behind_with_rows(),
+            Source::Batches | Source::Cursors => self.settling.settler.is_behind_with_batches(),
         }
     }
 
     /// Asks for the right to probe a lane's origins whose breakers opened long enough ago. Of all workers one gets it.
     async fn ask_to_probe(&self, lane: &LaneInfo) -> sqlx::Result<()> {
-        let now = self.clock.now();
-        for (slot, origin, known) in self.fair.wants_probe(lane, now) {
-            let right =
-                store::operations::workers::lease_probe(&self.pool, lane.id, &origin, self.id, known, now).await?;
-            self.fair.asked_to_probe(slot, known, right, now);
+        let now = self.shared.clock.now();
+        for (slot, origin, known) in self.queue.wants_probe(lane, now) {
+            let right = store::operations::workers::lease_probe(
+                &self.shared.pool,
+                lane.id,
+                &origin,
+                self.shared.worker,
+                known,
+                now,
+            )
+            .await?;
+            self.queue.asked_to_probe(slot, known, right, now);
         }
         Ok(())
     }
@@ -243,36 +274,22 @@ impl Dispatcher {
     /// How long until the first of these times.
     fn take_tokens_at(&self) -> Option<Duration> {
         let at = self.tokens_at.lock().take()?;
-        Some((at - self.clock.now()).to_std().unwrap_or_default())
+        Some((at - self.shared.clock.now()).to_std().unwrap_or_default())
     }
 
     async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
         let Span { lane, tier, now, .. } = span;
-        let (lease, claimed_at) = (self.clock.uuid(), Instant::now());
-        let mut rows = store::queue::claims::claim_rows(&self.pool, span, limit, lease, now + LEASE).await?;
+        let (lease, claimed_at) = (self.shared.clock.uuid(), Instant::now());
+        let mut rows = store::queue::claims::claim_rows(&self.shared.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
-        self.metrics.claims.inc_by(n as u64);
+        self.shared.metrics.claims.inc_by(n as u64);
         let lags = || rows.iter().map(|row| (now - row.scheduled_at).to_std().unwrap_or_default());
-        lags().for_each(|lag| self.metrics.lag(tier, lag));
-        self.reliability.lagged(lane, tier, lags());
+        lags().for_each(|lag| self.shared.metrics.lag(tier, lag));
+        self.shared.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
-        self.let_rows_in(rows, lease, claimed_at).await;
+        self.admission.rows(rows, lease, claimed_at).await;
         Ok(n)
-    }
-
-    pub(super) async fn context(
-        &self,
-        lane: LaneId,
-        message: crate::model::id::MessageId,
-    ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
-        match (self.catalog.message(message).await, self.catalog.lane(lane).await) {
-            (Ok(message), Ok(lane)) => Ok((message, lane)),
-            (Err(failed), _) | (_, Err(failed)) => {
-                error!(error = %failed, "claimed work cannot be sent");
-                Err(failed)
-            }
-        }
     }
 
     async fn draw_batch(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
@@ -282,13 +299,13 @@ impl Dispatcher {
         }
         let (wanted, taken_at) = (self.batch_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
-        let batch = self.clock.uuid();
-        match store::queue::claims::take_batch(&self.pool, span, size, batch, now + LEASE).await? {
+        let batch = self.shared.clock.uuid();
+        match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
             Taken::Nothing => Ok(0),
             Taken::Ended => Ok(1), // nobody was left, but another cursor may follow
             Taken::Batch(batch) => {
-                self.metrics.batches_taken.inc();
-                self.open_batch(batch, now + LEASE, taken_at).await
+                self.shared.metrics.batches_taken.inc();
+                self.admission.batch(batch, now + LEASE, taken_at).await
             }
         }
     }
@@ -297,44 +314,32 @@ impl Dispatcher {
     /// before they open is taken all the same, and ends as expired.
     async fn postpone(&self, span: Span) -> sqlx::Result<bool> {
         let Span { lane, tier, now, .. } = span;
-        let Some(next) = store::queue::claims::next_cursor(&self.pool, span).await? else { return Ok(false) };
-        let Ok((message, _)) = self.context(lane, next).await else { return Ok(false) };
+        let Some(next) = store::queue::claims::next_cursor(&self.shared.pool, span).await? else { return Ok(false) };
+        let Ok((message, _)) = self.catalog.open_both(lane, next).await else { return Ok(false) };
         match message.calendar.window_from(tier, now).filter(|opens_at| *opens_at < message.expires_at) {
-            Some(opens_at) => store::queue::claims::postpone_cursor(&self.pool, next, lane, now, opens_at).await,
+            Some(opens_at) => store::queue::claims::postpone_cursor(&self.shared.pool, next, lane, now, opens_at).await,
             None => Ok(false),
         }
     }
 
     async fn draw_lost_batch(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
         let now = span.now;
-        let (lease, leased_at) = (self.clock.uuid(), Instant::now());
+        let (lease, leased_at) = (self.shared.clock.uuid(), Instant::now());
         // A batch of our own that could not be settled in time is not lost.
-        let open: Vec<Uuid> = self.batches.lock().keys().copied().collect();
-        let own: Vec<Uuid> =
-            open.into_iter().chain(self.settler.waiting_batches().iter().map(|batch| batch.id)).collect();
-        let leased = store::queue::claims::lease_lost_batch(&self.pool, span, &own, lease, now + LEASE).await?;
+        let own = self.settling.unsettled();
+        let leased = store::queue::claims::lease_lost_batch(&self.shared.pool, span, &own, lease, now + LEASE).await?;
         let Some(batch) = leased else { return Ok(0) };
         warn!(batch = %batch.id, leases = batch.leases, "a batch's worker was lost; its deliveries may be repeated");
         if batch.leases >= BATCH_LEASES_MAX {
-            store::queue::claims::split_batch(&self.pool, &self.vault, &batch, now).await?;
+            store::queue::claims::split_batch(&self.shared.pool, &self.shared.vault, &batch, now).await?;
             return Ok(batch.recipients.len());
         }
-        self.open_batch(batch, now + LEASE, leased_at).await
+        self.admission.batch(batch, now + LEASE, leased_at).await
     }
 
     /// About two seconds of what the lane got through lately.
     fn batch_size(&self, lane: LaneId) -> usize {
-        (self.rates.per_second(lane) * 2).clamp(self.settings.batch_min, self.settings.batch_max)
-    }
-
-    pub(super) fn admit_jobs(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
-        for (job, until) in self.fair.push(jobs, self.clock.now()) {
-            self.defer(vec![job], until);
-        }
-        // A stop may have emptied the queue a moment before these came.
-        if self.is_stopping() {
-            self.put_back(self.fair.drain(), self.clock.now());
-        }
+        (self.rates.per_second(lane) * 2).clamp(self.shared.settings.batch_min, self.shared.settings.batch_max)
     }
 }
 

@@ -1,0 +1,147 @@
+//! What becomes of a delivery: verdicts turned into what is written down. Pure.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::job::Job;
+use crate::classify::{DeadReason, Outcome};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::policy::payload_limit::Refusal;
+use crate::policy::{Verdict, shrink_target};
+use crate::store::outcomes::settle::{Attempt, Death, Due, Fate};
+use crate::webpush::shrink::{Shrunk, tell};
+
+/// The longest reason that is kept of an attempt, in octets.
+const REASON_MAX: usize = 500;
+
+/// What a delivery's turn came to.
+pub(super) enum Conclusion {
+    /// It is settled: the attempt, if one was made, and what follows.
+    Settle(Option<Attempt>, Fate),
+    /// Its lane is shut until then, and no attempt of it was made.
+    Defer(Timestamp),
+    /// It goes out again at once, made smaller.
+    Again,
+    /// Its batch was closed before its POST: it is a queue row now, and no longer ours.
+    Void,
+}
+
+impl Conclusion {
+    /// It waits, without an attempt.
+    pub(super) fn deferred(due: Due) -> Self {
+        Self::Settle(None, Fate::Deferred(due))
+    }
+}
+
+/// A POST with its answer, judged.
+pub(super) struct Judged {
+    pub verdict: Verdict,
+    pub outcome: Outcome,
+    /// From the start of the POST to the answer, in milliseconds.
+    pub took_ms: u32,
+    /// Plaintext octets that were sent, padding included.
+    pub sent: usize,
+    /// When the answer was known.
+    pub now: Timestamp,
+    /// Whether another subscription has taken the place of the delivery's own.
+    pub is_replaced: bool,
+}
+
+/// What follows from a judged POST. `new_id` makes the id of a dead letter. A delivery that goes out again is made smaller
+/// here, which uses up an attempt.
+pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> Uuid) -> Conclusion {
+    let Judged { verdict, outcome, took_ms, sent, now, is_replaced } = judged;
+    let mut attempt = Attempt {
+        number: job.retries,
+        at: now,
+        ending: Ending::Accepted,
+        status: outcome.status,
+        took_ms: Some(took_ms),
+        reason: with_what_is_missing(job, outcome.detail),
+    };
+    let fate = match verdict {
+        Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
+        // The endpoint is gone since another one has taken its place: the delivery goes there.
+        Verdict::Gone if is_replaced => Fate::Retry { retries: job.retries + 1, due: now },
+        Verdict::Gone => Fate::Ended(Ending::Gone, None),
+        Verdict::Expired => Fate::Ended(Ending::Expired, None),
+        Verdict::Dead { reason } => dead(job, reason, attempt.reason.clone(), new_id()),
+        Verdict::Retry { after, counts: true } => Fate::Retry { retries: job.retries + 1, due: now + after },
+        // The gateway never took it: no attempt was made, and none is logged.
+        Verdict::Retry { after, counts: false } => return Conclusion::deferred(Due::At(now + after)),
+        Verdict::Shrink => match smaller(job, sent) {
+            Some((limit, shrunk)) => {
+                make_smaller(job, sent, attempt, limit, shrunk);
+                return Conclusion::Again;
+            }
+            None => dead(job, DeadReason::PayloadTooLarge, attempt.reason.clone(), new_id()),
+        },
+    };
+    attempt.ending = match &fate {
+        Fate::Ended(ending, _) => *ending,
+        _ => Ending::Retry,
+    };
+    Conclusion::Settle(Some(attempt), fate)
+}
+
+/// Whether a delivery of which so many octets were too large can be made smaller.
+pub(super) fn can_shrink(job: &Job, sent: usize) -> bool {
+    smaller(job, sent).is_some()
+}
+
+/// Prepares a delivery to go out again with a smaller payload.
+fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, shrunk: Option<Arc<Shrunk>>) {
+    let told = shrunk.as_ref().map_or_else(|| tell(sent, &[]), |shrunk| tell(sent, &shrunk.dropped));
+    attempt.reason = Some(told.into());
+    attempt.ending = Ending::Retry;
+    job.attempts.push(attempt);
+    job.shrunk = shrunk;
+    job.limit = Some(limit);
+    job.refused = Some(Refusal { octets: octets(sent), tried: octets(limit) });
+    job.retries += 1;
+}
+
+/// What is sent instead of a payload that was too large at so many octets: at most how many, and of what. A raw one can
+/// but lose its padding.
+fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
+    let without_padding = job.template().max_len();
+    let limit = shrink_target(sent, without_padding)?;
+    match without_padding <= limit {
+        true => Some((limit, job.shrunk.clone())),
+        false => Some((limit, Some(job.message.shrink(limit)?))),
+    }
+}
+
+/// What is kept of an answer: the gateway's words, after what the delivery lacked if it was made smaller beforehand.
+fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
+    let shrunk = job.shrunk.as_ref().filter(|_| job.refused.is_none());
+    let told = shrunk.and_then(|shrunk| shrunk.tell_beforehand(detail.as_deref(), REASON_MAX));
+    told.map(String::into_boxed_str).or(detail)
+}
+
+fn dead(job: &Job, reason: DeadReason, detail: Option<Box<str>>, id: Uuid) -> Fate {
+    Fate::Ended(Ending::Dead, Some(Box::new(Death { id, reason, detail, policy: Some(job.policy.to_json()) })))
+}
+
+/// A death without a POST.
+pub(super) fn dead_unsent(job: &Job, reason: DeadReason, now: Timestamp, id: Uuid) -> Conclusion {
+    let attempt = unsent_attempt(job.retries, Ending::Dead, reason.name(), now);
+    Conclusion::Settle(Some(attempt), dead(job, reason, None, id))
+}
+
+/// An ending without a POST.
+pub(super) fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Conclusion {
+    Conclusion::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+}
+
+/// The log row of an ending without a POST.
+pub(super) fn unsent_attempt(number: u32, ending: Ending, why: &str, now: Timestamp) -> Attempt {
+    Attempt { number, at: now, ending, status: None, took_ms: None, reason: Some(why.into()) }
+}
+
+/// A payload's length as limits count it.
+pub(super) fn octets(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,79 @@
+//! What this worker learns of lanes and keys, told to the other replicas through the database.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+use super::fair::FairQueue;
+use super::job::Job;
+use super::shared::Shared;
+use crate::model::clock::Timestamp;
+use crate::model::id::LaneId;
+use crate::model::lane::Gateway;
+use crate::policy::breaker::State;
+use crate::policy::hold::{Alarm, KeyWatch, of_refused_key};
+use crate::policy::lane_state::LaneState;
+use crate::store::operations::workers::{self};
+use crate::store::queue::lanes;
+
+/// Tells other replicas, in tasks of its own: nothing waits for them.
+pub(super) struct News {
+    shared: Arc<Shared>,
+    queue: Arc<FairQueue>,
+    /// Watches each lane for its VAPID key being refused.
+    keys: Mutex<HashMap<LaneId, KeyWatch>>,
+}
+
+impl News {
+    pub(super) fn new(shared: Arc<Shared>, queue: Arc<FairQueue>) -> Self {
+        Self { shared, queue, keys: Mutex::default() }
+    }
+
+    /// Tells other replicas what was learned of a lane.
+    pub(super) fn share(&self, news: LaneState) {
+        let mut tripped = false;
+        if let Some(breaker) = news.breaker {
+            tripped = matches!(breaker.state, State::Open { .. });
+            self.shared.metrics.breaker_trips.inc_by(tripped.into());
+            info!(lane = news.lane.0, origin = &*news.origin, state = breaker.state.name(), "a breaker changed");
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let (pool, now) = (&shared.pool, shared.clock.now());
+            let told = match news.key_released_at {
+                Some(posted_at) => lanes::release_key(pool, news.lane, posted_at, now).await,
+                None => Ok(()),
+            };
+            if let Err(error) = told.and(workers::share(pool, &news, shared.worker, tripped, now).await) {
+                warn!(%error, "telling other workers of a lane failed");
+            }
+        });
+    }
+
+    /// Counts an answer to a VAPID key. Where it is refused as a whole it is held, here at once and everywhere soon, so
+    /// that a fault of ours does not cost all its deliveries.
+    pub(super) fn watch_key(&self, job: &Job, refused: bool, now: Timestamp) {
+        let lane = job.lane.id;
+        let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);
+        // Anybody may run a push service of the lane `other`: what it refuses holds nobody who is with another one.
+        let alarm = alarm.map(|alarm| if job.lane.gateway == Gateway::Other { Alarm::Doubtful } else { alarm });
+        let Some(alarm) = alarm else { return };
+        if alarm == Alarm::Refused {
+            self.queue.hold_key(lane, of_refused_key(None, now));
+        }
+        let (shared, queue) = (self.shared.clone(), self.queue.clone());
+        tokio::spawn(async move {
+            let (pool, now) = (&shared.pool, shared.clock.now());
+            let told = match alarm {
+                Alarm::Refused => lanes::hold_key(pool, lane, now).await,
+                Alarm::Doubtful => lanes::doubt_key(pool, lane, now).await.map(|()| Vec::new()),
+            };
+            match told {
+                Ok(states) => states.into_iter().for_each(|state| queue.adopt(state)),
+                Err(error) => warn!(%error, "telling others of a refused key failed"),
+            }
+        });
+    }
+}

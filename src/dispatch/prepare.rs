@@ -1,0 +1,125 @@
+//! What happens to a delivery right before its POST: whether it may start, is asked once more, and its payload is rendered and
+//! signed for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::conclude::{Conclusion, ended_unsent};
+use super::job::{Job, Ticket};
+use super::post::ATTEMPT_DEADLINE;
+use super::seal::Unsealed;
+use super::shared::Shared;
+use super::stops::Stopped;
+use super::turn::Turn;
+use crate::gateway::Post;
+use crate::model::delivery::Ending;
+use crate::model::message::PLAINTEXT_MAX;
+use crate::policy::remaining_ttl_s;
+use crate::store::outcomes::settle::Due;
+use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
+use crate::webpush::seal::padded_len;
+use crate::webpush::vapid::TokenCache;
+
+/// Why a delivery ends that was cancelled, or whose subscription ended.
+pub(super) const STOPPED: &str = "stopped";
+/// Why one ends whose subscription is gone.
+pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
+
+/// The stage between a delivery's turn and its encryption.
+pub(super) struct Preparation {
+    shared: Arc<Shared>,
+    tokens: TokenCache,
+}
+
+impl Preparation {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, tokens: TokenCache::default() }
+    }
+
+    /// Everything up to the sealing; what became of the delivery instead, if there is to be no POST.
+    pub(super) fn prepare(&self, turn: Turn) -> Result<Unsealed, (Turn, Conclusion)> {
+        match self.check(&turn.job) {
+            Ok(ttl_s) => Ok(self.render(fit(turn), ttl_s)),
+            Err(conclusion) => Err((turn, conclusion)),
+        }
+    }
+
+    /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours. Returns its time to
+    /// live in seconds.
+    pub(super) fn check(&self, job: &Job) -> Result<u32, Conclusion> {
+        let (instant, now) = (Instant::now(), self.shared.clock.now());
+        let is_current = self.shared.stops.is_fresh(instant) && instant <= job.start_before;
+        if !is_current || self.shared.progress.is_stopping() {
+            return Err(Conclusion::deferred(Due::At(now)));
+        }
+        match self.shared.stops.check(&job.target()) {
+            Some(Stopped::Paused) => return Err(Conclusion::deferred(Due::Parked)),
+            Some(Stopped::Replaced) => return Err(Conclusion::deferred(Due::At(now))),
+            Some(Stopped::Cancelled) => return Err(ended_unsent(job.retries, Ending::Cancelled, STOPPED, now)),
+            Some(Stopped::Gone) => return Err(ended_unsent(job.retries, Ending::Gone, SUBSCRIPTION_GONE, now)),
+            None => {}
+        }
+        let message = &job.message;
+        let Some(ttl_s) = remaining_ttl_s(now, message.expires_at, message.ttl_s) else {
+            return Err(ended_unsent(job.retries, Ending::Expired, "time to live is over", now));
+        };
+        match &job.ticket {
+            Ticket::Batch(batch, place) if !batch.begin(*place, job.retries, instant) => Err(Conclusion::Void),
+            _ => Ok(ttl_s),
+        }
+    }
+
+    /// Whether the POST of a checked delivery may leave now: asked again at the last moment, since it may have waited for a
+    /// connection.
+    pub(super) fn may_post(&self, job: &Job) -> bool {
+        self.shared.stops.permit(&job.target(), Instant::now)
+            && Instant::now() <= job.start_before
+            && !self.shared.progress.is_stopping()
+    }
+
+    /// Renders the payload and signs for it.
+    fn render(&self, turn: Turn, ttl_s: u32) -> Unsealed {
+        let (job, vault) = (&turn.job, &self.shared.vault);
+        let message = &job.message;
+        let stamp = Stamp {
+            id: delivery_id(vault, message.root, job.origin_id),
+            receipt: receipt_token(vault, message.id, job.subscription),
+            retried: job.retries,
+            content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
+        };
+        let mut plaintext = Vec::new();
+        job.template().render(&stamp, &mut plaintext);
+        let len = plaintext.len();
+        let pad_to = if job.refused.is_some() { len } else { padded_len(len, job.limit.unwrap_or(PLAINTEXT_MAX)) };
+        let lane = &job.lane;
+        let (origin, now) = (job.endpoint.origin(), self.shared.clock.now());
+        let post = Post {
+            endpoint: job.endpoint.clone(),
+            gateway: lane.gateway,
+            authorization: self.tokens.header(lane.vapid_key, &lane.key, &lane.subject, origin, now),
+            ttl_s,
+            urgency: message.urgency,
+            topic: message.topic.clone(),
+            body: Bytes::new(),
+            deadline: Instant::now() + ATTEMPT_DEADLINE,
+        };
+        Unsealed { turn, post, plaintext, pad_to }
+    }
+}
+
+/// Makes a delivery fit what its gateway is believed to take, if it can be made to.
+fn fit(mut turn: Turn) -> Turn {
+    let job = &mut turn.job;
+    if let Some(max) = turn.payload_max
+        && job.refused.is_none()
+    {
+        if job.message.template.max_len() <= max {
+            job.limit = Some(max);
+        } else if let Some(shrunk) = job.message.shrink(max) {
+            (job.limit, job.shrunk) = (Some(max), Some(shrunk));
+        }
+    }
+    turn
+}

@@ -1,0 +1,201 @@
+//! The last stage: whatever became of a delivery is counted and handed to the settler here, and nowhere else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::debug;
+use uuid::Uuid;
+
+use super::batch::{OpenBatch, Recorded};
+use super::conclude::unsent_attempt;
+use super::job::{Job, Ticket};
+use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
+use super::settler::Settler;
+use super::shared::Shared;
+use super::stops::Stopped;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::policy::hold::{DEFER_MAX, reopens_at};
+use crate::policy::reliability::{Accepted, Count};
+use crate::store::outcomes::settle::{Attempt, Due, Fate, RowSettlement, Settlement};
+use crate::store::queue::claims::Unopened;
+
+/// The stage that settles, and the batches that are open until then.
+pub(super) struct Settling {
+    shared: Arc<Shared>,
+    pub settler: Arc<Settler>,
+    batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
+}
+
+impl Settling {
+    pub(super) fn new(shared: Arc<Shared>, settler: Arc<Settler>) -> Self {
+        Self { shared, settler, batches: Mutex::default() }
+    }
+
+    /// Hands what became of a delivery to whoever writes it: its batch, or the settler of rows.
+    pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
+        let (last, fate) = self.if_stopped(job, last, fate);
+        let fate = match fate {
+            // A delivery deferred after a resend has attempts to its name all the same. If its message is paused, whoever
+            // claims it next parks it.
+            Fate::Deferred(due) if !job.attempts.is_empty() => {
+                let due = match due {
+                    Due::At(due) | Due::Turn(due) => due,
+                    // Nobody claims it before its lane opens.
+                    Due::Reopening(_) | Due::Parked => self.shared.clock.now(),
+                };
+                Fate::Retry { retries: job.retries, due }
+            }
+            fate => fate,
+        };
+        if let Fate::Ended(Ending::Dead, Some(death)) = &fate {
+            let subscription = self.shared.label(job.subscription);
+            debug!(subscription, reason = death.reason.name(), "a delivery died");
+        }
+        let settlement = job.settle(last, fate);
+        self.tally(job, &settlement);
+        for attempt in &settlement.attempts {
+            self.shared.metrics.ended(attempt.ending, settlement.tier, 1);
+        }
+        match &job.ticket {
+            Ticket::Row(lease) => self.row(*lease, settlement),
+            Ticket::Batch(batch, place) => self.place(batch, *place, settlement),
+        }
+        self.shared.progress.finished(1);
+    }
+
+    /// Settles what has its fate without ever having been a job: a claimed row,
+    pub(super) fn settle_row(&self, lease: Uuid, settlement: Settlement) {
+        self.count_sla(&settlement);
+        self.row(lease, settlement);
+        self.shared.progress.finished(1);
+    }
+
+    /// or a place in a batch.
+    pub(super) fn settle_place(&self, batch: &Arc<OpenBatch>, place: usize, settlement: Settlement) {
+        self.count_sla(&settlement);
+        self.place(batch, place, settlement);
+        self.shared.progress.finished(1);
+    }
+
+    fn row(&self, lease: Uuid, settlement: Settlement) {
+        self.settler.row(RowSettlement { lease, settlement });
+    }
+
+    fn place(&self, batch: &Arc<OpenBatch>, place: usize, settlement: Settlement) {
+        match batch.record(place, settlement) {
+            Recorded::Kept => {}
+            Recorded::Last => self.close(batch),
+            Recorded::Row(settlement) => self.row(batch.lease, settlement),
+        }
+    }
+
+    /// Gives deliveries back that had no turn: they are due at once.
+    pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
+        for mut job in jobs {
+            self.settle(&mut job, None, Fate::Deferred(Due::At(now)));
+        }
+    }
+
+    /// Gives rows back that could not be read: they are due at once.
+    pub(super) fn give_back(&self, rows: Vec<(SubscriptionId, MessageId)>, lease: Uuid) {
+        let n = rows.len();
+        if n > 0 {
+            self.settler.give_back(lease, Unopened::Rows(rows));
+            self.shared.progress.finished(n);
+        }
+    }
+
+    /// Defers deliveries of a shut lane. What is urgent is due at once when the lane opens, the rest spread out. What only
+    /// waits for flow control stays due.
+    pub(super) fn defer(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
+        let clock = &self.shared.clock;
+        let now = clock.now();
+        let until = until.min(now + DEFER_MAX);
+        for mut job in jobs {
+            let due = match job.message.tier {
+                _ if until <= now => Due::At(now),
+                tier => Due::Reopening(reopens_at(until, tier == Tier::Transactional, clock.randomness())),
+            };
+            self.settle(&mut job, None, Fate::Deferred(due));
+        }
+    }
+
+    /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is
+    /// handed on.
+    fn if_stopped(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) -> (Option<Attempt>, Fate) {
+        let retries = match fate {
+            Fate::Retry { retries, .. } => retries,
+            Fate::Deferred(_) => job.retries,
+            Fate::Ended(..) | Fate::InFlight { .. } => return (last, fate),
+        };
+        let now = self.shared.clock.now();
+        let (ending, why) = match (self.shared.stops.check(&job.target()), &fate) {
+            (Some(Stopped::Cancelled), _) => (Ending::Cancelled, STOPPED),
+            (Some(Stopped::Gone), _) => (Ending::Gone, SUBSCRIPTION_GONE),
+            (Some(Stopped::Replaced), Fate::Retry { .. }) => return (last, Fate::Retry { retries, due: now }),
+            (Some(Stopped::Replaced), _) => return (last, Fate::Deferred(Due::At(now))),
+            (Some(Stopped::Paused) | None, _) => return (last, fate),
+        };
+        job.attempts.extend(last);
+        (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+    }
+
+    /// Counts what a turn came to, for the reliability metrics.
+    fn tally(&self, job: &Job, settlement: &Settlement) {
+        let (lane, tier, reliability) = (settlement.lane, settlement.tier, &self.shared.reliability);
+        for retry in settlement.attempts.iter().filter(|attempt| attempt.number > 0 && attempt.took_ms.is_some()) {
+            reliability.retried(lane, tier, retry.number);
+        }
+        self.count_sla(settlement);
+        let Fate::Ended(ending, _) = settlement.fate else { return };
+        let Some(last) = settlement.attempts.last() else { return };
+        let since = |from: Timestamp, to: Timestamp| (to - from).to_std().unwrap_or_default();
+        match ending {
+            Ending::Accepted => {
+                let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
+                let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
+                let delay = since(job.message.accepted_at, last.at);
+                reliability.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
+            }
+            Ending::Expired if last.number > 0 || last.took_ms.is_some() => {
+                reliability.count(lane, Some(tier), Count::RetriesExpired, 1)
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a delivery that was not accepted in its time.
+    fn count_sla(&self, settlement: &Settlement) {
+        if settlement.sla_missed_s.is_some() {
+            self.shared.reliability.count(settlement.lane, Some(settlement.tier), Count::SlaMissed, 1);
+        }
+    }
+
+    /// Remembers a batch until it is closed.
+    pub(super) fn open(&self, batch: Arc<OpenBatch>) {
+        self.batches.lock().insert(batch.id, batch);
+        self.shared.metrics.batches_open.inc();
+    }
+
+    /// The ids of batches that are open, or closed and not written yet.
+    pub(super) fn unsettled(&self) -> Vec<Uuid> {
+        let open: Vec<Uuid> = self.batches.lock().keys().copied().collect();
+        open.into_iter().chain(self.settler.waiting_batches().iter().map(|batch| batch.id)).collect()
+    }
+
+    /// Closes the batches whose time has come.
+    pub(super) fn close_due(&self, now: tokio::time::Instant) {
+        let due: Vec<_> = self.batches.lock().values().filter(|batch| batch.close_if_due(now)).cloned().collect();
+        due.iter().for_each(|batch| self.close(batch));
+    }
+
+    /// Hands a batch that was just closed to the settler.
+    fn close(&self, batch: &Arc<OpenBatch>) {
+        self.settler.batch(batch.clone());
+        self.batches.lock().remove(&batch.id);
+        self.shared.metrics.batches_open.dec();
+    }
+}

@@ -1,0 +1,84 @@
+//! What every stage works with, and how much work is under way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use sqlx::PgPool;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use uuid::Uuid;
+
+use super::Settings;
+use super::stops::StopSet;
+use crate::metrics::Metrics;
+use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::SubscriptionId;
+use crate::policy::reliability::Tally;
+use crate::vault::{Purpose, Vault};
+
+/// What every stage works with.
+pub(super) struct Shared {
+    pub pool: PgPool,
+    pub vault: Vault,
+    pub clock: Clock,
+    pub metrics: Arc<Metrics>,
+    pub settings: Settings,
+    /// This worker's id.
+    pub worker: Uuid,
+    pub started_at: Timestamp,
+    pub progress: Progress,
+    pub stops: StopSet,
+    /// Counts what became of retries.
+    pub reliability: Tally,
+}
+
+impl Shared {
+    /// A short, stable stand-in for a subscription in logs.
+    pub(super) fn label(&self, subscription: SubscriptionId) -> String {
+        let mac = self.vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
+        mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+}
+
+/// How many deliveries are between claim and settling, and whether the engine goes on.
+#[derive(Default)]
+pub(super) struct Progress {
+    alive: AtomicUsize,
+    /// Told when `alive` reaches zero.
+    idle: Notify,
+    stopping: AtomicBool,
+}
+
+impl Progress {
+    /// Notes that so many deliveries were claimed.
+    pub(super) fn started(&self, n: usize) {
+        self.alive.fetch_add(n, Ordering::SeqCst);
+    }
+
+    /// Notes that so many have been handed to the settler, or are no longer this worker's.
+    pub(super) fn finished(&self, n: usize) {
+        if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Whether no delivery is in memory.
+    pub(super) fn is_idle(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0
+    }
+
+    /// Resolves when no delivery is in memory any more; arm it before looking.
+    pub(super) fn idle(&self) -> Notified<'_> {
+        self.idle.notified()
+    }
+
+    /// From now on nothing is claimed, and no POST starts.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the engine is about to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
