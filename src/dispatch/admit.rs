@@ -12,10 +12,9 @@ use uuid::Uuid;
 
 use super::batch::OpenBatch;
 use super::catalog::{Catalog, CatalogError};
-use super::claim::START_WITHIN;
 use super::conclude::unsent_attempt;
 use super::fair::FairQueue;
-use super::job::{Job, Ticket, open_address};
+use super::job::{Job, START_WITHIN, Ticket, open_address};
 use super::message::{LaneInfo, Message, settlement};
 use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
 use super::settle::Settling;

@@ -34,8 +34,6 @@ use crate::model::id::LaneId;
 use crate::store;
 use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 
-/// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
-pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
 /// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a batch.

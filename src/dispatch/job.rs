@@ -1,6 +1,7 @@
 //! One delivery on its way, and what it belongs to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -17,6 +18,9 @@ use crate::store::outcomes::settle::{Attempt, Fate, Settlement};
 use crate::vault::{self, Vault};
 use crate::webpush::payload::Template;
 use crate::webpush::shrink::Shrunk;
+
+/// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
+pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
 
 /// One delivery between claim and settling.
 pub(super) struct Job {

@@ -89,7 +89,7 @@ use settler::Settler;
 use shared::{Progress, Shared};
 use stops::StopSet;
 
-pub(crate) use post::ATTEMPT_DEADLINE;
+pub(crate) use prepare::ATTEMPT_DEADLINE;
 pub(crate) use turn::Load;
 
 /// How the engine is sized.

@@ -1,7 +1,6 @@
 //! The POST, and what its answer teaches: the lane, other replicas, and the delivery itself.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -10,7 +9,7 @@ use super::conclude::{Conclusion, Judged, can_shrink, conclude, octets};
 use super::fair::FairQueue;
 use super::job::Job;
 use super::news::News;
-use super::prepare::Preparation;
+use super::prepare::{ATTEMPT_DEADLINE, Preparation};
 use super::rate::Rates;
 use super::shared::Shared;
 use super::stops::Stopped;
@@ -23,9 +22,6 @@ use crate::policy::lane::Answered;
 use crate::policy::{Situation, Verdict, decide};
 use crate::store::outcomes::settle::Due;
 use crate::webpush::OVERHEAD;
-
-/// A POST without an answer after this has failed.
-pub(crate) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The stage that talks to gateways.
 pub(super) struct Posting {

@@ -2,13 +2,13 @@
 //! signed for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::conclude::{Conclusion, ended_unsent};
 use super::job::{Job, Ticket};
-use super::post::ATTEMPT_DEADLINE;
 use super::seal::Unsealed;
 use super::shared::Shared;
 use super::stops::Stopped;
@@ -22,6 +22,8 @@ use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::padded_len;
 use crate::webpush::vapid::TokenCache;
 
+/// A POST without an answer after this has failed.
+pub(crate) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// Why a delivery ends that was cancelled, or whose subscription ended.
 pub(super) const STOPPED: &str = "stopped";
 /// Why one ends whose subscription is gone.
