@@ -16,6 +16,13 @@ use super::problem::Problem;
 use crate::model::id::{AlertId, AppId};
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::alerts::{self, AlertRow, Kind};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(resolve))
+}
 
 /// An alert.
 #[derive(Debug, Serialize, ToSchema)]

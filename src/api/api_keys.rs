@@ -18,6 +18,13 @@ use super::problem::{Faults, FieldError, Problem};
 use crate::model::id::{ApiKeyId, AppId};
 use crate::store::keys::api_keys::{self, ApiKey, NewKey, Scope};
 use crate::store::keys::audit;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
+}
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]

@@ -24,6 +24,13 @@ use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::{audience::topics, operations::removal};
 use crate::webpush::keys::{SigningKey, check_subject};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change, delete))
+}
 
 /// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;

@@ -15,6 +15,13 @@ use super::paging::Paging;
 use super::problem::Problem;
 use crate::model::id::{ApiKeyId, AppId, EntryId};
 use crate::store::keys::audit::{self, Action, Filter, Row};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(list_of_app))
+}
 
 /// Something that somebody did.
 #[derive(Debug, Serialize, ToSchema)]

@@ -20,6 +20,13 @@ use super::messages::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key}
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
 use crate::store::keys::apps::App;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(send))
+}
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
 /// Most messages of a batch.

@@ -11,6 +11,13 @@ use super::problem::Problem;
 use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use crate::store::keys::audit::Action;
 use crate::store::queue::calendars;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change))
+}
 
 /// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
 /// time to live lasts that long.

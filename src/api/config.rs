@@ -13,6 +13,13 @@ use super::auth::{Client, MayRead};
 use super::problem::Problem;
 use crate::model::id::VapidKeyId;
 use crate::store::keys::vapid_keys;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show))
+}
 
 /// What a page needs to subscribe.
 #[derive(Debug, Serialize, ToSchema)]

@@ -30,6 +30,22 @@ use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROU
 use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
 use crate::webpush::shrink;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(groups))
+        .routes(routes!(show))
+        .routes(routes!(handling::replay))
+        .routes(routes!(handling::discard))
+        .routes(routes!(handling::replay_one))
+        .routes(routes!(handling::discard_one))
+        .routes(routes!(handling::trail))
+        .routes(routes!(export::export))
+}
 
 /// A query string that holds a filter beside what the route itself takes.
 #[derive(Debug)]

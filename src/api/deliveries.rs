@@ -19,6 +19,13 @@ use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(retry)).routes(routes!(cancel))
+}
 
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,6 +15,13 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::id::EventId;
 use crate::store::outcomes::events::{self, Body, EventRow};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list))
+}
 
 /// Something that happened. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]

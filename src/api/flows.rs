@@ -1,15 +1,17 @@
 //! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. What exceeds it
 //! waits, while its time to live runs; nothing is lost.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{Caller, MayRead, MaySetPolicies, Operator, Server};
+use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Operator, Server};
 use super::extract::{At, Json};
 use super::gateways::LaneNumber;
 use super::problem::{Faults, Problem};
@@ -21,6 +23,21 @@ use crate::policy::flow::Rate;
 use crate::store::keys::audit::Action;
 use crate::store::queue::flows::{self, Change, Waiting};
 use crate::store::queue::lanes;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(show_app, set_app, clear_app))
+        .routes(routes!(pause_app))
+        .routes(routes!(resume_app))
+        .routes(routes!(reset_app))
+        .routes(routes!(show_lane, set_lane, clear_lane))
+        .routes(routes!(pause_lane))
+        .routes(routes!(resume_lane))
+        .routes(routes!(reset_lane))
+}
 
 /// The highest rate, and the highest parallelism.
 const MOST: u32 = 1_000_000;
@@ -98,77 +115,101 @@ impl FlowBody {
     }
 }
 
-async fn show(state: &ApiState, app: AppId, lane: Option<LaneId>) -> Result<axum::Json<FlowView>, Problem> {
-    let flow = flows::find(&state.pool, app, lane).await?;
-    let now = state.clock.now();
-    let Waiting { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, app, lane, now).await?;
-    let rate = flow.as_ref().and_then(|flow| flow.rate);
-    let seconds = |time: Timestamp| (now - time).to_std().unwrap_or_default().as_secs_f64();
-    Ok(axum::Json(FlowView {
-        rate: rate.map(|rate| rate.n),
-        period: rate.map(|rate| rate.period.as_secs_f64()),
-        parallelism: flow.as_ref().and_then(|flow| flow.parallelism),
-        paused: flow.is_some_and(|flow| flow.paused),
-        waiting: deliveries,
-        waiting_or_more: or_more,
-        oldest_waiting_s: oldest_due_at.map(seconds),
-    }))
-}
+/// The flow of an app as a whole, which the caller may see, or change, with the scope that `S` stands for.
+pub(crate) struct OfApp<S>(Scope, PhantomData<fn() -> S>);
 
-async fn change(
-    state: &ApiState,
-    caller: &Caller,
+/// The flow of one lane, which operators see and change.
+pub(crate) struct OfLane(Scope);
+
+/// What a request is about, and who makes it.
+struct Scope {
+    state: ApiState,
+    caller: Caller,
     app: AppId,
+    /// None: the app as a whole.
     lane: Option<LaneId>,
-    change: Change,
-) -> Result<(), Problem> {
-    let (action, detail) = match change {
-        Change::Limits { rate, parallelism } => {
-            let period_s = rate.map(|rate| rate.period.as_secs_f64());
-            let rate = rate.map(|rate| rate.n);
-            (Action::FlowSet, json!({"rate": rate, "period": period_s, "parallelism": parallelism}))
-        }
-        Change::Clear => (Action::FlowRemoved, json!({})),
-        Change::Paused(true) => (Action::FlowPaused, json!({})),
-        Change::Paused(false) => (Action::FlowResumed, json!({})),
-        Change::Reset => (Action::FlowReset, json!({})),
-    };
-    let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{}", lane.0));
-    let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
-    let flow = flows::change(&mut *tx, state.clock.uuid(), app, lane, change, now).await?;
-    caller.did(Some(app), action, target).with(detail).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    (state.engine.tell)(Work::Flow(flow));
-    Ok(())
 }
 
-async fn change_and_show(
-    state: &ApiState,
-    caller: &Caller,
-    app: AppId,
-    lane: Option<LaneId>,
-    to: Change,
-) -> Result<axum::Json<FlowView>, Problem> {
-    change(state, caller, app, lane, to).await?;
-    show(state, app, lane).await
+impl<S: Needed> FromRequestParts<ApiState> for OfApp<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let Server { app, caller, .. } = Server::<S>::from_request_parts(parts, state).await?;
+        Ok(Self(Scope { state: state.clone(), caller, app: app.id, lane: None }, PhantomData))
+    }
 }
 
-/// The app whose lane it is.
-async fn owner(state: &ApiState, LaneNumber(lane): LaneNumber) -> Result<(AppId, Option<LaneId>), Problem> {
-    let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
-    Ok((row.app, Some(lane)))
+impl FromRequestParts<ApiState> for OfLane {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let Operator { caller } = Operator::from_request_parts(parts, state).await?;
+        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
+        let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
+        Ok(Self(Scope { state: state.clone(), caller, app: row.app, lane: Some(lane) }))
+    }
+}
+
+impl Scope {
+    async fn show(&self) -> Result<axum::Json<FlowView>, Problem> {
+        let Self { state, app, lane, .. } = self;
+        let flow = flows::find(&state.pool, *app, *lane).await?;
+        let now = state.clock.now();
+        let Waiting { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
+        let rate = flow.as_ref().and_then(|flow| flow.rate);
+        let seconds = |time: Timestamp| (now - time).to_std().unwrap_or_default().as_secs_f64();
+        Ok(axum::Json(FlowView {
+            rate: rate.map(|rate| rate.n),
+            period: rate.map(|rate| rate.period.as_secs_f64()),
+            parallelism: flow.as_ref().and_then(|flow| flow.parallelism),
+            paused: flow.is_some_and(|flow| flow.paused),
+            waiting: deliveries,
+            waiting_or_more: or_more,
+            oldest_waiting_s: oldest_due_at.map(seconds),
+        }))
+    }
+
+    /// Makes a change, and tells of it before the response goes out.
+    async fn change(&self, change: Change) -> Result<(), Problem> {
+        let Self { state, caller, app, lane } = self;
+        let (action, detail) = match change {
+            Change::Limits { rate, parallelism } => {
+                let period_s = rate.map(|rate| rate.period.as_secs_f64());
+                let rate = rate.map(|rate| rate.n);
+                (Action::FlowSet, json!({"rate": rate, "period": period_s, "parallelism": parallelism}))
+            }
+            Change::Clear => (Action::FlowRemoved, json!({})),
+            Change::Paused(true) => (Action::FlowPaused, json!({})),
+            Change::Paused(false) => (Action::FlowResumed, json!({})),
+            Change::Reset => (Action::FlowReset, json!({})),
+        };
+        let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{}", lane.0));
+        let now = state.clock.now();
+        let mut tx = state.pool.begin().await?;
+        let flow = flows::change(&mut *tx, state.clock.uuid(), *app, *lane, change, now).await?;
+        caller.did(Some(*app), action, target).with(detail).record(&mut tx, 1, now).await?;
+        tx.commit().await?;
+        (state.engine.tell)(Work::Flow(flow));
+        Ok(())
+    }
+
+    async fn change_and_show(&self, change: Change) -> Result<axum::Json<FlowView>, Problem> {
+        self.change(change).await?;
+        self.show().await
+    }
+
+    async fn clear(&self) -> Result<StatusCode, Problem> {
+        self.change(Change::Clear).await?;
+        Ok(StatusCode::NO_CONTENT)
+    }
 }
 
 /// Shows what is let through of an app as a whole, and what waits.
 #[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn show_app(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    show(&state, server.app.id, None).await
+pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowView>, Problem> {
+    scope.show().await
 }
 
 /// Sets what is let through of an app as a whole.
@@ -176,128 +217,85 @@ pub(crate) async fn show_app(
     params(("app" = String, Path, description = "Id or slug")), request_body = FlowBody,
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
 pub(crate) async fn set_app(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
+    OfApp(scope, _): OfApp<MaySetPolicies>,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, server.app.id, None, body.check()?).await
+    scope.change_and_show(body.check()?).await
 }
 
 /// Lets anything of an app through.
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 204)))]
-pub(crate) async fn clear_app(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-) -> Result<StatusCode, Problem> {
-    change(&state, &server.caller, server.app.id, None, Change::Clear).await?;
-    Ok(StatusCode::NO_CONTENT)
+pub(crate) async fn clear_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<StatusCode, Problem> {
+    scope.clear().await
 }
 
 /// Lets nothing of an app through until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn pause_app(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, server.app.id, None, Change::Paused(true)).await
+pub(crate) async fn pause_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what an app's limits allow.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn resume_app(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, server.app.id, None, Change::Paused(false)).await
+pub(crate) async fn resume_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of an app's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn reset_app(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    change_and_show(&state, &server.caller, server.app.id, None, Change::Reset).await
+pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Reset).await
 }
 
 /// Shows what is let through of a lane, and what waits.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn show_lane(
-    _: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    show(&state, app, lane).await
+pub(crate) async fn show_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    scope.show().await
 }
 
 /// Sets what is let through of a lane, beside what its app is allowed.
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     request_body = FlowBody, security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
 pub(crate) async fn set_lane(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
+    OfLane(scope): OfLane,
     Json(body, _): Json<FlowBody>,
 ) -> Result<axum::Json<FlowView>, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, &operator.caller, app, lane, body.check()?).await
+    scope.change_and_show(body.check()?).await
 }
 
 /// Lets anything through a lane that its app is allowed.
 #[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 204)))]
-pub(crate) async fn clear_lane(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-) -> Result<StatusCode, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    change(&state, &operator.caller, app, lane, Change::Clear).await?;
-    Ok(StatusCode::NO_CONTENT)
+pub(crate) async fn clear_lane(OfLane(scope): OfLane) -> Result<StatusCode, Problem> {
+    scope.clear().await
 }
 
 /// Lets nothing through a lane until it is resumed.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn pause_lane(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, &operator.caller, app, lane, Change::Paused(true)).await
+pub(crate) async fn pause_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what a lane's limits allow.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn resume_lane(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, &operator.caller, app, lane, Change::Paused(false)).await
+pub(crate) async fn resume_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of a lane's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control", params(("lane" = i32, Path)),
     security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn reset_lane(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-) -> Result<axum::Json<FlowView>, Problem> {
-    let (app, lane) = owner(&state, lane).await?;
-    change_and_show(&state, &operator.caller, app, lane, Change::Reset).await
+pub(crate) async fn reset_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
+    scope.change_and_show(Change::Reset).await
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -24,6 +24,20 @@ use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::keys::audit::Action;
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(hold))
+        .routes(routes!(release))
+        .routes(routes!(open))
+        .routes(routes!(close))
+        .routes(routes!(probe))
+}
 
 /// A hold or an opening lasts for this long unless the request says otherwise.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);
@@ -141,9 +155,10 @@ impl OrderBody {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
 
-    /// Checks it for an order that `lasts` or not, and that may have a reason or not.
-    fn check(&self, lasts: bool, reasoned: bool, now: Timestamp) -> Result<Timestamp, Problem> {
+    /// Checks it for an order of that kind. Returns when it ends, if it is one that does.
+    fn check(&self, kind: OrderKind, now: Timestamp) -> Result<Timestamp, Problem> {
         let mut faults = Faults::default();
+        let (lasts, reasoned) = (matches!(kind, OrderKind::Hold | OrderKind::Open), kind == OrderKind::Hold);
         let origin = self.origin.as_deref().unwrap_or(ALL_ORIGINS);
         faults.require(is_origin(origin), "/origin", "must be `*` or an origin such as `https://push.example`");
         if !lasts {
@@ -226,35 +241,61 @@ async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Prob
     Ok(rows.iter().map(view).collect())
 }
 
-async fn order(
-    state: &ApiState,
-    operator: &Operator,
-    LaneNumber(lane): LaneNumber,
-    body: &OrderBody,
-    order: Order,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
-    let (action, until) = match &order {
-        Order::Hold { until, .. } => (Action::LaneHeld, Some(until)),
-        Order::Release => (Action::LaneReleased, None),
-        Order::Open { until } => (Action::LaneOpened, Some(until)),
-        Order::Close => (Action::LaneClosed, None),
-        Order::Probe => (Action::LaneProbed, None),
-    };
-    refuse_strange(state, lane, origin).await?;
-    let entry = operator.caller.did(None, action, format!("lane:{}", lane.0));
-    let entry = entry.with(json!({"origin": origin, "until": until, "reason": body.reason}));
-    let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
-    let told = told.ok_or_else(|| Problem::not_found("lane"))?;
-    tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
-    let opens_at = match order {
-        Order::Hold { until, .. } | Order::Open { until } => until,
-        Order::Release | Order::Close | Order::Probe => state.clock.now(),
-    };
-    let more = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
-    (state.engine.tell)(Work::Orders(told));
-    tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, more));
-    view(state, lane).await
+/// Which order a route gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OrderKind {
+    Hold,
+    Release,
+    Open,
+    Close,
+    Probe,
+}
+
+/// An operator's order to a lane, as it came.
+pub(crate) struct GivenOrder {
+    state: ApiState,
+    operator: Operator,
+    lane: LaneId,
+    body: OrderBody,
+}
+
+impl FromRequest<ApiState> for GivenOrder {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let operator = Operator::from_request_parts(&mut parts, state).await?;
+        let At(LaneNumber(lane)) = At::from_request_parts(&mut parts, state).await?;
+        let Octets(body) = Octets::from_request(Request::from_parts(parts, body), state).await?;
+        Ok(Self { state: state.clone(), operator, lane, body: OrderBody::read(&body)? })
+    }
+}
+
+impl GivenOrder {
+    /// Checks the order, has it obeyed everywhere, and makes due again what was deferred for longer than it lasts.
+    async fn carry_out(self, kind: OrderKind) -> Result<axum::Json<LaneView>, Problem> {
+        let Self { state, operator, lane, body } = self;
+        let until = body.check(kind, state.clock.now())?;
+        let (order, action, until) = match kind {
+            OrderKind::Hold => (Order::Hold { until, note: body.reason.clone() }, Action::LaneHeld, Some(until)),
+            OrderKind::Release => (Order::Release, Action::LaneReleased, None),
+            OrderKind::Open => (Order::Open { until }, Action::LaneOpened, Some(until)),
+            OrderKind::Close => (Order::Close, Action::LaneClosed, None),
+            OrderKind::Probe => (Order::Probe, Action::LaneProbed, None),
+        };
+        let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
+        refuse_strange(&state, lane, origin).await?;
+        let entry = operator.caller.did(None, action, format!("lane:{}", lane.0));
+        let entry = entry.with(json!({"origin": origin, "until": until, "reason": body.reason}));
+        let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
+        let told = told.ok_or_else(|| Problem::not_found("lane"))?;
+        tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
+        let opens_at = until.unwrap_or_else(|| state.clock.now());
+        let more = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
+        (state.engine.tell)(Work::Orders(told));
+        tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, more));
+        view(&state, lane).await
+    }
 }
 
 /// Refuses an origin that the lane's push service does not have: an order to it would change nothing, and look as if it had.
@@ -297,69 +338,34 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub(crate) async fn hold(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-    Octets(body): Octets,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let body = OrderBody::read(&body)?;
-    let until = body.check(true, true, state.clock.now())?;
-    order(&state, &operator, lane, &body, Order::Hold { until, note: body.reason.clone() }).await
+pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+    given.carry_out(OrderKind::Hold).await
 }
 
 /// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub(crate) async fn release(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-    Octets(body): Octets,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let body = OrderBody::read(&body)?;
-    body.check(false, false, state.clock.now())?;
-    order(&state, &operator, lane, &body, Order::Release).await
+pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+    given.carry_out(OrderKind::Release).await
 }
 
 /// Opens a lane's breakers: nothing is sent for the given time, then probes are.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub(crate) async fn open(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-    Octets(body): Octets,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let body = OrderBody::read(&body)?;
-    let until = body.check(true, false, state.clock.now())?;
-    order(&state, &operator, lane, &body, Order::Open { until }).await
+pub(crate) async fn open(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+    given.carry_out(OrderKind::Open).await
 }
 
 /// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub(crate) async fn close(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-    Octets(body): Octets,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let body = OrderBody::read(&body)?;
-    body.check(false, false, state.clock.now())?;
-    order(&state, &operator, lane, &body, Order::Close).await
+pub(crate) async fn close(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+    given.carry_out(OrderKind::Close).await
 }
 
 /// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", params(("lane" = i32, Path)),
     request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
-pub(crate) async fn probe(
-    operator: Operator,
-    State(state): State<ApiState>,
-    At(lane): At<LaneNumber>,
-    Octets(body): Octets,
-) -> Result<axum::Json<LaneView>, Problem> {
-    let body = OrderBody::read(&body)?;
-    body.check(false, false, state.clock.now())?;
-    order(&state, &operator, lane, &body, Order::Probe).await
+pub(crate) async fn probe(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
+    given.carry_out(OrderKind::Probe).await
 }

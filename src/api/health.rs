@@ -10,6 +10,13 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::problem::Problem;
 use crate::store;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
+}
 
 /// How long an answer of the database is good for.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(1);

@@ -11,6 +11,13 @@ use super::extract::Query;
 use super::problem::Problem;
 use crate::model::id::VapidKeyId;
 use crate::store::audience::hygiene::{self, LossRow};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(report))
+}
 
 /// Days that are reported unless the request says otherwise.
 const DAYS_DEFAULT: u16 = 30;

@@ -20,6 +20,13 @@ use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::keys::identity_keys::{self, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(remove))
+}
 
 /// How a key signs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

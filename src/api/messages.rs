@@ -29,6 +29,18 @@ use crate::store::outcomes::receipts::kept_since;
 use crate::store::queue::messages::{self, MessageRow};
 use crate::store::queue::sending::{self, Addressed, Sent};
 use crate::store::queue::steering::{self, Order, Steered};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, send))
+        .routes(routes!(show))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(cancel))
+}
 
 /// What sending would have come to.
 #[derive(Debug, Serialize, ToSchema)]

@@ -16,6 +16,13 @@ use crate::model::delivery::Tier;
 use crate::model::id::AppId;
 use crate::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
 use crate::store::outcomes::reliability::{Filter, read};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show_all)).routes(routes!(show))
+}
 
 /// Lanes shown at most: those in the worst state come first.
 const LANES_MAX: usize = 100;

@@ -22,6 +22,17 @@ use crate::store::keys::api_keys::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::{audience::topics, queue::policies, queue::throttles};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show_tier, set_tier, unset_tier))
+        .routes(routes!(show_topic, set_topic, unset_topic))
+        .routes(routes!(show_subscription, set_subscription, unset_subscription))
+}
 
 /// What is set at one place.
 #[derive(Debug, Serialize, ToSchema)]

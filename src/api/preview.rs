@@ -20,6 +20,13 @@ use crate::policy::preview::{self, Timetable};
 use crate::policy::{Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
 use crate::store::keys::apps::App;
 use crate::store::queue::policies;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(presets)).routes(routes!(preview))
+}
 
 /// Of which delivery to show the timetable.
 #[derive(Debug, Deserialize, ToSchema)]

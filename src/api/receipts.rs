@@ -17,6 +17,13 @@ use crate::model::id::AppId;
 use crate::receipts::NotTaken;
 use crate::store::outcomes::receipts::Receipt;
 use crate::webpush::payload::parse_receipt;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(take))
+}
 
 /// Most reports in one request.
 const REPORTS_MAX: usize = 100;

@@ -13,6 +13,13 @@ use super::problem::{Faults, Problem};
 use crate::model::delivery::Tier;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::slas;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change))
+}
 
 /// The longest, in seconds: 30 days.
 const SECONDS_MAX: u32 = 30 * 86_400;

@@ -26,6 +26,13 @@ use crate::store::audience::registration::{self, Registered, Registration};
 use crate::store::audience::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, register)).routes(routes!(show, change, unsubscribe))
+}
 
 /// A subscription. Its endpoint and keys are secrets and never shown.
 #[derive(Debug, Serialize, ToSchema)]

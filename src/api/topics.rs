@@ -21,6 +21,16 @@ use crate::store::audience::membership::{self, Membership};
 use crate::store::audience::topics::{self, Made, Removed, TopicRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, remove))
+        .routes(routes!(join, leave))
+}
 
 /// A topic.
 #[derive(Debug, Serialize, ToSchema)]

@@ -18,6 +18,13 @@ use crate::store;
 use crate::store::audience::erasures::{self, Erasure};
 use crate::store::keys::audit::{self, Action};
 use crate::vault::{Purpose, Vault};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(erase)).routes(routes!(show_erasure))
+}
 
 /// How long a request looks for messages that name the user before it leaves that to maintenance.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -21,6 +21,13 @@ use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::{self, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change)).routes(routes!(export))
+}
 
 /// A VAPID key, without its private half.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,0 +1,180 @@
+//! What handlers share: the database, limits, and what this process remembers between requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::intake::Intake;
+use super::known_keys::KnownKeys;
+use super::limits::{Limits, Rate};
+use super::problem::Problem;
+use super::remembered::Remembered;
+use super::{batch, cors, example, health};
+use crate::gateway::Gateways;
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
+use crate::policy;
+use crate::policy::lane_state::LaneState;
+use crate::receipts::{self as receipts_engine, Receipts};
+use crate::store::queue::flows::Flow;
+use crate::store::queue::sending::Born;
+use crate::store::queue::stops::Stop;
+use crate::vault::Vault;
+
+/// What the API asks of its surroundings.
+#[derive(Clone)]
+pub struct ApiState {
+    /// The database.
+    pub pool: PgPool,
+    /// Seals, opens, and makes tokens.
+    pub vault: Vault,
+    /// The only clock.
+    pub clock: Clock,
+    /// Knows push services by their hosts.
+    pub gateways: Gateways,
+    /// This process's dispatch.
+    pub engine: Engine,
+    /// What this process counts.
+    pub metrics: Arc<Metrics>,
+    /// Limits.
+    pub settings: Arc<Settings>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) intake: Intake,
+    pub(super) receipts: Receipts,
+    pub(super) known_keys: Arc<KnownKeys>,
+    pub(super) known_apps: Arc<cors::KnownApps>,
+    pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
+    pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
+}
+
+/// What the API tells this process's dispatch.
+#[derive(Debug)]
+pub enum Work {
+    /// Something became due: look.
+    Due,
+    /// Deliveries born leased to this process: send them.
+    Born {
+        /// The lease.
+        lease: Uuid,
+        /// When it began.
+        since: Instant,
+        /// What it covers.
+        rows: Vec<Born>,
+    },
+    /// To be obeyed before the response goes out.
+    Stop(Stop),
+    /// What an operator ordered of lanes, to be obeyed likewise.
+    Orders(Vec<LaneState>),
+    /// What is let through from now on, likewise.
+    Flow(Flow),
+}
+
+/// A handle on this process's dispatch; a process without one only tells the database.
+#[derive(Clone)]
+pub struct Engine {
+    /// Takes work.
+    pub tell: Arc<dyn Fn(Work) + Send + Sync>,
+    /// A fresh lease for sends to single subscriptions, if dispatch has room to take them in memory. It is given back with
+    /// [`Work::Born`], or runs out if the sends fail.
+    pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
+}
+
+impl Engine {
+    /// For processes without dispatch.
+    pub fn none() -> Self {
+        Self { tell: Arc::new(|_| {}), lease: Arc::new(|| None) }
+    }
+}
+
+/// Limits of the API.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Most octets of the body of a server's request.
+    pub body_max_bytes: usize,
+    /// Most octets of the body of a browser's request. Lists of receipts have a limit of their own.
+    pub public_body_max_bytes: usize,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+    /// Public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 may do 16 times as much, here and
+    /// wherever clients are limited.
+    pub per_client: Rate,
+    /// Public requests of one app.
+    pub per_app: Rate,
+    /// Requests of one API key; each message of a batch counts as one.
+    pub per_key: Rate,
+    /// API keys that one client may show before they have proved to be valid.
+    pub guesses_per_client: Rate,
+    /// Requests with receipts of one client; everybody behind one address counts as one.
+    pub receipts_per_client: Rate,
+    /// Requests with receipts of one app.
+    pub receipts_per_app: Rate,
+    /// Messages to named recipients that wait to be written, at most: more are refused.
+    pub sends_waiting_max: usize,
+    /// How receipts are gathered.
+    pub receipts: receipts_engine::Settings,
+    /// The example page; none: there is none.
+    pub example: Option<example::Example>,
+    /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
+    pub trusted_proxies: usize,
+    /// The figures that dispatch takes where a tier sets none.
+    pub policy: policy::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            body_max_bytes: 1024 * 1024, // a thousand of the longest user ids, and then some
+            public_body_max_bytes: 16 * 1024,
+            body_timeout: Duration::from_secs(30),
+            per_client: Rate { burst: 60, per_minute: 120 },
+            per_app: Rate { burst: 5_000, per_minute: 60_000 },
+            per_key: Rate { burst: 40_000, per_minute: 1_200_000 },
+            guesses_per_client: Rate { burst: 600, per_minute: 600 },
+            receipts_per_client: Rate { burst: 2_000, per_minute: 12_000 },
+            receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
+            sends_waiting_max: 8 * batch::MESSAGES_MAX,
+            receipts: receipts_engine::Settings::default(),
+            example: Some(example::Example::default()),
+            trusted_proxies: 0,
+            policy: policy::Settings::DEFAULT,
+        }
+    }
+}
+
+impl ApiState {
+    /// Puts it together; rate limits and counts begin fresh. Sends go through `sending_pool`, whose connections plan by index
+    /// only.
+    pub fn new(
+        pool: PgPool,
+        sending_pool: PgPool,
+        vault: Vault,
+        clock: Clock,
+        gateways: Gateways,
+        engine: Engine,
+        settings: Settings,
+    ) -> Self {
+        let limits = Arc::new(Limits::new(&settings));
+        let intake =
+            Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
+        let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
+        Self {
+            pool,
+            vault,
+            clock,
+            gateways,
+            engine,
+            metrics: Metrics::new(),
+            settings: Arc::new(settings),
+            limits,
+            intake,
+            receipts,
+            known_keys: Arc::default(),
+            known_apps: Arc::default(),
+            schema_checked: Arc::default(),
+            readiness: Arc::new(Remembered::new(health::READ_EVERY)),
+        }
+    }
+}
