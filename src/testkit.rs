@@ -2,7 +2,8 @@
 //! anybody else: it changes with the code.
 
 pub mod api {
-    pub use crate::api::{ApiState, Engine, Settings, Work, router};
+    pub use crate::api::session::cookie::Cookies;
+    pub use crate::api::{ApiState, Engine, Settings, Work, local_router, router};
     pub mod example {
         pub use crate::api::example::{Audience, Example};
     }
@@ -41,7 +42,8 @@ pub mod model {
     }
     pub mod id {
         pub use crate::model::id::{
-            AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, LaneId, MessageId, SubscriptionId, VapidKeyId,
+            AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, LaneId, MessageId, SubscriptionId, TeammateId,
+            VapidKeyId,
         };
     }
     pub mod lane {
@@ -106,7 +108,8 @@ pub mod store {
     }
     pub mod keys {
         pub mod api_keys {
-            pub use crate::store::keys::api_keys::{Scope, create, revoke};
+            pub use crate::model::scope::Scope;
+            pub use crate::store::keys::api_keys::{create, revoke};
         }
         pub mod audit {
             pub use crate::store::keys::audit::{Action, Actor, Entry};

@@ -9,7 +9,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::auth::Operator;
+use super::auth::{Operator, Watcher};
 use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
@@ -58,9 +58,9 @@ impl From<AlertRow> for AlertView {
 
 /// Lists all alerts: open ones first, each kind from the newest.
 #[utoipa::path(get, path = "/v1/alerts", tag = "Operations", params(Paging),
-    security(("api_key" = ["operator"])), responses((status = 200, body = Page<AlertView>)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<AlertView>)))]
 pub(crate) async fn list(
-    _: Operator,
+    _: Watcher,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,

@@ -16,8 +16,9 @@ use super::extract::{At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::id::{ApiKeyId, AppId};
-use crate::store::keys::api_keys::{self, ApiKey, NewKey, Scope};
-use crate::store::keys::audit;
+use crate::model::scope::Scope;
+use crate::store::keys::api_keys::{self, ApiKey, NewKey};
+use crate::store::keys::audit::Who;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -44,12 +45,14 @@ pub(crate) struct ApiKeyView {
     expires_at: Option<DateTime<Utc>>,
     /// When it was revoked.
     revoked_at: Option<DateTime<Utc>>,
-    /// By whom it was made: the id of an API key, or `local` for the command line. Null: before this was recorded.
+    /// By whom it was made: the id of an API key or a teammate, or `local` for the command line. Null: before this was
+    /// recorded.
     created_by: Option<String>,
 }
 
 impl From<ApiKey> for ApiKeyView {
     fn from(key: ApiKey) -> Self {
+        let created_by = key.maker().map(Who::name);
         Self {
             id: ApiKeyId(key.id),
             name: key.name,
@@ -58,7 +61,7 @@ impl From<ApiKey> for ApiKeyView {
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
-            created_by: (key.made_locally || key.made_by.is_some()).then(|| audit::name_of(key.made_by)),
+            created_by,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{MayChangeSettings, MayRead, Operator, Server};
+use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
 use super::details::check_topics;
 use super::extract::{AppRef, At, Json, Query, is_plain_text};
 use super::paging::{Page, Paging};
@@ -17,8 +17,8 @@ use super::vapid_keys::{self, VapidKeyView};
 use super::{ApiState, Work};
 use crate::model::id::AppId;
 use crate::model::permission::{BrowserRight, BrowsersMay, Speaker};
+use crate::model::scope::Scope;
 use crate::policy::RETRIES_MAX;
-use crate::store::keys::api_keys::Scope;
 use crate::store::keys::apps::{self, App, WEIGHT_MAX};
 use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::Role;
@@ -311,9 +311,9 @@ pub(crate) async fn create(
 
 /// Lists all apps, those being deleted included, the newest first.
 #[utoipa::path(get, path = "/v1/apps", tag = "Apps", params(Paging),
-    security(("api_key" = ["operator"])), responses((status = 200, body = Page<AppView>)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<AppView>)))]
 pub(crate) async fn list(
-    _: Operator,
+    _: Watcher,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,

@@ -1,4 +1,4 @@
-//! `/v1/audit-log` and `/v1/apps/{app}/audit-log`: what people with keys did.
+//! `/v1/audit-log` and `/v1/apps/{app}/audit-log`: what people did.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -13,8 +13,8 @@ use super::auth::{MayRead, Operator, Server};
 use super::extract::{AppRef, Query, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
-use crate::model::id::{ApiKeyId, AppId, EntryId};
-use crate::store::keys::audit::{self, Action, Filter, Row};
+use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
+use crate::store::keys::audit::{self, Action, By, Filter, Row};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -34,9 +34,9 @@ pub(crate) struct EntryView {
     /// The app it was done to; null: the server.
     #[schema(value_type = Option<String>)]
     app: Option<AppId>,
-    /// By what right: `api_key`, `operator`, or `local` for the command line.
+    /// By what right: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a sign-in that failed.
     actor_kind: String,
-    /// By whom: the id of an API key, or `local`.
+    /// By whom: the id of an API key or a teammate, `local` or `nobody`.
     actor: String,
     /// Address of the client; null for the command line. An app's own log does not tell where operators are.
     address: Option<String>,
@@ -53,8 +53,9 @@ pub(crate) struct EntryView {
 
 impl From<Row> for EntryView {
     fn from(row: Row) -> Self {
-        let Row { id, at, app, actor_kind, actor, address, action, target, n, detail } = row;
-        let (id, actor) = (EntryId(id), audit::name_of(actor));
+        let actor = row.actor();
+        let Row { id, at, app, actor_kind, actor: _, address, action, target, n, detail } = row;
+        let id = EntryId(id);
         Self { id, at, app, actor_kind, actor, address, action, target, n, detail }
     }
 }
@@ -64,10 +65,10 @@ impl From<Row> for EntryView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AppAuditQuery {
-    /// By whom: the id of an API key, or `local` for the command line.
+    /// By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
-    actor: Option<Option<ApiKeyId>>,
+    actor: Option<By>,
     /// What: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
@@ -88,10 +89,10 @@ pub(crate) struct AppAuditQuery {
 pub(crate) struct AuditQuery {
     /// Of this app: its id or slug. The id of an app that is not there any more works, too.
     app: Option<String>,
-    /// By whom: the id of an API key, or `local` for the command line.
+    /// By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
-    actor: Option<Option<ApiKeyId>>,
+    actor: Option<By>,
     /// What: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
@@ -105,26 +106,23 @@ pub(crate) struct AuditQuery {
     iterator: Option<String>,
 }
 
-fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<ApiKeyId>>, D::Error> {
-    match Option::<String>::deserialize(deserializer)?.as_deref() {
-        None => Ok(None),
-        Some(audit::LOCAL) => Ok(Some(None)),
-        Some(text) => match text.parse() {
-            Ok(key) => Ok(Some(Some(key))),
-            Err(_) => Err(serde::de::Error::custom("must be the id of an API key, `ak_…`, or `local`")),
-        },
-    }
+fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<By>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let kind = [audit::LOCAL, audit::NOBODY].into_iter().find(|kind| *kind == text).map(By::Kind);
+    let key = || text.parse::<ApiKeyId>().ok().map(|key| By::Id(key.0));
+    let teammate = || text.parse::<TeammateId>().ok().map(|teammate| By::Id(teammate.0));
+    let rule = "must be the id of an API key or a teammate, `ak_…` or `tm_…`, or `local`, or `nobody`";
+    kind.or_else(key).or_else(teammate).map(Some).ok_or_else(|| serde::de::Error::custom(rule))
 }
 
 impl AppAuditQuery {
     fn read(self, app: Option<AppId>) -> (Filter, Paging) {
         let Self { actor, action, since, until, limit, iterator } = self;
-        let actor = actor.map(|key| key.map(|key| key.0));
         (Filter { app, actor, action, since, until }, Paging { limit, iterator })
     }
 }
 
-/// Lists what was done with keys and at the command line on this server, the latest first.
+/// Lists what was done on this server with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations", params(AuditQuery),
     security(("api_key" = ["operator"])), responses((status = 200, body = super::paging::Page<EntryView>)))]
 pub(crate) async fn list(
@@ -145,7 +143,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, EntryView::from).answer(&uri))
 }
 
-/// Lists what was done to an app with keys and at the command line, the latest first.
+/// Lists what was done to an app with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
     params(("app" = String, Path, description = "Id or slug"), AppAuditQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = super::paging::Page<EntryView>)))]

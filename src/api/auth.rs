@@ -1,4 +1,5 @@
-//! Who calls: a server with an API key, an operator, or a browser. Handlers name whom they let in by their arguments.
+//! Who calls: a server with an API key, an operator, a teammate who is signed in, or a browser. Handlers name whom they let
+//! in by their arguments.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -16,11 +17,14 @@ use super::extract::{AppRef, named_app, path_param};
 use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
+use super::session;
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, TeammateId};
 use crate::model::permission::Speaker;
+use crate::model::role::{Grants, Role};
+use crate::model::scope::Scope;
 use crate::store::audience::subscriptions::Right;
-use crate::store::keys::api_keys::{self, ApiKey, Scope};
+use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 
@@ -52,9 +56,12 @@ fn is_local(extensions: &Extensions) -> bool {
     extensions.get::<Local>().is_some()
 }
 
-/// Whether a request comes from a server rather than a browser: it shows an API key, valid or not, or is local.
-pub(super) fn is_servers(headers: &HeaderMap, extensions: &Extensions) -> bool {
-    is_local(extensions) || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
+/// Whether a request is not that of a site's visitor: it shows an API key or the cookie of a session, valid or not, or is
+/// local.
+pub(super) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> bool {
+    is_local(extensions)
+        || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
+        || state.settings.cookies.shown(headers).is_some()
 }
 
 /// The scope that a route asks for, as a type.
@@ -82,53 +89,89 @@ needed!(
     MayExport = Export
 );
 
-/// A server acting for the app that the path names, with the scope that the route asks for.
+/// Whoever acts for the app that the path names with the scope that the route asks for: a server with its key, or a teammate
+/// with a role that includes it.
 #[derive(Debug)]
 pub(crate) struct Server<S> {
     /// The app.
     pub app: App,
-    /// The caller whose key it showed.
+    /// Who acts.
     pub caller: Caller,
     scope: PhantomData<S>,
 }
 
-/// Who acts: with a key, or at the command line.
+/// By what right somebody acts.
+#[derive(Debug, Clone)]
+pub(crate) enum Holder {
+    /// Database and master key at hand.
+    Local,
+    /// That API key, shown with the request or when the session began.
+    Key(ApiKey),
+    /// These roles of that teammate, who is signed in.
+    Teammate(Uuid, Grants),
+}
+
+/// Who acts: with a key, signed in, or at the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// The API key; none for somebody who has database and master key at hand.
-    key: Option<ApiKey>,
+    holder: Holder,
+    /// The app that the request names; none: it is about the server as a whole.
+    app: Option<AppId>,
     /// The client's address.
     address: Option<IpAddr>,
 }
 
 impl Caller {
-    const LOCAL: Self = Self { key: None, address: None };
+    const LOCAL: Self = Self { holder: Holder::Local, app: None, address: None };
 
-    fn with(key: ApiKey, parts: &Parts, state: &ApiState) -> Self {
-        Self { key: Some(key), address: state.limits.known_address(&parts.headers, &parts.extensions) }
+    fn new(holder: Holder, app: Option<AppId>, parts: &Parts, state: &ApiState) -> Self {
+        Self { holder, app, address: state.limits.known_address(&parts.headers, &parts.extensions) }
     }
 
     /// Whether it may do what asks for that scope.
     pub(crate) fn may(&self, scope: Scope) -> bool {
-        self.key.as_ref().is_none_or(|key| key.may(scope))
+        match &self.holder {
+            Holder::Local => true,
+            Holder::Key(key) => key.may(scope),
+            Holder::Teammate(_, grants) => grants.may(self.app, scope),
+        }
     }
 
-    /// Until when its key is valid; none: for ever, or until it is revoked.
+    fn require(&self, scope: Scope) -> Result<(), Problem> {
+        if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
+    }
+
+    /// 403: it would take that scope, or that role.
+    fn lacks(&self, scope: Scope, role: Role) -> Problem {
+        Problem::forbidden(match (&self.holder, self.app) {
+            (Holder::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
+            (Holder::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
+            _ => format!("This takes an API key with the scope `{}`.", scope.name()),
+        })
+    }
+
+    /// Until when its key is valid; none: for ever, or until it is revoked. A session's end is not the end of what is made
+    /// in it.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
-        self.key.as_ref().and_then(|key| key.expires_at)
+        if let Holder::Key(key) = &self.holder { key.expires_at } else { None }
     }
 
-    /// The id of its key, whose rate what it does counts against.
-    pub(crate) fn key_id(&self) -> Option<Uuid> {
-        self.key.as_ref().map(|key| key.id)
+    /// Whose rate what it does counts against: the id of its key or teammate.
+    pub(crate) fn counted_as(&self) -> Option<Uuid> {
+        match &self.holder {
+            Holder::Local => None,
+            Holder::Key(key) => Some(key.id),
+            Holder::Teammate(id, _) => Some(*id),
+        }
     }
 
     /// Who it is, for the audit log.
     pub(crate) fn actor(&self) -> Actor {
-        let who = match &self.key {
-            None => Who::Local,
-            Some(key) if key.app.is_none() => Who::Operator(key.id),
-            Some(key) => Who::ApiKey(key.id),
+        let who = match &self.holder {
+            Holder::Local => Who::Local,
+            Holder::Key(key) if key.app.is_none() => Who::Operator(key.id),
+            Holder::Key(key) => Who::ApiKey(key.id),
+            Holder::Teammate(id, _) => Who::Teammate(*id),
         };
         Actor { who, address: self.address }
     }
@@ -155,18 +198,19 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
             let app = named_app(state, app).await?;
             return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
         }
-        let (key, app) = authenticate(parts, state, Some(app)).await?;
-        require(&key, S::SCOPE)?;
+        let (holder, app) = authenticate(parts, state, Some(app)).await?;
+        let caller = Caller::new(holder, app.as_ref().map(|app| app.id), parts, state);
+        caller.require(S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
-        Ok(Self { app, caller: Caller::with(key, parts, state), scope: PhantomData })
+        Ok(Self { app, caller, scope: PhantomData })
     }
 }
 
-/// An operator, whose key is good for all apps.
+/// Whoever runs the server: an operator, whose key is good for all apps, or a teammate who is one for all apps.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// The caller whose key it showed.
+    /// Who acts.
     pub caller: Caller,
 }
 
@@ -174,7 +218,64 @@ impl FromRequestParts<ApiState> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        of_server(parts, state, Scope::Operator).await.map(|caller| Self { caller })
+        let caller = of_server(parts, state).await?;
+        caller.require(Scope::Operator)?;
+        Ok(Self { caller })
+    }
+}
+
+/// Whoever may look at the server as a whole: an operator, or a teammate with any role for all apps.
+#[derive(Debug)]
+pub(crate) struct Watcher;
+
+impl FromRequestParts<ApiState> for Watcher {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        match &caller.holder {
+            Holder::Teammate(_, grants) if grants.may_watch_server() => Ok(Self),
+            Holder::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Viewer)),
+            _ => caller.require(Scope::Operator).map(|()| Self),
+        }
+    }
+}
+
+/// Whoever may change the team: an admin for all apps who is signed in, or somebody at the command line. No key may: what it
+/// lets in would outlive it.
+#[derive(Debug)]
+pub(crate) struct TeamAdmin {
+    /// Who acts.
+    pub caller: Caller,
+}
+
+impl TeamAdmin {
+    /// Refuses to do something to oneself: whatever admins do to one another, one is left.
+    pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
+        match self.caller.holder {
+            Holder::Teammate(id, _) if id == teammate.0 => {
+                let detail =
+                    "You cannot change or remove yourself. Another admin can, or `bellwire admin` on the server.";
+                Err(Problem::conflict("not_yourself", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromRequestParts<ApiState> for TeamAdmin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        match &caller.holder {
+            Holder::Local => Ok(Self { caller }),
+            Holder::Teammate(_, grants) if grants.may_change_team() => Ok(Self { caller }),
+            Holder::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Admin)),
+            Holder::Key(_) => Err(Problem::forbidden(
+                "No key changes the team: sign in as an admin, or use `bellwire admin` on the server.",
+            )),
+        }
     }
 }
 
@@ -186,28 +287,39 @@ impl FromRequestParts<ApiState> for Scraper {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        of_server(parts, state, Scope::Metrics).await.map(|_| Self)
+        of_server(parts, state).await?.require(Scope::Metrics).map(|()| Self)
     }
 }
 
-/// Whoever acts on the server as a whole, with that scope.
-async fn of_server(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Caller, Problem> {
+/// Whoever acts on the server as a whole.
+async fn of_server(parts: &Parts, state: &ApiState) -> Result<Caller, Problem> {
     if is_local(&parts.extensions) {
         return Ok(Caller::LOCAL);
     }
-    let (key, _) = authenticate(parts, state, None).await?;
-    require(&key, scope)?;
-    Ok(Caller::with(key, parts, state))
+    let (holder, _) = authenticate(parts, state, None).await?;
+    Ok(Caller::new(holder, None, parts, state))
 }
 
-fn require(key: &ApiKey, scope: Scope) -> Result<(), Problem> {
-    if key.may(scope) {
-        return Ok(());
+/// By what right a request is made, and the app that it names, if that right has to do with it.
+async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(Holder, Option<App>), Problem> {
+    let Some(signed_in) = session::enter(parts, state).await? else {
+        let (key, app) = authenticate_key(parts, state, app).await?;
+        return Ok((Holder::Key(key), app));
+    };
+    let holder = Holder::from(signed_in);
+    let Some(app) = app else { return Ok((holder, None)) };
+    let app = named_app(state, app).await?;
+    match &holder {
+        Holder::Teammate(_, grants) if !grants.know(app.id) => Err(Problem::not_found("app")),
+        _ => Ok((holder, Some(app))),
     }
-    Err(Problem::forbidden(format!("This takes an API key with the scope `{}`.", scope.name())))
 }
 
-async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(ApiKey, Option<App>), Problem> {
+async fn authenticate_key(
+    parts: &Parts,
+    state: &ApiState,
+    app: Option<AppRef>,
+) -> Result<(ApiKey, Option<App>), Problem> {
     let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
@@ -225,7 +337,7 @@ async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> R
 }
 
 /// A valid key, and the app that is named with it if it is for that.
-async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>, Problem> {
+pub(super) async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>, Problem> {
     let now = state.clock.now();
     let reading = match state.known_keys.recall(&shown, now) {
         Ok(known) => return Ok(Some(known)),
@@ -250,9 +362,9 @@ pub(super) fn unknown_key() -> Problem {
 pub(crate) struct Client<S> {
     /// The app.
     pub app: App,
-    /// Whether it showed an API key.
+    /// Whether it showed an API key, or is signed in.
     pub server: bool,
-    /// The caller whose API key that is.
+    /// Who that is.
     pub caller: Option<Caller>,
     token: Option<[u8; 32]>,
     scope: PhantomData<S>,
@@ -282,7 +394,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Client<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        if is_servers(&parts.headers, &parts.extensions) {
+        if is_servers(state, &parts.headers, &parts.extensions) {
             let Server { app, caller, scope } = Server::from_request_parts(parts, state).await?;
             return Ok(Self { app, server: true, caller: Some(caller), token: None, scope });
         }

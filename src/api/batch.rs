@@ -125,8 +125,8 @@ pub(crate) async fn send(
     if !(1..=MESSAGES_MAX).contains(&n) {
         return Err(Problem::invalid_member("/messages", "must hold 1 to 1000 messages"));
     }
-    if let Some(key) = server.caller.key_id() {
-        state.limits.keys.count_as(key, u32::try_from(n).unwrap_or(u32::MAX))?;
+    if let Some(caller) = server.caller.counted_as() {
+        state.limits.keys.count_as(caller, u32::try_from(n).unwrap_or(u32::MAX))?;
     }
     let sorted = Sorted::check(&state, &server.app, &retries, &messages).await;
     let results: Vec<_> = sorted.send(&state, &server.app, n).await?.into_iter().map(ResultView::new).collect();

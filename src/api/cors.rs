@@ -22,7 +22,7 @@ use crate::store::keys::apps::App;
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
 /// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
 pub(crate) async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if is_servers(request.headers(), request.extensions()) {
+    if is_servers(&state, request.headers(), request.extensions()) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();

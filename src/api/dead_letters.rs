@@ -24,7 +24,7 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
-use crate::store::keys::api_keys::Scope;
+use crate::model::scope::Scope;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
 use crate::store::outcomes::deliveries;

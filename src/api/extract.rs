@@ -18,7 +18,8 @@ use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
 use crate::model::delivery::Tier;
 use crate::model::id::{
-    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SubscriptionId, VapidKeyId,
+    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SessionId, SubscriptionId, TeammateId,
+    VapidKeyId,
 };
 use crate::store::keys::apps::{self, App};
 
@@ -199,6 +200,8 @@ path_param!(
     DeadLetterId = "dead_letter",
     AlertId = "alert",
     IdentityKeyId = "identity_key",
+    TeammateId = "teammate",
+    SessionId = "session",
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",

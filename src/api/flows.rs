@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Operator, Server};
+use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Operator, Server, Watcher};
 use super::extract::{At, Json};
 use super::gateways::LaneNumber;
 use super::problem::{Faults, Problem};
@@ -121,13 +121,21 @@ pub(crate) struct OfApp<S>(Scope, PhantomData<fn() -> S>);
 /// The flow of one lane, which operators see and change.
 pub(crate) struct OfLane(Scope);
 
-/// What a request is about, and who makes it.
-struct Scope {
+/// The flow of one lane, for whoever may look at the server.
+pub(crate) struct WatchedLane(Subject);
+
+/// What a request is about.
+struct Subject {
     state: ApiState,
-    caller: Caller,
     app: AppId,
     /// None: the app as a whole.
     lane: Option<LaneId>,
+}
+
+/// What a request is about, and who makes it.
+struct Scope {
+    caller: Caller,
+    subject: Subject,
 }
 
 impl<S: Needed> FromRequestParts<ApiState> for OfApp<S> {
@@ -135,7 +143,8 @@ impl<S: Needed> FromRequestParts<ApiState> for OfApp<S> {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let Server { app, caller, .. } = Server::<S>::from_request_parts(parts, state).await?;
-        Ok(Self(Scope { state: state.clone(), caller, app: app.id, lane: None }, PhantomData))
+        let subject = Subject { state: state.clone(), app: app.id, lane: None };
+        Ok(Self(Scope { caller, subject }, PhantomData))
     }
 }
 
@@ -144,15 +153,28 @@ impl FromRequestParts<ApiState> for OfLane {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let Operator { caller } = Operator::from_request_parts(parts, state).await?;
-        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
-        let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
-        Ok(Self(Scope { state: state.clone(), caller, app: row.app, lane: Some(lane) }))
+        Subject::of_lane(parts, state).await.map(|subject| Self(Scope { caller, subject }))
     }
 }
 
-impl Scope {
+impl FromRequestParts<ApiState> for WatchedLane {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let Watcher = Watcher::from_request_parts(parts, state).await?;
+        Subject::of_lane(parts, state).await.map(Self)
+    }
+}
+
+impl Subject {
+    async fn of_lane(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
+        let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
+        Ok(Self { state: state.clone(), app: row.app, lane: Some(lane) })
+    }
+
     async fn show(&self) -> Result<axum::Json<FlowView>, Problem> {
-        let Self { state, app, lane, .. } = self;
+        let Self { state, app, lane } = self;
         let flow = flows::find(&state.pool, *app, *lane).await?;
         let now = state.clock.now();
         let Waiting { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
@@ -168,10 +190,12 @@ impl Scope {
             oldest_waiting_s: oldest_due_at.map(seconds),
         }))
     }
+}
 
+impl Scope {
     /// Makes a change, and tells of it before the response goes out.
     async fn change(&self, change: Change) -> Result<(), Problem> {
-        let Self { state, caller, app, lane } = self;
+        let Self { caller, subject: Subject { state, app, lane } } = self;
         let (action, detail) = match change {
             Change::Limits { rate, parallelism } => {
                 let period_s = rate.map(|rate| rate.period.as_secs_f64());
@@ -195,7 +219,7 @@ impl Scope {
 
     async fn change_and_show(&self, change: Change) -> Result<axum::Json<FlowView>, Problem> {
         self.change(change).await?;
-        self.show().await
+        self.subject.show().await
     }
 
     async fn clear(&self) -> Result<StatusCode, Problem> {
@@ -209,7 +233,7 @@ impl Scope {
     params(("app" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = FlowView)))]
 pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowView>, Problem> {
-    scope.show().await
+    scope.subject.show().await
 }
 
 /// Sets what is let through of an app as a whole.
@@ -257,9 +281,9 @@ pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<
 
 /// Shows what is let through of a lane, and what waits.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
-pub(crate) async fn show_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
-    scope.show().await
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = FlowView)))]
+pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowView>, Problem> {
+    watched.0.show().await
 }
 
 /// Sets what is let through of a lane, beside what its app is allowed.

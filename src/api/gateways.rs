@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::Operator;
+use super::auth::{Operator, Watcher};
 use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
@@ -193,9 +193,9 @@ impl OrderBody {
 
 /// Lists all lanes, the newest first.
 #[utoipa::path(get, path = "/v1/gateways", tag = "Operations", params(Paging),
-    security(("api_key" = ["operator"])), responses((status = 200, body = Page<LaneView>)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<LaneView>)))]
 pub(crate) async fn list(
-    _: Operator,
+    _: Watcher,
     State(state): State<ApiState>,
     uri: Uri,
     Query(paging): Query<Paging>,
@@ -209,9 +209,9 @@ pub(crate) async fn list(
 
 /// Shows a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = LaneView)))]
 pub(crate) async fn show(
-    _: Operator,
+    _: Watcher,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<axum::Json<LaneView>, Problem> {

@@ -15,7 +15,7 @@ use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
 use crate::model::id::IdentityKeyId;
-use crate::store::keys::api_keys::Scope;
+use crate::model::scope::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::keys::identity_keys::{self, IdentityKey, KEYS_MAX};

@@ -106,6 +106,7 @@ mod tests {
             expires_at,
             revoked_at: None,
             made_by: None,
+            made_by_teammate: None,
             made_locally: true,
         };
         (key, None)

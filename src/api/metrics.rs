@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
-use super::auth::{MayRead, Operator, Server};
+use super::auth::{MayRead, Server, Watcher};
 use super::extract::Query;
 use super::problem::Problem;
 use crate::model::delivery::Tier;
@@ -145,9 +145,9 @@ async fn last_hour(state: &ApiState, wanted: Filter) -> Result<Json<MetricsView>
 
 /// The reliability metrics of all apps over the last hour.
 #[utoipa::path(get, path = "/v1/metrics", tag = "Operations", params(MetricsQuery),
-    security(("api_key" = ["operator"])), responses((status = 200, body = MetricsView)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show_all(
-    _: Operator,
+    _: Watcher,
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {

@@ -36,6 +36,7 @@ pub(crate) mod metrics;
 pub(crate) mod mismatch;
 pub(crate) mod openapi;
 pub(crate) mod paging;
+pub(crate) mod passwords;
 pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
@@ -43,10 +44,12 @@ pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;
 pub(crate) mod retry_headers;
+pub(crate) mod session;
 pub(crate) mod site;
 pub(crate) mod slas;
 mod state;
 pub(crate) mod subscriptions;
+pub(crate) mod team;
 pub(crate) mod topics;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
@@ -65,6 +68,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use limits::Account;
 use problem::Problem;
+use session::cookie::Renewal;
 pub use state::{ApiState, Engine, Settings, Work};
 
 /// Routes by who is let in.
@@ -103,6 +107,8 @@ fn routes_by_caller() -> Routes {
             .merge(metrics::routes())
             .merge(flows::routes())
             .merge(alerts::routes())
+            .merge(session::routes())
+            .merge(team::routes())
             .merge(health::routes()),
     }
 }
@@ -149,7 +155,7 @@ pub fn router(state: ApiState) -> Router {
 
 /// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
 /// To be called in this process; never serve it on a socket.
-pub(crate) fn local_router(state: ApiState) -> Router {
+pub fn local_router(state: ApiState) -> Router {
     router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
 
@@ -171,7 +177,7 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems. Tells a
-/// server what is left of its key's limit.
+/// server what is left of its key's limit, and gives whoever is signed in a fresh cookie now and then.
 async fn identify(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let given = request
         .headers()
@@ -192,10 +198,13 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let began = Instant::now();
     let account = Account::default();
     request.extensions_mut().insert(account.clone());
+    let renewal = Renewal::default();
+    request.extensions_mut().insert(renewal.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     if let Some(budget) = account.budget() {
         budget.write(response.headers_mut());
     }
+    renewal.write(response.headers_mut());
     let status = response.status().as_u16();
     state.metrics.request(method.as_str(), &route, status);
     let took_ms = began.elapsed().as_micros() as f64 / 1e3;

@@ -10,8 +10,10 @@ use uuid::Uuid;
 use super::intake::Intake;
 use super::known_keys::KnownKeys;
 use super::limits::{Limits, Rate};
+use super::passwords::Passwords;
 use super::problem::Problem;
 use super::remembered::Remembered;
+use super::session::cookie::Cookies;
 use super::{batch, cors, example, health};
 use crate::gateway::Gateways;
 use crate::metrics::Metrics;
@@ -45,6 +47,7 @@ pub struct ApiState {
     pub(super) intake: Intake,
     pub(super) receipts: Receipts,
     pub(super) known_keys: Arc<KnownKeys>,
+    pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
     pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
     pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
@@ -119,6 +122,8 @@ pub struct Settings {
     pub example: Option<example::Example>,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
     pub trusted_proxies: usize,
+    /// The cookies of sessions.
+    pub cookies: Cookies,
     /// The figures that dispatch takes where a tier sets none.
     pub policy: policy::Settings,
 }
@@ -139,6 +144,7 @@ impl Default for Settings {
             receipts: receipts_engine::Settings::default(),
             example: Some(example::Example::default()),
             trusted_proxies: 0,
+            cookies: Cookies { secure: false },
             policy: policy::Settings::DEFAULT,
         }
     }
@@ -172,6 +178,7 @@ impl ApiState {
             intake,
             receipts,
             known_keys: Arc::default(),
+            passwords: Passwords::new(),
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),

@@ -16,7 +16,7 @@ use super::{ApiState, Work};
 use crate::model::id::{AppId, ErasureId};
 use crate::store;
 use crate::store::audience::erasures::{self, Erasure};
-use crate::store::keys::audit::{self, Action};
+use crate::store::keys::audit::Action;
 use crate::vault::{Purpose, Vault};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -75,7 +75,7 @@ pub(crate) async fn erase(
     let (app, now) = (server.app.id, state.clock.now());
     let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
     let mut tx = state.pool.begin().await?;
-    let begun = erasures::begin(&mut tx, app, &user.0, &audit::name_of(entry.actor.who.key()), now).await?;
+    let begun = erasures::begin(&mut tx, app, &user.0, &entry.actor.who.name(), now).await?;
     let n = erasures::subscriptions_of(&mut tx, app, &user.0).await?;
     entry.record(&mut tx, n, now).await?;
     tx.commit().await?;

@@ -27,7 +27,7 @@ pub(super) enum Audit {
         /// Only to this app: its short name or id.
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         app: Option<String>,
-        /// Only by this: the id of an API key, or `local` for the command line.
+        /// Only by this: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
         #[arg(long)]
         actor: Option<String>,
         /// Only this.

@@ -18,6 +18,7 @@ mod policy;
 mod refusal;
 mod send;
 mod serve;
+mod team;
 mod topic;
 mod vapid;
 
@@ -117,7 +118,15 @@ enum Verb {
         #[command(flatten)]
         settings: FewSettings,
     },
-    /// Tell who did what with keys and at the command line.
+    /// Invite people to this server, and say what they may do.
+    #[command(after_help = MORE_SETTINGS)]
+    Admin {
+        #[command(subcommand)]
+        verb: team::Team,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Tell who did what, with keys, signed in and at the command line.
     #[command(after_help = MORE_SETTINGS)]
     Audit {
         #[command(subcommand)]
@@ -307,6 +316,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
         }
         Verb::Key { verb, settings } => {
+            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Admin { verb, settings } => {
             settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
         }
         Verb::Audit { verb, settings } => {

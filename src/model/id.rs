@@ -92,6 +92,14 @@ typed_id!(
     ApiKeyId, "ak_"
 );
 typed_id!(
+    /// A person who signs in.
+    TeammateId, "tm_"
+);
+typed_id!(
+    /// A time for which a browser is signed in.
+    SessionId, "ses_"
+);
+typed_id!(
     /// A key that user tokens are signed with; not its secret.
     IdentityKeyId, "ik_"
 );

@@ -7,6 +7,8 @@ pub(crate) mod lane;
 pub(crate) mod message;
 mod named;
 pub(crate) mod permission;
+pub(crate) mod role;
+pub(crate) mod scope;
 pub(crate) mod subscription;
 
 pub(crate) use named::named;

@@ -73,6 +73,7 @@ mod tests {
     use crate::classify::DeadReason;
     use crate::model::message::MessageState;
     use crate::model::permission::{Join, Maker};
+    use crate::model::role::Role as TeammateRole;
     use crate::model::subscription::SubscriptionState;
     use crate::store::keys::vapid_keys::Role;
     use crate::store::outcomes::{alerts, dead_letters};
@@ -96,6 +97,16 @@ mod tests {
                 assert_eq!(<$Enum>::from_name("nonsense"), None);
             )+};
         }
-        check!(SubscriptionState, MessageState, DeadReason, dead_letters::State, alerts::Kind, Role, Maker, Join);
+        check!(
+            SubscriptionState,
+            MessageState,
+            DeadReason,
+            dead_letters::State,
+            alerts::Kind,
+            Role,
+            Maker,
+            Join,
+            TeammateRole
+        );
     }
 }

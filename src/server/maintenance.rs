@@ -18,8 +18,8 @@ use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step;
 use crate::store::{
     self, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
-    operations::partitions, operations::removal, operations::retention, operations::sweeps, outcomes::reliability,
-    queue::steering,
+    keys::sessions, operations::partitions, operations::removal, operations::retention, operations::sweeps,
+    outcomes::reliability, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -163,6 +163,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     if let Some(audit_log) = kept.audit_log {
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
+    until_none(|| sessions::clear(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(Uuid::nil(), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, Uuid::nil()), |after| retention::clear_throttles(pool, now, after)).await

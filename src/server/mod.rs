@@ -24,6 +24,7 @@ use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::limits::Rate;
 use crate::api::remembered::Remembered;
+use crate::api::session::cookie::Cookies;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
@@ -237,6 +238,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
+        cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
         policy: config.policy(),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;

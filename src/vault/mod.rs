@@ -53,9 +53,13 @@ pub enum Purpose {
     ApiKey = 4,
     /// What a log line shows instead of a subscription's id.
     LogLabel = 5,
+    /// A one-time link by which a teammate comes in, hashed at rest.
+    Link = 6,
+    /// Counts failed sign-ins by the name that was given, which may be a password by mistake.
+    SignIn = 7,
 }
 
-const PURPOSES: usize = 6;
+const PURPOSES: usize = 8;
 /// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;
@@ -70,6 +74,8 @@ struct SealKey {
     aead: LessSafeKey,
     /// Derived from the same octets, for signatures.
     signing: hmac::Key,
+    /// Derived likewise, for the tokens of sessions.
+    session: [u8; 32],
 }
 
 impl SealKey {
@@ -77,7 +83,8 @@ impl SealKey {
         let aead = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, octets).expect("32 octets"));
         let root = hmac::Key::new(hmac::HMAC_SHA256, octets);
         let signing = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, b"signatures").as_ref());
-        Self { aead, signing }
+        let session = hmac::sign(&root, b"sessions").as_ref().try_into().expect("SHA-256 has 32 octets");
+        Self { aead, signing, session }
     }
 
     fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_MAC_LEN] {
@@ -167,6 +174,17 @@ impl Vault {
         let Some((number, mac)) = signature.split_first_chunk::<NUMBER_LEN>() else { return false };
         let Some(key) = self.0.seal.get(&u16::from_be_bytes(*number)) else { return false };
         key.sign(state).ct_eq(mac).into()
+    }
+
+    /// The newest key that tokens of sessions are signed with, and its number.
+    pub(crate) fn session_key(&self) -> (u16, &[u8; 32]) {
+        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
+        (*number, &key.session)
+    }
+
+    /// The key of that number, with which tokens of sessions may have been signed.
+    pub(crate) fn session_key_of(&self, number: u16) -> Option<&[u8; 32]> {
+        self.0.seal.get(&number).map(|key| &key.session)
     }
 
     /// HMAC-SHA-256 over the parts, each behind its length, so that no two lists of parts collide.

@@ -55,6 +55,11 @@ impl KeyLimits {
         NonZeroU32::new(n.saturating_sub(1)).map_or(Ok(()), |more| take_several(&self.keys, "key", &key, more))
     }
 
+    /// Counts a request of somebody who is signed in. Returns the budget left.
+    pub(crate) fn count(&self, owner: Uuid) -> Result<Budget, Problem> {
+        take(&self.keys, "key", &owner)
+    }
+
     /// Lets a key be looked up. 429: its client has shown too many that were not valid.
     pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<LookUp<'_>, Problem> {
         let secret = self.hasher.hash_one(secret);

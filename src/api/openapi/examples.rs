@@ -48,6 +48,10 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("PreviewBody") => json!({"tier": "transactional", "topic": "news", "policy": {"retries": 3}}),
         Some("ReplayBody") => json!({"filter": filter, "dry_run": true, "cap": 10_000}),
         Some("DiscardBody") => json!({"filter": filter, "cap": 10_000}),
+        Some("SignIn") => json!({"email": "ann@example.com", "password": "correct horse battery staple"}),
+        Some("PasswordChange") => json!({"current_password": "correct horse", "new_password": "battery staple"}),
+        Some("Invitation") => json!({"email": "ann@example.com", "roles": [{"role": "sender", "app": "shop"}]}),
+        Some("TeammateChange") => json!({"roles": [{"role": "viewer"}], "disabled": false}),
         Some(_) => return None,
     })
 }

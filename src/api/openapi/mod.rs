@@ -15,6 +15,8 @@ use utoipa::openapi::OpenApi;
 
 use super::ApiState;
 use super::problem::{Details, FieldError};
+use crate::model::role::Role;
+use crate::model::scope::Scope;
 
 const ABOUT: &str = "Self-hosted web-push delivery.
 
@@ -23,8 +25,14 @@ whoever asks too often: 429 (`rate_limited`) with `Retry-After`. `RateLimit` and
 the `key`'s limit to servers, of the `client`'s, the IPv6 `network`'s or that of `receipts` to browsers. API keys that are \
 not valid count against their client, too (`keys`). No path or query value may hold NUL (400).";
 
+/// What the cookie of a session is, and what it takes beside it.
+const SESSION: &str = "The cookie that `POST /v1/session` sets; without TLS it is called `bellwire`. The role that a route names \
+must be held on the app that its path names, or for all apps; on routes without an app, and to delete one, for all apps. \
+Browsers send it from this server's own pages only: requests must come with `Sec-Fetch-Site: same-origin`, or, if they change \
+anything, at least with an `Origin` of this server.";
+
 /// What each group of routes is for.
-const TAGS: [(&str, &str); 13] = [
+const TAGS: [(&str, &str); 14] = [
     ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
     ("Subscriptions", "Browsers: registering, changing, unsubscribing, erasing users."),
     ("Receipts", "What browsers report: displayed, clicked, closed."),
@@ -37,6 +45,7 @@ const TAGS: [(&str, &str); 13] = [
     ("API keys", "What servers call with."),
     ("Identity", "Keys by which a site's backend vouches for its users."),
     ("VAPID keys", "What pushes are signed with."),
+    ("Team", "People: signing in and out, who may, and what they may do."),
     ("Operations", "For whoever runs the server."),
 ];
 
@@ -68,6 +77,7 @@ pub(crate) fn complete(api: OpenApi) -> Value {
     api["components"]["securitySchemes"] = json!({
         "api_key": bearer("An API key, `bw_…`, with the scope that the route names."),
         "browser_token": bearer("A subscription's own token, `bt_…`."),
+        "session": {"type": "apiKey", "in": "cookie", "name": "__Host-bellwire", "description": SESSION},
     });
     api["components"]["schemas"]["Problem"] = json!(Details::schema());
     api["components"]["schemas"]["FieldError"] = json!(FieldError::schema());
@@ -100,6 +110,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if operation.get("security").is_none() {
         operation["security"] = json!([{}]); // whoever asks
     }
+    add_role(operation);
     let has_body = operation.get("requestBody").is_some_and(Value::is_object);
     let takes_json = operation["requestBody"]["content"]["application/json"].is_object();
     let takes_parameters = operation["parameters"].as_array().is_some_and(|parameters| !parameters.is_empty());
@@ -135,6 +146,16 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         }
     }
     operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
+}
+
+/// Says with which role somebody who is signed in may call what takes a scope, where the handler does not say it.
+fn add_role(operation: &mut Value) {
+    let ways = operation["security"].as_array_mut().expect("each operation has them");
+    if ways.iter().any(|way| way["session"].is_array()) {
+        return;
+    }
+    let scope = ways.iter().find_map(|way| Scope::from_name(way["api_key"][0].as_str()?));
+    ways.extend(scope.map(|scope| json!({"session": [Role::least_for(scope).name()]})));
 }
 
 /// The name of the component that a schema is, be it optional or not.

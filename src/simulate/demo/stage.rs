@@ -18,11 +18,12 @@ use super::faults;
 use crate::config::{Config, Flags};
 use crate::gateway::HostMapping;
 use crate::model::lane::Gateway;
+use crate::model::scope::Scope;
 use crate::model::subscription::decode_base64;
 use crate::postgres::GUARD;
 use crate::server::context::{Context, Migrations};
 use crate::simulate::gateways::{self, HostSpec, Limits, Simulator};
-use crate::store::keys::api_keys::{self, Scope};
+use crate::store::keys::api_keys;
 
 /// The app's slug.
 pub(super) const APP: &str = "demo";

@@ -3,82 +3,19 @@
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{ApiKeyId, AppId};
+use crate::model::scope::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.
 pub(crate) const PREFIX: &str = "bw_";
-
-/// What a key may do. None includes another, except that an operator's key may do everything in every app.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// Send messages.
-    Send,
-    /// Read everything of the app except private keys and what dead letters hold.
-    Read,
-    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
-    Subscribers,
-    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
-    Messages,
-    /// Set delivery policies, the calendar, SLAs and flow control.
-    Policies,
-    /// Change the app itself: its name, its origins.
-    Settings,
-    /// Make and revoke API keys, identity keys and VAPID keys.
-    Keys,
-    /// Take out private keys, dead letters and their content.
-    Export,
-    /// Run the server: make apps, see all of them, steer gateways.
-    Operator,
-    /// Collect the server's figures, and nothing else.
-    Metrics,
-}
-
-impl Scope {
-    /// Those of an app's keys.
-    pub const OF_APPS: [Self; 8] = [
-        Self::Send,
-        Self::Read,
-        Self::Subscribers,
-        Self::Messages,
-        Self::Policies,
-        Self::Settings,
-        Self::Keys,
-        Self::Export,
-    ];
-    /// Those of the server's own keys, which belong to no app and have exactly one.
-    pub const OF_SERVER: [Self; 2] = [Self::Operator, Self::Metrics];
-
-    /// The name used in the database and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Read => "read",
-            Self::Subscribers => "subscribers",
-            Self::Messages => "messages",
-            Self::Policies => "policies",
-            Self::Settings => "settings",
-            Self::Keys => "keys",
-            Self::Export => "export",
-            Self::Operator => "operator",
-            Self::Metrics => "metrics",
-        }
-    }
-
-    /// The scope of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::OF_APPS.into_iter().chain(Self::OF_SERVER).find(|scope| scope.name() == name)
-    }
-}
 
 /// A row of `api_keys`, without its secret's HMAC.
 #[derive(Debug, Clone)]
@@ -101,8 +38,18 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
     /// The key that made it.
     pub made_by: Option<Uuid>,
-    /// Whether it was made at the command line. Neither: it was made before this was recorded.
+    /// The teammate who made it.
+    pub made_by_teammate: Option<Uuid>,
+    /// Whether it was made at the command line. None of the three: it was made before this was recorded.
     pub made_locally: bool,
+}
+
+impl ApiKey {
+    /// Who made it; none: nobody knows any more.
+    pub(crate) fn maker(&self) -> Option<Who> {
+        let local = self.made_locally.then_some(Who::Local);
+        local.or(self.made_by.map(Who::ApiKey)).or(self.made_by_teammate.map(Who::Teammate))
+    }
 }
 
 impl ApiKey {
@@ -141,7 +88,7 @@ pub async fn create(
 }
 
 /// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
-/// meanwhile, or expired.
+/// meanwhile, or expired, or the teammate is not let in any more.
 pub(crate) async fn make(
     pool: &PgPool,
     vault: &Vault,
@@ -162,6 +109,7 @@ pub(crate) async fn make(
         expires_at: new.expires_at,
         revoked_at: None,
         made_by: maker.who.key(),
+        made_by_teammate: maker.who.teammate(),
         made_locally: maker.who == Who::Local,
     };
     let secret_mac = mac(vault, &secret);
@@ -170,9 +118,12 @@ pub(crate) async fn make(
     let mut tx = pool.begin().await?;
     take_turns(&mut tx).await?;
     let done = sqlx::query!(
-        "INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE $10 OR EXISTS (
-           SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))",
+        "INSERT INTO api_keys
+           (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally, made_by_teammate)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 WHERE $10
+           OR EXISTS (
+             SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))
+           OR EXISTS (SELECT FROM teammates WHERE id = $11 AND disabled_at IS NULL)",
         key.id,
         key.app.map(|app| app.0),
         secret_mac.as_slice(),
@@ -182,7 +133,8 @@ pub(crate) async fn make(
         key.created_at,
         key.expires_at,
         key.made_by,
-        key.made_locally
+        key.made_locally,
+        key.made_by_teammate
     )
     .execute(&mut *tx)
     .await?;
@@ -219,7 +171,7 @@ pub(crate) async fn authenticate(
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
-             k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
+             k.made_by_teammate, k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.browsers_may AS "browsers_may?",
              a.max_retries AS "max_retries?", a.weight AS "weight?", a.created_at AS "app_created_at?"
@@ -258,6 +210,7 @@ pub(crate) async fn authenticate(
             expires_at: row.expires_at,
             revoked_at: None,
             made_by: row.made_by,
+            made_by_teammate: row.made_by_teammate,
             made_locally: row.made_locally,
         };
         (key, app)
@@ -273,7 +226,8 @@ pub(crate) async fn list(
 ) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
-        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by, made_locally
+        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by,
+             made_by_teammate, made_locally
          FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
         app.map(|app| app.0),
         before,
@@ -281,6 +235,16 @@ pub(crate) async fn list(
     )
     .fetch_all(pool)
     .await
+}
+
+/// A key of the server's own that is valid.
+pub(crate) async fn find_valid_of_server(
+    pool: &PgPool,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Option<ApiKey>, sqlx::Error> {
+    let found = find(pool, None, id).await?;
+    Ok(found.filter(|key| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now)))
 }
 
 /// A key of an app or, without one, of the server.

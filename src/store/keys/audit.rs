@@ -1,4 +1,4 @@
-//! The audit log: what people with keys did. An entry is written in the transaction that does what it tells, so that
+//! The audit log: what people did, with keys, signed in or at the command line. An entry is written in the transaction that does what it tells, so that
 //! neither is there without the other, and is never changed: the database refuses it.
 
 use std::fmt::Display;
@@ -12,10 +12,13 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
-use crate::model::id::{ApiKeyId, AppId};
+use crate::model::id::{ApiKeyId, AppId, TeammateId};
 
 /// How the command line is named, which needs no key.
 pub(crate) const LOCAL: &str = "local";
+/// How somebody is named who has not proved who they are.
+pub(crate) const NOBODY: &str = "nobody";
+const TEAMMATE: &str = "teammate";
 
 /// Entries that one transaction deletes.
 const CHUNK: i64 = 10_000;
@@ -127,6 +130,22 @@ actions! {
     UserErased = "user.erased",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
+    /// A teammate was invited.
+    TeammateInvited = "teammate.invited",
+    /// A teammate's roles were changed, or whether they are let in.
+    TeammateChanged = "teammate.changed",
+    /// A teammate's password was forgotten, their sessions were ended, and a new link was made.
+    TeammateReset = "teammate.reset",
+    /// A teammate was removed.
+    TeammateRemoved = "teammate.removed",
+    /// A teammate set a password.
+    PasswordSet = "password.set",
+    /// Somebody signed in.
+    SessionBegun = "session.begun",
+    /// Somebody tried to sign in, or to change a password, and did not know what it takes.
+    SessionRefused = "session.refused",
+    /// Somebody signed out, or a session was ended.
+    SessionEnded = "session.ended",
 }
 
 /// By what right somebody acts.
@@ -136,8 +155,12 @@ pub enum Who {
     ApiKey(Uuid),
     /// With that operator's key.
     Operator(Uuid),
+    /// Signed in as that teammate.
+    Teammate(Uuid),
     /// At the command line, with database and master key at hand.
     Local,
+    /// Without having proved who they are.
+    Nobody,
 }
 
 impl Who {
@@ -145,22 +168,38 @@ impl Who {
         match self {
             Self::ApiKey(_) => "api_key",
             Self::Operator(_) => "operator",
+            Self::Teammate(_) => TEAMMATE,
             Self::Local => LOCAL,
+            Self::Nobody => NOBODY,
         }
     }
 
-    /// The key; none at the command line.
+    /// The API key, if it is done with one.
     pub fn key(self) -> Option<Uuid> {
         match self {
             Self::ApiKey(key) | Self::Operator(key) => Some(key),
-            Self::Local => None,
+            Self::Teammate(_) | Self::Local | Self::Nobody => None,
         }
+    }
+
+    /// The teammate, if it is done by one.
+    pub(crate) fn teammate(self) -> Option<Uuid> {
+        if let Self::Teammate(id) = self { Some(id) } else { None }
+    }
+
+    /// The id of the API key or the teammate; `local` or `nobody` without one.
+    pub(crate) fn name(self) -> String {
+        name_of(self.kind(), self.key().or(self.teammate()))
     }
 }
 
-/// The id of that key; `local` without one.
-pub(crate) fn name_of(key: Option<Uuid>) -> String {
-    key.map_or_else(|| LOCAL.to_owned(), |key| ApiKeyId(key).to_string())
+/// What a row of that kind of actor calls it.
+fn name_of(kind: &str, actor: Option<Uuid>) -> String {
+    match actor {
+        None => kind.to_owned(),
+        Some(id) if kind == TEAMMATE => TeammateId(id).to_string(),
+        Some(id) => ApiKeyId(id).to_string(),
+    }
 }
 
 /// Who does something, and from where.
@@ -213,7 +252,7 @@ impl Entry {
             now,
             self.app.map(|app| app.0),
             self.actor.who.kind(),
-            self.actor.who.key(),
+            self.actor.who.key().or(self.actor.who.teammate()),
             self.actor.address.map(|address| address.to_canonical().to_string()),
             self.action.name(),
             self.target,
@@ -226,13 +265,22 @@ impl Entry {
     }
 }
 
+/// By whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// By that API key or teammate.
+    Id(Uuid),
+    /// By whoever has no id: [`LOCAL`] or [`NOBODY`].
+    Kind(&'static str),
+}
+
 /// Which entries are wanted: those that fit all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     /// Of this app.
     pub app: Option<AppId>,
-    /// By this key; inner none: at the command line.
-    pub actor: Option<Option<Uuid>>,
+    /// By this one.
+    pub actor: Option<By>,
     /// This action.
     pub action: Option<Action>,
     /// At this time or later, to the millisecond.
@@ -250,9 +298,9 @@ pub(crate) struct Row {
     pub at: Timestamp,
     /// Only what was done to this app.
     pub app: Option<AppId>,
-    /// `api_key`, `operator` or `local`.
+    /// `api_key`, `operator`, `teammate`, `local` or `nobody`.
     pub actor_kind: String,
-    /// The key.
+    /// The key or the teammate.
     pub actor: Option<Uuid>,
     /// The client's address.
     pub address: Option<String>,
@@ -266,6 +314,13 @@ pub(crate) struct Row {
     pub detail: Value,
 }
 
+impl Row {
+    /// By whom: the id of an API key or a teammate, `local` or `nobody`.
+    pub(crate) fn actor(&self) -> String {
+        name_of(&self.actor_kind, self.actor)
+    }
+}
+
 /// Entries with ids below `before`, the newest first.
 pub(crate) async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<Row>> {
     let mut query = QueryBuilder::new(
@@ -276,8 +331,9 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i6
         query.push(" AND app = ").push_bind(app);
     }
     match filter.actor {
-        Some(Some(key)) => drop(query.push(" AND actor = ").push_bind(key)),
-        Some(None) => drop(query.push(" AND actor IS NULL")),
+        Some(By::Id(id)) => drop(query.push(" AND actor = ").push_bind(id)),
+        // The first condition is what the index knows.
+        Some(By::Kind(kind)) => drop(query.push(" AND actor IS NULL AND actor_kind = ").push_bind(kind)),
         None => {}
     }
     if let Some(action) = filter.action {

@@ -284,6 +284,7 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
         .await?;
     sqlx::query!("DELETE FROM lanes WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM vapid_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM teammate_roles WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM api_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM apps WHERE id = $1", app.0).execute(&mut *tx).await?;
     tx.commit().await

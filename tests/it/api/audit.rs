@@ -18,8 +18,8 @@ use crate::support::app::{DAY, RETENTION};
 /// A request that changes something, and the actions that it is.
 type Deed = (Method, String, Value, &'static [Action]);
 
-/// A shop in which everything can be done once.
-async fn stage() -> (TestApi, Vec<Deed>) {
+/// A shop in which everything can be done once, and the cookie of an admin.
+async fn stage() -> (TestApi, String, Vec<Deed>) {
     let api = TestApi::start().await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let more = json!({"user_id": "otto@example.com", "topics": ["news"]});
@@ -33,6 +33,10 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
     let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
     let alert = text(&alerts["data"][0]["id"]);
+    let admin = api.teammate("admin@example.com", json!([{"role": "admin"}])).await.cookie;
+    let (ann, _) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;
+    let teammate = format!("/v1/team/{}", text(&ann["id"]));
+    let operator = api.operator.clone();
     // So that the log holds nothing but what the test does. It is an ordinary table to whoever owns the database.
     sqlx::raw_sql(
         "ALTER TABLE audit_log DISABLE TRIGGER USER; DELETE FROM audit_log; ALTER TABLE audit_log ENABLE TRIGGER USER",
@@ -45,6 +49,7 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     let retired = json!({"private_key": *SigningKey::generate().expose_raw(), "state": "retired"});
     let window = json!({"timezone": "Europe/Vienna"});
     let shop = |path: &str| format!("/v1/apps/shop{path}");
+    let invitation = json!({"email": "ben@example.com", "roles": [{"role": "viewer"}]});
     let (post, put, patch, delete) = (Method::POST, Method::PUT, Method::PATCH, Method::DELETE);
     let mut deeds: Vec<Deed> = vec![
         (post.clone(), "/v1/apps".to_owned(), new_app, &[Action::AppCreated]),
@@ -71,6 +76,19 @@ async fn stage() -> (TestApi, Vec<Deed>) {
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
+        (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
+        (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),
+        (
+            put.clone(),
+            "/v1/session/password".to_owned(),
+            json!({"new_password": "correct horse"}),
+            &[Action::PasswordSet],
+        ),
+        (delete.clone(), "/v1/sessions".to_owned(), Value::Null, &[Action::SessionEnded]),
+        (post.clone(), "/v1/team".to_owned(), invitation, &[Action::TeammateInvited]),
+        (Method::PATCH, teammate.clone(), json!({"disabled": false}), &[Action::TeammateChanged]),
+        (post.clone(), format!("{teammate}/reset"), Value::Null, &[Action::TeammateReset]),
+        (delete.clone(), teammate, Value::Null, &[Action::TeammateRemoved]),
     ];
     for place in ["tiers/1".to_owned(), "topics/news".to_owned(), format!("subscriptions/{subscription}")] {
         let path = shop(&format!("/policies/{place}"));
@@ -101,17 +119,21 @@ async fn stage() -> (TestApi, Vec<Deed>) {
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
     deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, &[Action::UserErased]));
     deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
-    (api, deeds)
+    (api, admin, deeds)
 }
 
 /// What operators only may do to an app.
 const DELETION: &str = "?confirm=shop";
 
-/// Does it, with the app's key where that may.
-async fn status(api: &TestApi, (method, path, body, _): &Deed) -> u16 {
+/// Does it, with the app's key where that may, and signed in as an admin where no key may.
+async fn status(api: &TestApi, admin: &str, (method, path, body, _): &Deed) -> u16 {
     let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION);
-    let key = if of_app { &api.key } else { &api.operator };
     let body = Some(body.clone()).filter(|body| !body.is_null());
+    if path.starts_with("/v1/session") || path.starts_with("/v1/team") {
+        let headers = [("cookie", admin), ("sec-fetch-site", "same-origin")];
+        return api.call_with(method.clone(), path, None, body, &headers).await.status;
+    }
+    let key = if of_app { &api.key } else { &api.operator };
     api.call(method.clone(), path, Some(key), body).await.status
 }
 
@@ -123,7 +145,7 @@ async fn log(api: &TestApi, query: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_cannot_be_logged() {
-    let (api, deeds) = stage().await;
+    let (api, admin, deeds) = stage().await;
     let mut never: BTreeSet<&str> = Action::ALL.iter().map(|action| action.name()).collect();
     for deed in &deeds {
         let (method, path, _, actions) = deed;
@@ -132,11 +154,12 @@ async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_ca
             .execute(&api.pool)
             .await
             .unwrap();
-        assert_eq!(status(&api, deed).await, 500, "{method} {path}");
+        assert_eq!(status(&api, &admin, deed).await, 500, "{method} {path}");
         sqlx::raw_sql("ALTER TABLE audit_log DROP CONSTRAINT full_").execute(&api.pool).await.unwrap();
         api.clock.advance(Duration::from_secs(1));
         let since = api.clock.now().format("&since=%Y-%m-%dT%H:%M:%SZ").to_string();
-        assert!(status(&api, deed).await < 300, "{method} {path}");
+        let expected = if *actions == [Action::SessionRefused] { 401..402 } else { 200..300 };
+        assert!(expected.contains(&status(&api, &admin, deed).await), "{method} {path}");
         let entries = log(&api, &since).await;
         let mut logged: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
         logged.sort_unstable();

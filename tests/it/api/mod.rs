@@ -9,9 +9,11 @@ mod lineage;
 mod messages;
 mod permissions;
 mod policies;
+mod session;
 mod sharing;
 mod steering;
 mod subscriptions;
+mod team;
 mod validation;
 mod walk;
 
@@ -22,10 +24,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::api::{ApiState, Engine, Settings, Work, router};
+use bellwire::testkit::api::{ApiState, Engine, Settings, Work, local_router, router};
 use bellwire::testkit::gateway::{Gateways, Settings as GatewaySettings};
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::id::AppId;
@@ -51,6 +54,8 @@ pub const ORIGIN: &str = "https://shop.example";
 /// A server's API with one app, `shop`, and a stub clock.
 pub struct TestApi {
     pub router: Router,
+    /// The command line's.
+    pub local: Router,
     pub pool: PgPool,
     pub vault: Vault,
     pub clock: Clock,
@@ -118,7 +123,8 @@ impl TestApi {
         let (_, operator) =
             api_keys::create(&pool, &vault, None, "operator", &[Scope::Operator], None, &clock).await.unwrap();
         let mut api = Self {
-            router: router(state),
+            router: router(state.clone()),
+            local: local_router(state),
             pool,
             vault,
             clock,
@@ -148,11 +154,7 @@ impl TestApi {
 
     /// Any request.
     pub async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        let json = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
-        Reply { status, headers, json }
+        read(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
     /// A JSON request with a bearer.
@@ -217,8 +219,85 @@ impl TestApi {
         counts
     }
 
+    /// A JSON request of the command line's.
+    pub async fn locally(&self, method: Method, path: &str, body: Value) -> Reply {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        read(self.local.clone().oneshot(request.body(body).unwrap()).await.unwrap()).await
+    }
+
+    /// Invites a teammate. Returns them, and the token of their link.
+    pub async fn invite(&self, email: &str, roles: Value) -> (Value, String) {
+        let body = json!({"email": email, "roles": roles});
+        let invited = self.locally(Method::POST, "/v1/team", body).await.ok(201);
+        let token = invited["link"]["token"].as_str().unwrap().to_owned();
+        (invited, token)
+    }
+
+    /// A teammate who has come in by their link, without a password.
+    pub async fn teammate(&self, email: &str, roles: Value) -> Browser<'_> {
+        let (_, link) = self.invite(email, roles).await;
+        self.sign_in(json!({"link": link})).await
+    }
+
+    /// Signs in; it must succeed.
+    pub async fn sign_in(&self, body: Value) -> Browser<'_> {
+        let reply = self.call(Method::POST, "/v1/session", None, Some(body)).await;
+        let cookie = cookie(&reply);
+        Browser { api: self, cookie, session: reply.ok(201) }
+    }
+
     pub fn told(&self) -> Vec<Work> {
         std::mem::take(&mut self.told.lock())
+    }
+}
+
+async fn read(response: Response) -> Reply {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let json = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
+    Reply { status, headers, json }
+}
+
+/// The cookie that a response sets, as a request shows it.
+pub fn cookie(reply: &Reply) -> String {
+    reply.header("set-cookie").split(';').next().unwrap().to_owned()
+}
+
+/// A browser in which somebody is signed in, on a page of this server.
+pub struct Browser<'a> {
+    api: &'a TestApi,
+    pub cookie: String,
+    /// The session as it began.
+    pub session: Value,
+}
+
+impl Browser<'_> {
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Reply {
+        self.call_from("same-origin", method, path, body).await
+    }
+
+    /// From a page of that relation to this server.
+    pub async fn call_from(&self, site: &str, method: Method, path: &str, body: Option<Value>) -> Reply {
+        let headers = [("cookie", self.cookie.as_str()), ("sec-fetch-site", site)];
+        self.api.call_with(method, path, None, body, &headers).await
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// Whether it is still signed in.
+    pub async fn is_in(&self) -> bool {
+        self.get("/v1/session").await.status == 200
+    }
+
+    pub fn id(&self) -> &str {
+        self.session["id"].as_str().unwrap()
+    }
+
+    pub fn teammate(&self) -> &str {
+        self.session["teammate"].as_str().unwrap()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every route with every kind of key. What is to be expected follows from `security` in `/openapi.json` alone, so that
+//! Every route with every kind of key, and by teammates of every role. What is to be expected follows from `security` in `/openapi.json` alone, so that
 //! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
 
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::model::clock::uuid_of;
-use bellwire::testkit::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire::testkit::model::id::{ApiKeyId, DeadLetterId, MessageId, SubscriptionId, TeammateId};
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
@@ -17,12 +17,13 @@ use tower::ServiceExt as _;
 use super::{ORIGIN, TestApi, content, fcm, registration, roomy};
 
 /// Operations that anybody may call who shows nothing.
-const PUBLIC: [&str; 5] = [
+const PUBLIC: [&str; 6] = [
     "GET /healthz",
     "GET /readyz",
     "GET /v1/apps/{app}/config",
     "POST /v1/apps/{app}/receipts",
     "POST /v1/apps/{app}/subscriptions",
+    "POST /v1/session",
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
@@ -56,6 +57,10 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
+        "POST /v1/session" => json!({"api_key": "an operator's"}),
+        "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
+        "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
+        "PATCH /v1/team/{teammate}" => json!({"roles": []}),
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"
@@ -95,11 +100,32 @@ enum Shown {
     TokenOfAnother,
     /// Of the subscription that the path names.
     Token,
+    /// The cookie of a teammate with that role.
+    Session(&'static str, On),
+    /// One that has ended.
+    EndedSession,
+}
+
+/// Where a teammate has their role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum On {
+    TheApp,
+    AnotherApp,
+    All,
+}
+
+/// From the least to the greatest.
+const ROLES: [&str; 4] = ["viewer", "sender", "operator", "admin"];
+
+fn rank(role: &str) -> usize {
+    ROLES.iter().position(|known| *known == role).expect("a role")
 }
 
 impl Shown {
     fn all() -> Vec<Self> {
         let keys = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Self::Key);
+        let sessions =
+            ROLES.into_iter().flat_map(|role| [On::TheApp, On::AnotherApp, On::All].map(|on| Self::Session(role, on)));
         let others = [
             Self::Nothing,
             Self::Garbage,
@@ -110,8 +136,9 @@ impl Shown {
             Self::KeyOfAnotherApp,
             Self::TokenOfAnother,
             Self::Token,
+            Self::EndedSession,
         ];
-        others.into_iter().chain(keys).collect()
+        others.into_iter().chain(keys).chain(sessions).collect()
     }
 }
 
@@ -124,11 +151,15 @@ struct Security {
     token: bool,
     /// … with a key that has this scope.
     scopes: Vec<String>,
+    /// … by somebody who is signed in: with this role, if one is named.
+    session: Option<Option<String>>,
+    /// The path names an app, and what is done concerns that alone.
+    of_app: bool,
 }
 
 impl Security {
     /// Reads it. An operation that says nothing is open to everybody.
-    fn of(operation: &Value) -> Self {
+    fn of(path: &str, operation: &Value) -> Self {
         let Some(ways) = operation["security"].as_array() else { return Self { anybody: true, ..Self::default() } };
         let mut read = Self::default();
         for way in ways {
@@ -138,7 +169,11 @@ impl Security {
             for scope in way.get("api_key").and_then(Value::as_array).into_iter().flatten() {
                 read.scopes.push(scope.as_str().expect("a scope").to_owned());
             }
+            if let Some(roles) = way.get("session").and_then(Value::as_array) {
+                read.session = Some(roles.first().map(text));
+            }
         }
+        read.of_app = path.starts_with("/v1/apps/{app}") && read.scopes != [Scope::Operator.name()];
         read
     }
 
@@ -148,6 +183,12 @@ impl Security {
             return None; // nobody looks at what it shows
         }
         match shown {
+            Shown::EndedSession => Some(401),
+            Shown::Session(held, on) => self.refusal_of_teammate(held, on),
+            // What takes a session takes no key; what takes a role in one knows keys and lets none in.
+            Shown::KeyOfAnotherApp | Shown::Key(_) if self.scopes.is_empty() => {
+                Some(if self.session == Some(None) { 401 } else { 403 })
+            }
             Shown::Nothing => (!self.anybody).then_some(401),
             Shown::Garbage | Shown::MadeUpKey | Shown::MadeUpToken | Shown::ExpiredKey | Shown::RevokedKey => Some(401),
             // For operators only, a key of an app lacks the scope whichever app it is of.
@@ -160,6 +201,16 @@ impl Security {
             Shown::Token => None,
         }
     }
+
+    fn refusal_of_teammate(&self, held: &str, on: On) -> Option<u16> {
+        let needed = self.session.as_ref().expect("whatever takes a key or a token takes a role");
+        let Some(needed) = needed else { return None };
+        match on {
+            On::AnotherApp if self.of_app => Some(404),
+            On::TheApp | On::AnotherApp if !self.of_app => Some(403),
+            _ => (rank(held) < rank(needed)).then_some(403),
+        }
+    }
 }
 
 struct Walk {
@@ -169,10 +220,14 @@ struct Walk {
     revoked: String,
     stranger: String,
     token_of_another: String,
+    /// Teammates by role and where they have it: their cookies and ids.
+    teammates: Vec<(Shown, String, String)>,
+    ended: String,
     n: Cell<u32>,
 }
 
 /// Where a request goes, and the token of the subscription that the path names.
+#[derive(Clone)]
 struct Place {
     path: String,
     token: Option<String>,
@@ -201,7 +256,21 @@ impl Walk {
         api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200);
         let another = api.subscribe(&fcm("another"), json!({})).await;
         let token_of_another = another["token"].as_str().unwrap().to_owned();
-        Self { api, keys, expired, revoked, stranger, token_of_another, n: Cell::new(0) }
+        let mut teammates = Vec::new();
+        for (n, shown) in Shown::all().into_iter().enumerate() {
+            let Shown::Session(role, on) = shown else { continue };
+            let grant = match on {
+                On::TheApp => json!({"role": role, "app": "shop"}),
+                On::AnotherApp => json!({"role": role, "app": "other"}),
+                On::All => json!({"role": role}),
+            };
+            let browser = api.teammate(&format!("{n}@example.com"), json!([grant])).await;
+            teammates.push((shown, browser.cookie.clone(), browser.teammate().to_owned()));
+        }
+        let browser = api.teammate("gone@example.com", json!([{"role": "admin"}])).await;
+        browser.call(Method::DELETE, "/v1/session", None).await;
+        let ended = browser.cookie.clone();
+        Self { api, keys, expired, revoked, stranger, token_of_another, teammates, ended, n: Cell::new(0) }
     }
 
     fn number(&self) -> u32 {
@@ -209,8 +278,9 @@ impl Walk {
         self.n.get()
     }
 
-    /// Fills in a path: with things that were made for this one request, since it may be the end of them.
-    async fn place(&self, template: &str) -> Place {
+    /// Fills in a path: with things that were made for this one request, since it may be the end of them. A session is that of
+    /// whoever asks.
+    async fn place(&self, template: &str, shown: Option<Shown>) -> Place {
         let n = self.number();
         let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
         let subscription_id = text(&subscription["id"]);
@@ -237,6 +307,12 @@ impl Walk {
                     ApiKeyId(made.unwrap().0.id).to_string()
                 }
                 "{identity_key}" => text(&self.api.post("/identity-keys", json!({"name": "k"})).await.ok(201)["id"]),
+                "{teammate}" => {
+                    let (invited, _) =
+                        self.api.invite(&format!("place-{n}@example.com"), json!([{"role": "viewer"}])).await;
+                    text(&invited["id"])
+                }
+                "{session}" => self.session(shown).await,
                 "{alert}" => self.alert(n).await,
                 "{erasure}" => {
                     let erase = format!("/v1/apps/shop/users/user-{n}");
@@ -274,6 +350,22 @@ impl Walk {
         DeadLetterId(id).to_string()
     }
 
+    async fn session(&self, of: Option<Shown>) -> String {
+        let owner = self.teammates.iter().find(|(shown, ..)| of.is_none_or(|of| of == *shown)).expect("a teammate");
+        let (id, owner) = (uuid_of(self.api.clock.now()), owner.2.parse::<TeammateId>().unwrap());
+        sqlx::query(
+            "INSERT INTO sessions (id, teammate, began_at, seen_at, expires_at)
+             VALUES ($1, $2, $3, $3, $3::timestamptz + interval '1 hour')",
+        )
+        .bind(id)
+        .bind(owner.0)
+        .bind(self.api.clock.now())
+        .execute(&self.api.pool)
+        .await
+        .unwrap();
+        format!("ses_{id}")
+    }
+
     async fn alert(&self, n: u32) -> String {
         let (app, subject) = (None, n.to_string());
         let alert = Alert { app, kind: Kind::Sli, subject: &subject, detail: "walk" };
@@ -282,9 +374,16 @@ impl Walk {
         bellwire::testkit::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
     }
 
+    fn cookie(&self, shown: Shown) -> Option<&str> {
+        match shown {
+            Shown::EndedSession => Some(&self.ended),
+            shown => self.teammates.iter().find(|(known, ..)| *known == shown).map(|(_, cookie, _)| cookie.as_str()),
+        }
+    }
+
     fn credential(&self, shown: Shown, place: &Place) -> Option<String> {
         Some(match shown {
-            Shown::Nothing => return None,
+            Shown::Nothing | Shown::Session(..) | Shown::EndedSession => return None,
             Shown::Garbage => "garbage".to_owned(),
             Shown::MadeUpKey => format!("bw_{}", "A".repeat(43)),
             Shown::MadeUpToken => "bt_AAAA".to_owned(),
@@ -299,13 +398,19 @@ impl Walk {
 
     /// Calls an operation. The answer need not be JSON.
     async fn call(&self, operation: &str, method: &Method, place: &Place, shown: Shown) -> (u16, String) {
-        let (query, body) = request(operation, self.number());
+        let (query, mut body) = request(operation, self.number());
+        if operation == "POST /v1/session" {
+            body = json!({"api_key": self.api.operator});
+        }
         let mut request = Request::builder().method(method).uri(format!("{}{query}", place.path));
         let credential = self.credential(shown, place);
         if let Some(credential) = &credential {
             request = request.header("authorization", format!("Bearer {credential}"));
         }
-        if credential.is_none_or(|credential| !credential.starts_with("bw_")) {
+        if let Some(cookie) = self.cookie(shown) {
+            request = request.header("cookie", cookie).header("sec-fetch-site", "same-origin");
+        } else if operation != "POST /v1/session" && credential.is_none_or(|credential| !credential.starts_with("bw_"))
+        {
             request = request.header("origin", ORIGIN);
         }
         let body = if body.is_null() {
@@ -323,7 +428,7 @@ impl Walk {
     /// Calls an operation with everything that can be shown. What went otherwise than it says.
     async fn operation(&self, name: &str, method: &Method, template: &str, security: &Security) -> Vec<String> {
         let mut surprises = Vec::new();
-        let untouched = self.place(template).await;
+        let untouched = self.place(template, None).await;
         let (refused, allowed): (Vec<_>, Vec<_>) =
             Shown::all().into_iter().partition(|shown| security.refusal(*shown).is_some());
         for shown in refused {
@@ -334,13 +439,20 @@ impl Walk {
             }
         }
         for shown in allowed {
-            let place = self.place(template).await;
+            // An app ends once, and whoever asks again is told the same.
+            let place = match is_end_of_app(template, method) {
+                true => untouched.clone(),
+                false => self.place(template, Some(shown).filter(|shown| matches!(shown, Shown::Session(..)))).await,
+            };
             let (status, body) = self.call(name, method, &place, shown).await;
             if !(200..300).contains(&status) {
                 surprises.push(format!("{name} with {shown:?}: {status}: {body}"));
             }
             // Kept few: an app may have ten.
             sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
+            // Whoever has signed out has to ask on.
+            let back = "UPDATE sessions SET ended_at = NULL FROM teammates t WHERE t.id = teammate AND t.email NOT LIKE 'gone%'";
+            sqlx::query(back).execute(&self.api.pool).await.unwrap();
         }
         surprises
     }
@@ -391,7 +503,7 @@ async fn every_route_lets_in_whom_its_description_names_and_nobody_else() {
             let named = query.contains(&format!("{}=", parameter["name"].as_str().expect("a name")));
             assert!(named, "{name} asks for {}: add a query to `request` in tests/it/api/walk.rs", parameter["name"]);
         }
-        surprises.extend(walk.operation(&name, method, path, &Security::of(operation)).await);
+        surprises.extend(walk.operation(&name, method, path, &Security::of(path, operation)).await);
     }
     assert!(surprises.is_empty(), "{} surprises:\n{}", surprises.len(), surprises.join("\n"));
 }
@@ -402,7 +514,7 @@ async fn what_is_open_to_everybody_is_known_by_name_and_scopes_are_those_that_ke
     let mut public = BTreeSet::new();
     let known: BTreeSet<&str> = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Scope::name).collect();
     for (path, method, operation) in operations(&description(&api).await) {
-        let security = Security::of(&operation);
+        let security = Security::of(&path, &operation);
         let of_app = path.starts_with("/v1/apps/{app}");
         for scope in &security.scopes {
             assert!(known.contains(scope.as_str()), "{method} {path} asks for `{scope}`, which no key has");

@@ -68,6 +68,33 @@ impl Shell {
 }
 
 #[tokio::test]
+async fn people_are_invited_changed_reset_shut_out_and_removed() {
+    let shell = Shell::with_app().await;
+    let invited = shell.ok(&["admin", "invite", "Ann@example.com", "--role", "sender", "--app", "shop"]).await;
+    let link = line(&invited);
+    assert!(link.starts_with("http://127.0.0.1:8787/admin/invite#bwl_"), "{link}");
+    assert!(error_text(&invited).contains("ann@example.com"), "{invited:?}");
+    let ann = async || shell.json(&["admin", "list"]).await["data"][0].clone();
+    let roles = ann().await["roles"].clone();
+    assert_eq!((roles[0]["role"].as_str(), roles[0]["app"].is_string()), (Some("sender"), true));
+    shell.ok(&["admin", "change", "ann@example.com", "--role", "viewer"]).await;
+    assert_eq!(ann().await["roles"], json!([{"role": "viewer", "app": null}]));
+    assert_ne!(line(&shell.ok(&["admin", "reset", "ann@example.com"]).await), link, "another one");
+    shell.ok(&["admin", "disable", "ANN@example.com"]).await;
+    assert!(ann().await["disabled_at"].is_string());
+    let id = ann().await["id"].as_str().unwrap().to_owned();
+    shell.ok(&["admin", "enable", &id]).await;
+    assert!(ann().await["disabled_at"].is_null());
+    let taken = shell.refused(&["admin", "invite", "ann@example.com", "--role", "admin"]).await;
+    assert!(taken.contains("teammate of that address"), "{taken}");
+    let no_app = shell.refused(&["admin", "invite", "ben@example.com", "--role", "admin", "--app", "none"]).await;
+    assert!(no_app.contains("--app"), "{no_app}");
+    shell.ok(&["admin", "remove", "ann@example.com"]).await;
+    let gone = shell.refused(&["admin", "reset", "ann@example.com"]).await;
+    assert!(gone.contains("nobody here is ann@example.com"), "{gone}");
+}
+
+#[tokio::test]
 async fn dead_letters_are_listed_replayed_discarded_and_exported() {
     let shell = Shell::with_app().await;
     let letters = |verb: &'static str| ["dead-letters", verb, "--app", "shop"];

@@ -427,7 +427,7 @@ pub(crate) async fn record(
         operation.id,
         part,
         operation.action.name(),
-        audit::name_of(operation.actor.who.key()),
+        operation.actor.who.name(),
         serde_json::to_value(&operation.filter).unwrap_or(Value::Null),
         n,
         now

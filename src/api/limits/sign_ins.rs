@@ -1,0 +1,269 @@
+//! How long whoever guesses at passwords has to wait: longer after each failure, by three counts.
+//!
+//! - One name from one client: five free, then 1 s, 2 s, 4 s … up to a quarter of an hour.
+//! - One client, whatever names: 20 free, then likewise. It must not matter how many names somebody knows.
+//! - One name, whatever clients: 50 free, then at most half a minute. A stranger with many addresses could otherwise keep its
+//!   owner out for good; so this one does not hold for clients from which the owner has signed in before, and none of the
+//!   three for one-time links and operator's keys.
+//!
+//! An attempt counts as failed from its beginning until it succeeds: a thousand at once are no way around.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
+
+use crate::api::problem::Problem;
+use crate::http_server::address::{household, site};
+use crate::model::clock::Timestamp;
+
+/// A failure is forgotten when none has followed for so long.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+/// Counts in memory, at most: beyond it those that hold nobody up are forgotten, and if that is not enough, all.
+const COUNTS_MAX: usize = 100_000;
+
+/// The name that somebody signs in with, as a keyed hash: of those that nobody has, too.
+pub(crate) type Name = [u8; 32];
+
+/// What failures are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum By {
+    NameAndClient(Name, IpAddr),
+    Client(IpAddr),
+    /// An IPv6 /48.
+    Network(IpAddr),
+    Name(Name),
+}
+
+impl By {
+    /// How many failures are free, and the longest wait after one.
+    fn patience(self) -> (u32, Duration) {
+        const QUARTER: Duration = Duration::from_secs(900);
+        match self {
+            Self::NameAndClient(..) => (5, QUARTER),
+            Self::Client(_) => (20, QUARTER),
+            Self::Network(_) => (20 * super::SITE_FACTOR, QUARTER),
+            Self::Name(_) => (50, Duration::from_secs(30)),
+        }
+    }
+
+    /// How long to wait after so many failures.
+    fn wait(self, failures: u32) -> Duration {
+        let (free, longest) = self.patience();
+        match failures.checked_sub(free) {
+            None => Duration::ZERO,
+            Some(beyond) => Duration::from_secs(1 << beyond.min(30)).min(longest),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    failures: u32,
+    last_at: Timestamp,
+}
+
+impl Count {
+    fn until(self, by: By) -> Timestamp {
+        self.last_at + by.wait(self.failures)
+    }
+}
+
+/// Failed sign-ins of late.
+#[derive(Default)]
+pub(crate) struct SignIns(Mutex<HashMap<By, Count>>);
+
+/// Why an attempt has to wait.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    /// Whoever asks has failed too often.
+    Client(Problem),
+    /// Others have, at the same name.
+    Strangers(Problem),
+}
+
+impl Wait {
+    /// 429, whoever has failed.
+    pub(crate) fn into_problem(self) -> Problem {
+        match self {
+            Self::Client(problem) | Self::Strangers(problem) => problem,
+        }
+    }
+}
+
+impl SignIns {
+    /// Begins an attempt. `is_known`: the name's owner has signed in from that client before.
+    pub(crate) fn attempt(
+        &self,
+        name: Name,
+        client: IpAddr,
+        is_known: bool,
+        now: Timestamp,
+    ) -> Result<Attempt<'_>, Wait> {
+        let client_is = household(client);
+        let own =
+            [Some(By::NameAndClient(name, client_is)), Some(By::Client(client_is)), site(client).map(By::Network)];
+        let mut counts = self.0.lock();
+        let until = |by: &By| counts.get(by).map_or(now, |count| count.until(*by));
+        if let Some(until) = own.iter().flatten().map(until).max().filter(|until| *until > now) {
+            return Err(Wait::Client(too_many(until, now)));
+        }
+        let strangers = until(&By::Name(name));
+        if strangers > now && !is_known {
+            return Err(Wait::Strangers(too_many(strangers, now)));
+        }
+        // What its owner mistypes at home holds nobody up elsewhere.
+        let of_name = (!is_known).then_some(By::Name(name));
+        let counted: Vec<By> = own.into_iter().flatten().chain(of_name).collect();
+        make_room(&mut counts, now);
+        for by in &counted {
+            let count = counts.entry(*by).or_insert(Count { failures: 0, last_at: now });
+            if count.last_at + FORGOTTEN_AFTER <= now {
+                count.failures = 0;
+            }
+            *count = Count { failures: count.failures.saturating_add(1), last_at: now };
+        }
+        Ok(Attempt { all: self, counted })
+    }
+}
+
+/// An attempt that has not succeeded yet.
+#[must_use = "it counts as failed unless it is said to have succeeded"]
+pub(crate) struct Attempt<'a> {
+    all: &'a SignIns,
+    counted: Vec<By>,
+}
+
+impl Attempt<'_> {
+    /// It succeeded: the client is trusted with that name, and the attempt counts nowhere.
+    pub(crate) fn succeeded(self) {
+        let mut counts = self.all.0.lock();
+        for by in self.counted {
+            match by {
+                By::NameAndClient(..) => drop(counts.remove(&by)),
+                _ => take_back(&mut counts, by),
+            }
+        }
+    }
+
+    /// It came to nothing, and not by its own fault.
+    pub(crate) fn undone(self) {
+        let mut counts = self.all.0.lock();
+        self.counted.into_iter().for_each(|by| take_back(&mut counts, by));
+    }
+}
+
+fn take_back(counts: &mut HashMap<By, Count>, by: By) {
+    if let Some(count) = counts.get_mut(&by) {
+        count.failures = count.failures.saturating_sub(1);
+    }
+}
+
+fn make_room(counts: &mut HashMap<By, Count>, now: Timestamp) {
+    if counts.len() < COUNTS_MAX {
+        return;
+    }
+    counts.retain(|_, count| count.last_at + FORGOTTEN_AFTER > now);
+    if counts.len() >= COUNTS_MAX {
+        counts.retain(|by, count| count.until(*by) > now);
+    }
+    if counts.len() >= COUNTS_MAX {
+        counts.clear();
+    }
+}
+
+/// 429: until then.
+fn too_many(until: Timestamp, now: Timestamp) -> Problem {
+    let wait_s = (until - now).to_std().unwrap_or_default().as_secs() + 1;
+    let detail = format!("Too many sign-ins have failed. Try again in {wait_s} s.");
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    const AT: Timestamp = DateTime::UNIX_EPOCH;
+    const ANN: Name = [1; 32];
+
+    fn client(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    fn fail(sign_ins: &SignIns, name: Name, client: IpAddr, now: Timestamp) -> bool {
+        sign_ins.attempt(name, client, false, now).map(drop).is_ok()
+    }
+
+    #[test]
+    fn a_client_waits_twice_as_long_after_each_failure_and_others_do_not() {
+        let sign_ins = SignIns::default();
+        assert!((0..5).all(|_| fail(&sign_ins, ANN, client(1), AT)), "five are free");
+        let mut now = AT;
+        for wait_s in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
+            let early = now + TimeDelta::seconds(wait_s) - TimeDelta::milliseconds(1);
+            assert!(matches!(sign_ins.attempt(ANN, client(1), true, early), Err(Wait::Client(_))), "{wait_s}");
+            now += TimeDelta::seconds(wait_s);
+            assert!(fail(&sign_ins, ANN, client(1), now), "{wait_s}");
+        }
+        assert!(fail(&sign_ins, ANN, client(2), now), "somebody elsewhere");
+        assert!(fail(&sign_ins, [2; 32], client(1), now), "another name");
+        now += FORGOTTEN_AFTER;
+        assert!((0..5).all(|_| fail(&sign_ins, ANN, client(1), now)), "after an hour it begins anew");
+    }
+
+    #[test]
+    fn a_client_is_held_up_whatever_names_it_tries() {
+        let sign_ins = SignIns::default();
+        let tried = (0..100).filter(|n| fail(&sign_ins, [*n; 32], client(1), AT)).count();
+        assert_eq!(tried, 20);
+        let office = |n: u16| IpAddr::from([0x2001, 0xdb8, 1, n, 0, 0, 0, 1]);
+        let tried = (0..1_000).filter(|n| fail(&sign_ins, [7; 32].map(|b: u8| b ^ *n as u8), office(*n), AT)).count();
+        assert_eq!(tried, 320, "a network of many households");
+    }
+
+    #[test]
+    fn strangers_never_keep_out_who_has_signed_in_from_there_before_nor_anybody_for_long() {
+        let sign_ins = SignIns::default();
+        assert_eq!((0..100).filter(|n| fail(&sign_ins, ANN, client(*n), AT)).count(), 50);
+        let home = client(200);
+        assert!(matches!(sign_ins.attempt(ANN, home, false, AT), Err(Wait::Strangers(_))));
+        sign_ins.attempt(ANN, home, true, AT).unwrap().succeeded();
+        let mut now = AT;
+        for n in 100..130 {
+            now += TimeDelta::seconds(30);
+            assert!(fail(&sign_ins, ANN, client(n), now), "half a minute is the longest");
+        }
+    }
+
+    #[test]
+    fn a_success_is_no_failure_and_forgives_its_client_that_name_alone() {
+        let sign_ins = SignIns::default();
+        for _ in 0..1_000 {
+            let attempts: Vec<_> = (0..4).map(|_| sign_ins.attempt(ANN, client(1), false, AT).unwrap()).collect();
+            attempts.into_iter().for_each(Attempt::succeeded);
+        }
+        assert!((0..4).all(|_| fail(&sign_ins, ANN, client(1), AT)));
+        sign_ins.attempt(ANN, client(1), false, AT).unwrap().succeeded();
+        assert!((0..5).all(|_| fail(&sign_ins, ANN, client(1), AT)));
+        assert!(!fail(&sign_ins, ANN, client(1), AT));
+        sign_ins.attempt([2; 32], client(2), false, AT).unwrap().undone();
+        let more = (0..100).filter(|n| fail(&sign_ins, [10 + n; 32], client(2), AT)).count();
+        assert_eq!(more, 20);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let sign_ins = SignIns::default();
+        for n in 0..COUNTS_MAX as u32 {
+            let client = IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+            fail(&sign_ins, [(n % 251) as u8; 32], client, AT);
+        }
+        let counts = sign_ins.0.lock().len();
+        assert!(counts <= COUNTS_MAX + 3, "{counts}");
+    }
+}

@@ -1,0 +1,256 @@
+//! The cookie of a session: a short-lived JWT that names it, renewed while it is used. What the session may do is not in it,
+//! but read with each request, so that whatever is taken away is gone at once.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::api::problem::Problem;
+use crate::model::clock::Timestamp;
+use crate::model::id::SessionId;
+use crate::vault::Vault;
+
+/// A session that is not used for so long has ended: its token expires.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+/// A token older than this is renewed when it is used.
+const RENEWED_AFTER: Duration = Duration::from_secs(60);
+/// What tokens are for: no other token of ours is taken for one.
+const AUDIENCE: &str = "bellwire/session";
+/// Octets of a token, at most: no work for what cannot be one.
+const TOKEN_MAX: usize = 1_024;
+
+/// What a token says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Claims {
+    aud: String,
+    sid: SessionId,
+    iat: i64,
+    exp: i64,
+}
+
+/// A token that we signed and that has not expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    /// The session that it names, which may have ended.
+    pub session: Uuid,
+    /// Whether it is to be renewed.
+    pub is_stale: bool,
+}
+
+/// Writes a token for a session that ends at `expires_at` at the latest.
+fn write(vault: &Vault, session: Uuid, now: Timestamp, expires_at: Timestamp) -> String {
+    let (number, key) = vault.session_key();
+    let header = Header { kid: Some(number.to_string()), ..Header::new(Algorithm::HS256) };
+    let exp = (now + IDLE_MAX).min(expires_at).timestamp();
+    let claims = Claims { aud: AUDIENCE.to_owned(), sid: SessionId(session), iat: now.timestamp(), exp };
+    jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).expect("claims are JSON")
+}
+
+/// Reads a token. None: it is not one of ours, or has expired.
+pub(super) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<Token> {
+    if token.len() > TOKEN_MAX {
+        return None;
+    }
+    let number = jsonwebtoken::decode_header(token).ok()?.kid?.parse().ok()?;
+    let key = DecodingKey::from_secret(vault.session_key_of(number)?);
+    let mut validation = Validation::new(Algorithm::HS256);
+    validation.set_audience(&[AUDIENCE]);
+    validation.set_required_spec_claims(&["aud"]);
+    validation.validate_exp = false; // by our own clock
+    let Claims { sid, iat, exp, .. } = jsonwebtoken::decode::<Claims>(token, &key, &validation).ok()?.claims;
+    let now_s = now.timestamp();
+    let is_stale = now_s >= iat + RENEWED_AFTER.as_secs() as i64;
+    (now_s < exp).then_some(Token { session: sid.0, is_stale })
+}
+
+/// How the cookie is called and kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cookies {
+    /// Whether browsers reach this server by TLS alone.
+    pub secure: bool,
+}
+
+impl Cookies {
+    /// Its name. With the prefix no other host, and nobody on a plain connection, can plant one (RFC 6265bis section 4.1.3).
+    fn name(self) -> &'static str {
+        if self.secure { "__Host-bellwire" } else { "bellwire" }
+    }
+
+    /// The token that a request shows, if it shows no other credentials.
+    pub(crate) fn shown(self, headers: &HeaderMap) -> Option<&str> {
+        if headers.contains_key(header::AUTHORIZATION) {
+            return None;
+        }
+        let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.into_iter().find(|(name, _)| *name == self.name()).map(|(_, value)| value)
+    }
+
+    /// `Set-Cookie` that gives a browser a fresh token.
+    pub(super) fn give(self, vault: &Vault, session: Uuid, now: Timestamp, expires_at: Timestamp) -> HeaderValue {
+        let lasts_s = (expires_at - now).num_seconds().clamp(0, IDLE_MAX.as_secs() as i64);
+        self.set(&write(vault, session, now, expires_at), lasts_s)
+    }
+
+    /// `Set-Cookie` that takes it away.
+    pub(super) fn take(self) -> HeaderValue {
+        self.set("", 0)
+    }
+
+    fn set(self, value: &str, lasts_s: i64) -> HeaderValue {
+        let secure = if self.secure { "; Secure" } else { "" };
+        let text = format!("{}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Strict{secure}", self.name());
+        HeaderValue::try_from(text).expect("tokens are base64url and dots")
+    }
+}
+
+/// Where a request's fresh cookie is noted for its response. Clones share one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Renewal(Arc<OnceLock<HeaderValue>>);
+
+impl Renewal {
+    /// Notes it.
+    pub(super) fn note(&self, cookie: HeaderValue) {
+        let _ = self.0.set(cookie);
+    }
+
+    /// Writes it, unless the response says what becomes of the cookie already.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        if let Some(cookie) = self.0.get()
+            && !headers.contains_key(header::SET_COOKIE)
+        {
+            headers.insert(header::SET_COOKIE, cookie.clone());
+        }
+    }
+}
+
+/// Refuses a request that another site's page may have made a browser send with its cookie. `SameSite=Strict` keeps browsers from
+/// that, but takes every subdomain for the same site; a browser itself says more exactly where a request comes from:
+///
+/// - `Sec-Fetch-Site` (Fetch Metadata), which every browser of today sends over TLS and to this machine, must be `same-origin`;
+///   to read, `none` will do, which is somebody who typed the address.
+/// - Without it, what changes anything must come with an `Origin` of the host that it is sent to.
+pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let reads = method.is_safe();
+    let is_own = match headers.get("sec-fetch-site") {
+        Some(site) => site == "same-origin" || (reads && site == "none"),
+        None if reads => true,
+        None => {
+            let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
+            origin.is_some_and(|(_, host)| text(header::HOST).is_some_and(|own| own.eq_ignore_ascii_case(host)))
+        }
+    };
+    if is_own {
+        return Ok(());
+    }
+    let detail = "A session is taken only from this server's own pages: `Sec-Fetch-Site` or `Origin` says that this request \
+                  comes from elsewhere, or does not say where from. Programs use an API key.";
+    Err(Problem::new(axum::http::StatusCode::FORBIDDEN, "cross_site", detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    const AT: Timestamp = DateTime::UNIX_EPOCH;
+    const PLAIN: Cookies = Cookies { secure: false };
+
+    fn vault() -> Vault {
+        Vault::new([(1, [1; 32])], &[9; 32])
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_token_lasts_half_an_hour_and_no_longer_than_its_session() {
+        let (vault, session) = (vault(), Uuid::from_u128(7));
+        let long = AT + TimeDelta::hours(12);
+        let token = write(&vault, session, AT, long);
+        let at = |minutes| read(&vault, &token, AT + TimeDelta::minutes(minutes));
+        assert_eq!(at(0), Some(Token { session, is_stale: false }));
+        assert_eq!(at(1), Some(Token { session, is_stale: true }));
+        assert!(at(29).is_some() && at(30).is_none());
+        let short = write(&vault, session, AT, AT + TimeDelta::minutes(5));
+        assert_eq!(read(&vault, &short, AT + TimeDelta::minutes(5)), None);
+    }
+
+    #[test]
+    fn only_our_own_tokens_for_this_purpose_are_taken_and_those_of_an_older_key_too() {
+        let (vault, session) = (vault(), Uuid::from_u128(7));
+        let later = AT + TimeDelta::hours(1);
+        let token = write(&vault, session, AT, later);
+        let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
+        assert!(read(&rotated, &token, AT).is_some());
+        assert_eq!(
+            read(&vault, &write(&rotated, session, AT, later), AT),
+            None,
+            "a key that this server does not have"
+        );
+        assert_eq!(read(&Vault::new([(1, [3; 32])], &[9; 32]), &token, AT), None, "another server's");
+        let (head, signature) = token.rsplit_once('.').unwrap();
+        let (header, claims) = head.split_once('.').unwrap();
+        let others = write(&vault, Uuid::from_u128(8), AT, later);
+        let others = others.split('.').nth(1).unwrap();
+        for forged in [
+            format!("{head}."),
+            format!("{head}.{}", signature.to_uppercase()),
+            format!("{header}.{others}.{signature}"),
+            format!("eyJhbGciOiJub25lIn0.{claims}."),
+            "x".repeat(TOKEN_MAX + 1),
+            String::new(),
+        ] {
+            assert_eq!(read(&vault, &forged, AT), None, "{forged}");
+        }
+        let (_, key) = vault.session_key();
+        let header = Header { kid: Some("1".to_owned()), ..Header::new(Algorithm::HS256) };
+        for aud in ["bellwire", "app_1"] {
+            let claims = Claims { aud: aud.to_owned(), sid: SessionId(session), iat: 0, exp: 3_600 };
+            let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).unwrap();
+            assert_eq!(read(&vault, &token, AT), None, "{aud}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_for_this_host_and_no_script() {
+        let cookie = |cookies: Cookies| cookies.give(&vault(), Uuid::nil(), AT, AT + TimeDelta::hours(1));
+        let (secure, plain) = (cookie(Cookies { secure: true }), cookie(PLAIN));
+        let (secure, plain) = (secure.to_str().unwrap(), plain.to_str().unwrap());
+        assert!(secure.starts_with("__Host-bellwire=ey"), "{secure}");
+        assert!(secure.ends_with("; Path=/; Max-Age=1800; HttpOnly; SameSite=Strict; Secure"), "{secure}");
+        assert!(plain.starts_with("bellwire=ey") && plain.ends_with("; HttpOnly; SameSite=Strict"), "{plain}");
+        let jar = headers(&[("cookie", "a=1; bellwire=plain; __Host-bellwire=tls; b")]);
+        assert_eq!((PLAIN.shown(&jar), Cookies { secure: true }.shown(&jar)), (Some("plain"), Some("tls")));
+        let both = headers(&[("cookie", "bellwire=x"), ("authorization", "Bearer bw_x")]);
+        assert_eq!(PLAIN.shown(&both), None, "a key comes first");
+    }
+
+    #[test]
+    fn what_another_site_sends_is_refused() {
+        let asks = |method: Method, pairs: &[(&'static str, &str)]| check_origin(&method, &headers(pairs)).is_ok();
+        for (site, reads, changes) in [
+            ("same-origin", true, true),
+            ("none", true, false),
+            ("same-site", false, false),
+            ("cross-site", false, false),
+        ] {
+            let own = [("sec-fetch-site", site), ("origin", "https://push.example"), ("host", "push.example")];
+            assert_eq!((asks(Method::GET, &own), asks(Method::POST, &own)), (reads, changes), "{site}");
+        }
+        let from = |origin| asks(Method::DELETE, &[("host", "push.example:8787"), ("origin", origin)]);
+        assert!(from("http://push.example:8787") && from("https://PUSH.example:8787"));
+        for other in ["http://push.example", "http://evil.example:8787", "null", "http://x.push.example:8787", ""] {
+            assert!(!from(other), "{other}");
+        }
+        assert!(!asks(Method::POST, &[("host", "push.example")]), "nothing says where it comes from");
+        assert!(asks(Method::GET, &[("host", "push.example")]), "an older browser reads");
+    }
+}

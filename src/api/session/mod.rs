@@ -1,0 +1,361 @@
+//! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
+
+pub(crate) mod cookie;
+mod sign_in;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::auth::Holder;
+use super::extract::{At, Json, Query};
+use super::limits::Account;
+use super::paging::{Page, Paging};
+use super::passwords::Password;
+use super::problem::{Faults, Problem};
+use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
+use crate::model::role::{Grant, Role};
+use crate::store::keys::api_keys::{self, ApiKey};
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::sessions::{self, Listed, Owner, Session};
+use crate::store::keys::team;
+use cookie::{IDLE_MAX, Renewal};
+pub(crate) use sign_in::{__path_sign_in, LINK_PREFIX, link_mac, sign_in};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(show, sign_in, sign_out))
+        .routes(routes!(set_password))
+        .routes(routes!(list, end_others))
+        .routes(routes!(end))
+}
+
+/// Whoever has just come in by a link may set a first password without showing one.
+const FRESH: TimeDelta = TimeDelta::minutes(15);
+
+/// Who is signed in.
+#[derive(Debug, Clone)]
+pub(crate) struct SignedIn {
+    /// The session.
+    pub session: Session,
+    /// The operator's key that it acts as; none: it acts as its teammate.
+    pub key: Option<ApiKey>,
+}
+
+impl SignedIn {
+    /// Whom its requests count against.
+    pub(super) fn owner_id(&self) -> Uuid {
+        match self.session.owner {
+            Owner::Teammate(id) | Owner::Key(id) => id,
+        }
+    }
+
+    fn who(&self) -> Who {
+        match self.session.owner {
+            Owner::Teammate(id) => Who::Teammate(id),
+            Owner::Key(id) => Who::Operator(id),
+        }
+    }
+}
+
+/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it.
+pub(super) async fn enter(parts: &Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
+    let Some(token) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
+    cookie::check_origin(&parts.method, &parts.headers)?;
+    let now = state.clock.now();
+    let token = cookie::read(&state.vault, token, now).ok_or_else(ended)?;
+    let session = sessions::find(&state.pool, token.session, now).await?.ok_or_else(ended)?;
+    let key = match session.owner {
+        Owner::Teammate(_) => None,
+        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
+    };
+    let signed_in = SignedIn { session, key };
+    let budget = state.limits.keys.count(signed_in.owner_id())?;
+    if let Some(account) = parts.extensions.get::<Account>() {
+        account.note(budget);
+    }
+    if token.is_stale
+        && let Some(renewal) = parts.extensions.get::<Renewal>()
+    {
+        let session = &signed_in.session;
+        sessions::see(&state.pool, session.id, now).await?;
+        renewal.note(state.settings.cookies.give(&state.vault, session.id, now, session.expires_at));
+    }
+    Ok(Some(signed_in))
+}
+
+/// 401: there is no session, or not any more.
+fn ended() -> Problem {
+    Problem::unauthorized("You are not signed in, or not any more.")
+}
+
+/// A handler's argument: a request of somebody who is signed in.
+#[derive(Debug)]
+pub(crate) struct InSession {
+    signed_in: SignedIn,
+    actor: Actor,
+}
+
+impl InSession {
+    fn did(&self, action: Action, target: impl std::fmt::Display) -> Entry {
+        Entry::new(self.actor, None, action, target)
+    }
+
+    /// The teammate who is signed in. 403: it is an operator's key.
+    fn teammate(&self) -> Result<Uuid, Problem> {
+        match self.signed_in.session.owner {
+            Owner::Teammate(id) => Ok(id),
+            Owner::Key(_) => {
+                Err(Problem::forbidden("This is for teammates; you are signed in with an operator's key."))
+            }
+        }
+    }
+}
+
+impl FromRequestParts<ApiState> for InSession {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let signed_in = enter(parts, state).await?.ok_or_else(ended)?;
+        let actor =
+            Actor { who: signed_in.who(), address: state.limits.known_address(&parts.headers, &parts.extensions) };
+        Ok(Self { signed_in, actor })
+    }
+}
+
+/// A role, and where it holds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GrantView {
+    /// What the teammate may do there.
+    role: Role,
+    /// On this app; null: on all of them, and on the server itself.
+    #[schema(value_type = Option<String>)]
+    app: Option<AppId>,
+}
+
+impl From<&Grant> for GrantView {
+    fn from(grant: &Grant) -> Self {
+        Self { role: grant.role, app: grant.app }
+    }
+}
+
+/// Who is signed in, and what they may do.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionView {
+    /// The session's id.
+    #[schema(value_type = String)]
+    id: SessionId,
+    /// The teammate; null: it is an operator's key.
+    #[schema(value_type = Option<String>)]
+    teammate: Option<TeammateId>,
+    /// The teammate's address.
+    email: Option<String>,
+    /// The operator's key that the session acts as; null: it is a teammate.
+    #[schema(value_type = Option<String>)]
+    api_key: Option<ApiKeyId>,
+    /// What they may do. An operator's key is `admin` everywhere, but for the team.
+    roles: Vec<GrantView>,
+    /// Whether they may invite teammates, change their roles and remove them.
+    may_change_team: bool,
+    /// When it began.
+    began_at: DateTime<Utc>,
+    /// When it ends, whatever happens. Half an hour without a request ends it, too.
+    expires_at: DateTime<Utc>,
+}
+
+impl From<&SignedIn> for SessionView {
+    fn from(SignedIn { session, key }: &SignedIn) -> Self {
+        let (teammate, api_key) = match session.owner {
+            Owner::Teammate(id) => (Some(TeammateId(id)), None),
+            Owner::Key(id) => (None, Some(ApiKeyId(id))),
+        };
+        let roles = match key {
+            Some(_) => vec![GrantView { role: Role::Admin, app: None }],
+            None => session.grants.0.iter().map(GrantView::from).collect(),
+        };
+        Self {
+            id: SessionId(session.id),
+            teammate,
+            email: session.email.clone(),
+            api_key,
+            roles,
+            may_change_team: session.grants.may_change_team(),
+            began_at: session.began_at,
+            expires_at: session.expires_at,
+        }
+    }
+}
+
+/// Tells who is signed in, and what they may do.
+#[utoipa::path(get, path = "/v1/session", tag = "Team", security(("session" = [])),
+    responses((status = 200, body = SessionView)))]
+pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
+    axum::Json((&caller.signed_in).into())
+}
+
+/// Signs out: the session ends, and its cookie is taken away.
+#[utoipa::path(delete, path = "/v1/session", tag = "Team", security(("session" = [])), responses((status = 204)))]
+pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -> Result<Response, Problem> {
+    let id = caller.signed_in.session.id;
+    end_one(&state, id, None, &caller.did(Action::SessionEnded, SessionId(id))).await?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, state.settings.cookies.take())]).into_response())
+}
+
+async fn end_one(state: &ApiState, id: Uuid, of: Option<Owner>, entry: &Entry) -> Result<(), Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if !sessions::end(&mut tx, id, of, now).await? {
+        return Err(Problem::not_found("session"));
+    }
+    entry.record(&mut tx, 1, now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// A new password.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PasswordChange {
+    /// The one before. May be missing if there is none and you signed in within the last 15 minutes.
+    #[schema(value_type = Option<String>)]
+    current_password: Option<Password>,
+    /// At least 12 characters, at most 512 octets, and not your address.
+    #[schema(value_type = String)]
+    new_password: Password,
+}
+
+/// Sets one's password. All other sessions of the teammate end.
+#[utoipa::path(put, path = "/v1/session/password", tag = "Team", request_body = PasswordChange,
+    security(("session" = [])), responses((status = 204)))]
+pub(crate) async fn set_password(
+    caller: InSession,
+    State(state): State<ApiState>,
+    parts: Parts,
+    Json(body, _): Json<PasswordChange>,
+) -> Result<StatusCode, Problem> {
+    let (id, session) = (caller.teammate()?, &caller.signed_in.session);
+    let email = session.email.as_deref().unwrap_or_default();
+    let mut faults = Faults::default();
+    if let Some(fault) = body.new_password.fault(email) {
+        faults.refuse("/new_password", fault);
+    }
+    faults.finish()?;
+    let known = team::credentials(&state.pool, email).await?.and_then(|known| known.password_hash);
+    match (known, body.current_password) {
+        (None, _) if session.began_at + FRESH > state.clock.now() => {}
+        (None, _) => return Err(Problem::forbidden("To set a first password, sign in anew by a one-time link.")),
+        (Some(_), None) => {
+            return Err(Problem::invalid_member("/current_password", "is missing: you have a password already"));
+        }
+        (Some(hash), Some(password)) => {
+            let client = state.limits.client_of(&parts.headers, &parts.extensions);
+            if !sign_in::try_password(&state, email, client, Some(id), password, Some(hash)).await? {
+                // Whoever sits at somebody else's browser and guesses is to be seen.
+                let refused =
+                    caller.did(Action::SessionRefused, TeammateId(id)).with(json!({"by": "current_password"}));
+                refused.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
+                return Err(Problem::forbidden_member("/current_password", "is not your password"));
+            }
+        }
+    }
+    let hash = state.passwords.hash(body.new_password).await?;
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    team::set_password(&mut tx, id, Some(&hash)).await?;
+    sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
+    caller.did(Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where somebody is signed in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ListedView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: SessionId,
+    /// Whether it is the one that asks.
+    is_this: bool,
+    /// When it began.
+    began_at: DateTime<Utc>,
+    /// When it was last used, to the minute.
+    seen_at: DateTime<Utc>,
+    /// When it ends, whatever happens.
+    expires_at: DateTime<Utc>,
+    /// Address of the client that began it.
+    address: Option<String>,
+    /// The browser that began it, as its `User-Agent` says.
+    browser: Option<String>,
+}
+
+/// Lists where one is signed in, the latest first.
+#[utoipa::path(get, path = "/v1/sessions", tag = "Team", params(Paging), security(("session" = [])),
+    responses((status = 200, body = Page<ListedView>)))]
+pub(crate) async fn list(
+    caller: InSession,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let (cut, now) = (paging.cut()?, state.clock.now());
+    let session = &caller.signed_in.session;
+    let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.before, cut.ask()).await?;
+    let show = |row: Listed| {
+        let Listed { id, began_at, seen_at, expires_at, address, browser } = row;
+        ListedView { id: SessionId(id), is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
+    };
+    Ok(cut.page(rows, |row| row.id, show).answer(&uri))
+}
+
+/// Ends one of one's own sessions; whoever may change the team, any.
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team",
+    params(("session" = String, Path)), security(("session" = [])), responses((status = 204)))]
+pub(crate) async fn end(
+    caller: InSession,
+    State(state): State<ApiState>,
+    At(id): At<SessionId>,
+) -> Result<StatusCode, Problem> {
+    let session = &caller.signed_in.session;
+    let of = (!session.grants.may_change_team()).then_some(session.owner);
+    end_one(&state, id.0, of, &caller.did(Action::SessionEnded, id)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How many sessions were ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ended {
+    /// That many.
+    ended: i64,
+}
+
+/// Ends all of one's own sessions but this one.
+#[utoipa::path(delete, path = "/v1/sessions", tag = "Team", security(("session" = [])),
+    responses((status = 200, body = Ended)))]
+pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Ended>, Problem> {
+    let (session, now) = (&caller.signed_in.session, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    let ended = sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
+    let target = caller.actor.who.name();
+    caller.did(Action::SessionEnded, target).record(&mut tx, ended, now).await?;
+    tx.commit().await?;
+    Ok(axum::Json(Ended { ended }))
+}
+
+/// Who acts in a session, for routes that keys may call, too.
+impl From<SignedIn> for Holder {
+    fn from(SignedIn { session, key }: SignedIn) -> Self {
+        match (key, session.owner) {
+            (Some(key), _) => Self::Key(key),
+            (None, Owner::Teammate(id) | Owner::Key(id)) => Self::Teammate(id, session.grants),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `POST /v1/session`: the three ways in.
+
+use std::net::IpAddr;
+
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::TimeDelta;
+use serde::Deserialize;
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::{SessionView, SignedIn};
+use crate::api::ApiState;
+use crate::api::auth::find;
+use crate::api::extract::{Json, is_plain_text};
+use crate::api::limits::{Name, Wait};
+use crate::api::passwords::Password;
+use crate::api::problem::{Faults, Problem};
+use crate::api::team::{EMAIL_RULE, normal_email};
+use crate::http_server::address::household;
+use crate::model::id::{SessionId, TeammateId};
+use crate::model::scope::Scope;
+use crate::store::keys::api_keys::{self, ApiKey};
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::sessions::{self, NewSession, Owner};
+use crate::store::keys::team;
+use crate::vault::{Purpose, Vault};
+
+/// What every one-time link's token begins with.
+pub(crate) const LINK_PREFIX: &str = "bwl_";
+/// How long somebody stays signed in, however busy: a working day.
+const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
+/// Characters of a browser's `User-Agent` that are kept.
+const BROWSER_MAX: usize = 200;
+
+/// A secret that a request shows. `Debug` does not show it; memory forgets it.
+#[derive(Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Shown(Zeroizing<String>);
+
+impl From<String> for Shown {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shown(…)")
+    }
+}
+
+/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SignIn {
+    /// The teammate's address.
+    email: Option<String>,
+    /// The teammate's password.
+    #[schema(value_type = Option<String>)]
+    password: Option<Password>,
+    /// An operator's key, `bw_…`, as which the session acts while that is valid.
+    #[schema(value_type = Option<String>)]
+    api_key: Option<Shown>,
+    /// The token of a one-time link, `bwl_…`: what stands behind the `#`.
+    #[schema(value_type = Option<String>)]
+    link: Option<Shown>,
+    /// Beside `link`: the password to sign in with from then on. At least 12 characters, at most 512 octets, and not the
+    /// address.
+    #[schema(value_type = Option<String>)]
+    new_password: Option<Password>,
+}
+
+/// One of the ways in.
+enum Way {
+    Password(String, Password),
+    Key(Shown),
+    Link(Shown, Option<Password>),
+}
+
+impl SignIn {
+    fn way(self) -> Result<Way, Problem> {
+        let Self { email, password, api_key, link, new_password } = self;
+        match (email, password, api_key, link, new_password) {
+            (Some(email), Some(password), None, None, None) => Ok(Way::Password(email, password)),
+            (None, None, Some(key), None, None) => Ok(Way::Key(key)),
+            (None, None, None, Some(link), new) => Ok(Way::Link(link, new)),
+            _ => Err(Problem::invalid_member(
+                "",
+                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`",
+            )),
+        }
+    }
+}
+
+/// Who comes, and from where.
+struct Visitor {
+    /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
+    client: IpAddr,
+    address: Option<IpAddr>,
+    browser: Option<String>,
+}
+
+impl Visitor {
+    fn of(parts: &Parts, state: &ApiState) -> Self {
+        let browser = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let browser = browser.map(|text| text.chars().take(BROWSER_MAX).collect::<String>());
+        Self {
+            client: state.limits.client_of(&parts.headers, &parts.extensions),
+            address: state.limits.known_address(&parts.headers, &parts.extensions),
+            browser: browser.filter(|text| is_plain_text(text, BROWSER_MAX)),
+        }
+    }
+}
+
+/// Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
+/// an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
+/// time (429); too many at once are told to come back (503).
+#[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
+    responses((status = 201, body = SessionView)))]
+pub(crate) async fn sign_in(
+    State(state): State<ApiState>,
+    parts: Parts,
+    Json(body, _): Json<SignIn>,
+) -> Result<Response, Problem> {
+    // Nobody is to be signed in by another site as somebody else. Programs say nothing of sites, and need no cookie for this.
+    if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
+        super::cookie::check_origin(&parts.method, &parts.headers)?;
+    }
+    let visitor = Visitor::of(&parts, &state);
+    let signed_in = match body.way()? {
+        Way::Password(email, password) => by_password(&state, &visitor, &email, password).await?,
+        Way::Key(key) => by_key(&state, &visitor, &key.0).await?,
+        Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await?,
+    };
+    let session = &signed_in.session;
+    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+    let view = axum::Json(SessionView::from(&signed_in));
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
+}
+
+async fn by_password(
+    state: &ApiState,
+    visitor: &Visitor,
+    email: &str,
+    password: Password,
+) -> Result<SignedIn, Problem> {
+    let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
+    let known = team::credentials(&state.pool, &email).await?;
+    let (id, hash) = known.as_ref().map_or((None, None), |known| (Some(known.id), known.password_hash.clone()));
+    let is_right = try_password(state, &email, visitor.client, id, password, hash).await?;
+    let Some(known) = known.filter(|known| is_right && known.disabled_at.is_none()) else {
+        return Err(refuse(state, visitor, id, "password").await);
+    };
+    let mut tx = state.pool.begin().await?;
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(known.id), "password").await?;
+    tx.commit().await?;
+    read_back(state, session, None).await
+}
+
+/// Whether a password is right, as often as it may be tried: what is to be said of that is the caller's affair.
+pub(super) async fn try_password(
+    state: &ApiState,
+    email: &str,
+    client: IpAddr,
+    teammate: Option<Uuid>,
+    password: Password,
+    hash: Option<String>,
+) -> Result<bool, Problem> {
+    let name: Name = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
+    let now = state.clock.now();
+    let attempt = match state.limits.sign_ins.attempt(name, client, false, now) {
+        Ok(attempt) => attempt,
+        Err(Wait::Client(problem)) => return Err(problem),
+        Err(Wait::Strangers(problem)) => {
+            let Some(teammate) = teammate else { return Err(problem) };
+            if !sessions::knows(&state.pool, teammate, household(client)).await? {
+                return Err(problem);
+            }
+            state.limits.sign_ins.attempt(name, client, true, now).map_err(Wait::into_problem)?
+        }
+    };
+    match state.passwords.verify(password, hash).await {
+        Ok(true) => {
+            attempt.succeeded();
+            Ok(true)
+        }
+        Ok(false) => Ok(false),
+        Err(busy) => {
+            attempt.undone();
+            Err(busy)
+        }
+    }
+}
+
+async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<SignedIn, Problem> {
+    let attempt = state.limits.keys.attempt(secret, visitor.client)?;
+    let found = find(state, (api_keys::mac(&state.vault, secret), None)).await?;
+    let Some((key, _)) = found else {
+        attempt.failed();
+        return Err(refuse(state, visitor, None, "api_key").await);
+    };
+    attempt.succeeded(key.id)?;
+    if !key.may(Scope::Operator) {
+        return Err(Problem::forbidden_member("/api_key", "must be an operator's key"));
+    }
+    let mut tx = state.pool.begin().await?;
+    let session = begin(&mut tx, state, visitor, Owner::Key(key.id), "api_key").await?;
+    tx.commit().await?;
+    read_back(state, session, Some(key)).await
+}
+
+async fn by_link(
+    state: &ApiState,
+    visitor: &Visitor,
+    token: &str,
+    new_password: Option<Password>,
+) -> Result<SignedIn, Problem> {
+    let mac = link_mac(&state.vault, token);
+    // Counts as a guess at a key, which is as hard.
+    let attempt = state.limits.keys.attempt(token, visitor.client)?;
+    let Some(id) = team::link_of(&state.pool, &mac, state.clock.now()).await? else {
+        attempt.failed();
+        return Err(refuse(state, visitor, None, "link").await);
+    };
+    let hash = match new_password {
+        None => None,
+        Some(password) => {
+            let email = team::find(&state.pool, id).await?.map(|teammate| teammate.email).unwrap_or_default();
+            let mut faults = Faults::default();
+            if let Some(fault) = password.fault(&email) {
+                faults.refuse("/new_password", fault);
+            }
+            faults.finish()?;
+            Some(state.passwords.hash(password).await?)
+        }
+    };
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    // Two may come with the same link: one of them is let in.
+    if team::use_link(&mut tx, &mac, now).await? != Some(id) {
+        drop(tx);
+        return Err(refuse(state, visitor, Some(id), "link").await);
+    }
+    if let Some(hash) = hash {
+        team::set_password(&mut tx, id, Some(&hash)).await?;
+        sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
+        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
+        Entry::new(actor, None, Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;
+    }
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(id), "link").await?;
+    tx.commit().await?;
+    read_back(state, session, None).await
+}
+
+/// The HMAC by which a link's token is found.
+pub(crate) fn link_mac(vault: &Vault, token: &str) -> [u8; 32] {
+    vault.mac(Purpose::Link, &[token.as_bytes()])
+}
+
+/// Begins a session, and says so in the log.
+async fn begin(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    owner: Owner,
+    way: &'static str,
+) -> Result<Uuid, Problem> {
+    let (id, now) = (state.clock.uuid(), state.clock.now());
+    let new = NewSession {
+        id,
+        owner,
+        began_at: now,
+        expires_at: now + SESSION_LASTS,
+        address: visitor.address,
+        browser: visitor.browser.as_deref(),
+    };
+    sessions::begin(conn, &new).await?;
+    let who = match owner {
+        Owner::Teammate(id) => Who::Teammate(id),
+        Owner::Key(id) => Who::Operator(id),
+    };
+    let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, SessionId(id));
+    entry.with(json!({"by": way})).record(conn, 1, now).await?;
+    Ok(id)
+}
+
+/// The session as its next request will find it.
+async fn read_back(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+    let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
+    Ok(SignedIn { session, key })
+}
+
+/// Writes down that a sign-in failed. Returns the refusal, which is the same whether or not there is such a teammate.
+async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Uuid>, way: &'static str) -> Problem {
+    let detail = match way {
+        "password" => "There is no such teammate with this password.",
+        "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
+        _ => "The API key is unknown, expired or revoked.",
+    };
+    let refusal = Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail);
+    let Some(n) = state.limits.refused() else { return refusal };
+    // What was given as a name may be a password by mistake.
+    let target = teammate.map_or_else(|| "unknown".to_owned(), |id| TeammateId(id).to_string());
+    let actor = Actor { who: Who::Nobody, address: visitor.address };
+    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(json!({"by": way}));
+    let recorded = async { entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await };
+    match recorded.await {
+        Ok(()) => refusal,
+        Err(error) => error.into(),
+    }
+}

@@ -1,0 +1,323 @@
+//! `/v1/team`: who may sign in, and what they may do.
+
+use aws_lc_rs::rand;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::auth::TeamAdmin;
+use super::extract::{AppRef, At, Json, Query, is_plain_text, named_app};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, Problem};
+use super::session::{GrantView, LINK_PREFIX, link_mac};
+use crate::model::clock::Timestamp;
+use crate::model::id::TeammateId;
+use crate::model::role::{Grant, Grants, Role};
+use crate::store::keys::audit::Action;
+use crate::store::keys::sessions::{self, Owner};
+use crate::store::keys::team::{self, Teammate};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, invite)).routes(routes!(show, change, remove)).routes(routes!(reset))
+}
+
+/// How long a one-time link works.
+const LINK_LASTS: TimeDelta = TimeDelta::days(3);
+/// Where a page takes a link's token in. It stands behind the `#`, which browsers send to no server.
+const LINK_PAGE: &str = "/admin/invite#";
+/// Roles of a teammate, at most: more apps call for a role for all.
+const ROLES_MAX: usize = 100;
+/// What an address must look like.
+pub(crate) const EMAIL_RULE: &str = "must be an email address of at most 254 characters, such as ann@example.com";
+
+/// An address as teammates are known by; none: it is none.
+pub(crate) fn normal_email(text: &str) -> Option<String> {
+    let email = text.trim().to_lowercase();
+    let (local, domain) = email.rsplit_once('@')?;
+    let is_fine = is_plain_text(&email, 254) && !email.contains(char::is_whitespace) && !local.is_empty();
+    (is_fine && !domain.is_empty() && !local.contains('@')).then_some(email)
+}
+
+/// A teammate.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TeammateView {
+    /// Their id.
+    #[schema(value_type = String)]
+    id: TeammateId,
+    /// Their address, in lower case: what they sign in as.
+    email: String,
+    /// What they may do; empty: nothing.
+    roles: Vec<GrantView>,
+    /// Whether they have set a password. Without one they sign in by one-time links.
+    has_password: bool,
+    /// Until when their one-time link works. Null: there is none, or it has been used.
+    link_expires_at: Option<DateTime<Utc>>,
+    /// When they were invited.
+    created_at: DateTime<Utc>,
+    /// Since when they are not let in. Null: they are.
+    disabled_at: Option<DateTime<Utc>>,
+}
+
+impl From<Teammate> for TeammateView {
+    fn from(teammate: Teammate) -> Self {
+        let Teammate { id, email, has_password, link_expires_at, created_at, disabled_at, grants } = teammate;
+        let roles = grants.0.iter().map(GrantView::from).collect();
+        Self { id: TeammateId(id), email, roles, has_password, link_expires_at, created_at, disabled_at }
+    }
+}
+
+/// A one-time link.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Link {
+    /// What `POST /v1/session` takes as `link`. Shown now and never again.
+    token: String,
+    /// Where the teammate goes with it, on this server.
+    path: String,
+    /// From when on it does not work any more.
+    expires_at: DateTime<Utc>,
+}
+
+/// A teammate and the link by which they come in.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Invited {
+    #[serde(flatten)]
+    teammate: TeammateView,
+    /// The link, for you to send them.
+    link: Link,
+}
+
+/// A role to give, and where.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewGrant {
+    /// What the teammate may do there.
+    role: Role,
+    /// On this app: its id or slug. Left out: on all of them, and on the server itself.
+    app: Option<String>,
+}
+
+/// Whom to invite.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Invitation {
+    /// Their address. Nothing is sent there.
+    email: String,
+    /// What they may do: 1 to 100 roles, each for another app, or for all.
+    roles: Vec<NewGrant>,
+}
+
+/// What to change of a teammate.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TeammateChange {
+    /// All their roles from now on, at most 100.
+    roles: Option<Vec<NewGrant>>,
+    /// Whether they are shut out: their sessions end, and they cannot sign in.
+    disabled: Option<bool>,
+}
+
+/// Lists the team, the latest invited first.
+#[utoipa::path(get, path = "/v1/team", tag = "Team", params(Paging), security(("session" = ["admin"])),
+    responses((status = 200, body = Page<TeammateView>)))]
+pub(crate) async fn list(
+    _: TeamAdmin,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = team::list(&state.pool, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |teammate| teammate.id, TeammateView::from).answer(&uri))
+}
+
+/// Shows a teammate.
+#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
+    security(("session" = ["admin"])), responses((status = 200, body = TeammateView)))]
+pub(crate) async fn show(
+    _: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+) -> Result<axum::Json<TeammateView>, Problem> {
+    read(&state, id).await.map(axum::Json)
+}
+
+async fn read(state: &ApiState, id: TeammateId) -> Result<TeammateView, Problem> {
+    team::find(&state.pool, id.0).await?.map(TeammateView::from).ok_or_else(unknown)
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("teammate")
+}
+
+/// Invites somebody: makes a teammate, and a one-time link that works for three days. It is for you to send.
+#[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation, security(("session" = ["admin"])),
+    responses((status = 201, body = Invited)))]
+pub(crate) async fn invite(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    Json(body, _): Json<Invitation>,
+) -> Result<(StatusCode, axum::Json<Invited>), Problem> {
+    let mut faults = Faults::default();
+    let email = normal_email(&body.email);
+    faults.require(email.is_some(), "/email", EMAIL_RULE);
+    faults.require(!body.roles.is_empty(), "/roles", "must hold at least one role");
+    let grants = read_grants(&state, body.roles, &mut faults).await?;
+    faults.finish()?;
+    let email = email.expect("what is missing was refused");
+    let (id, now) = (TeammateId(state.clock.uuid()), state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    if !team::add(&mut tx, id.0, &email, now).await? {
+        return Err(Problem::conflict("email_taken", "There is a teammate of that address."));
+    }
+    team::set_grants(&mut tx, id.0, &grants).await?;
+    let link = make_link(&mut tx, &state, id.0, now).await?;
+    let entry = admin.caller.did(None, Action::TeammateInvited, id);
+    entry.with(json!({"roles": told(&grants)})).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(Invited { teammate: read(&state, id).await?, link })))
+}
+
+/// Changes a teammate's roles, or shuts them out. It holds from the next request on.
+#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
+    request_body = TeammateChange, security(("session" = ["admin"])), responses((status = 200, body = TeammateView)))]
+pub(crate) async fn change(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+    Json(body, _): Json<TeammateChange>,
+) -> Result<axum::Json<TeammateView>, Problem> {
+    admin.must_not_be(id)?;
+    let mut faults = Faults::default();
+    let grants = match body.roles {
+        None => None,
+        Some(roles) => Some(read_grants(&state, roles, &mut faults).await?),
+    };
+    faults.finish()?;
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if !team::lock(&mut tx, id.0).await? {
+        return Err(unknown());
+    }
+    if let Some(grants) = &grants {
+        team::set_grants(&mut tx, id.0, grants).await?;
+    }
+    if let Some(disabled) = body.disabled {
+        team::set_disabled(&mut tx, id.0, disabled.then_some(now)).await?;
+        if disabled {
+            sessions::end_all(&mut tx, Owner::Teammate(id.0), None, now).await?;
+        }
+    }
+    let entry = admin.caller.did(None, Action::TeammateChanged, id);
+    let detail = json!({"roles": grants.as_ref().map(told), "disabled": body.disabled});
+    entry.with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    read(&state, id).await.map(axum::Json)
+}
+
+/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
+/// forgotten, all sessions end, and a new one-time link takes the place of any before.
+#[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),
+    security(("session" = ["admin"])), responses((status = 200, body = Invited)))]
+pub(crate) async fn reset(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+) -> Result<axum::Json<Invited>, Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if !team::lock(&mut tx, id.0).await? {
+        return Err(unknown());
+    }
+    team::set_password(&mut tx, id.0, None).await?;
+    sessions::end_all(&mut tx, Owner::Teammate(id.0), None, now).await?;
+    let link = make_link(&mut tx, &state, id.0, now).await?;
+    admin.caller.did(None, Action::TeammateReset, id).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(axum::Json(Invited { teammate: read(&state, id).await?, link }))
+}
+
+/// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid.
+#[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
+    security(("session" = ["admin"])), responses((status = 204)))]
+pub(crate) async fn remove(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+) -> Result<StatusCode, Problem> {
+    admin.must_not_be(id)?;
+    let mut tx = state.pool.begin().await?;
+    if !team::lock(&mut tx, id.0).await? {
+        return Err(unknown());
+    }
+    team::remove(&mut tx, id.0).await?;
+    admin.caller.did(None, Action::TeammateRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Reads roles as they are to be kept; notes what is wrong with them.
+async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults) -> Result<Grants, Problem> {
+    let mut grants = Grants::default();
+    if roles.len() > ROLES_MAX {
+        faults.refuse("/roles", format!("may hold at most {ROLES_MAX} roles"));
+        return Ok(grants);
+    }
+    for (i, NewGrant { role, app }) in roles.into_iter().enumerate() {
+        let app = match app.as_deref().map(AppRef::from) {
+            None => None,
+            Some(app) => match named_app(state, app).await {
+                Ok(app) => Some(app.id),
+                Err(problem) if problem.status == StatusCode::NOT_FOUND => {
+                    faults.refuse(format!("/roles/{i}/app"), "is no app of this server");
+                    continue;
+                }
+                Err(problem) => return Err(problem),
+            },
+        };
+        if grants.0.iter().any(|given| given.app == app) {
+            faults.refuse(format!("/roles/{i}/app"), "has a role already: each app may have one");
+        }
+        grants.0.push(Grant { role, app });
+    }
+    Ok(grants)
+}
+
+/// Roles as the log tells them.
+fn told(grants: &Grants) -> Vec<GrantView> {
+    grants.0.iter().map(GrantView::from).collect()
+}
+
+async fn make_link(conn: &mut PgConnection, state: &ApiState, id: Uuid, now: Timestamp) -> sqlx::Result<Link> {
+    let mut octets = [0; 32];
+    rand::fill(&mut octets).expect("the system's randomness");
+    let token = format!("{LINK_PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
+    let expires_at = now + LINK_LASTS;
+    team::set_link(conn, id, &link_mac(&state.vault, &token), now, expires_at).await?;
+    Ok(Link { path: format!("{LINK_PAGE}{token}"), token, expires_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_known_whatever_its_case() {
+        assert_eq!(normal_email(" Ann@Example.COM ").as_deref(), Some("ann@example.com"));
+        assert_eq!(normal_email("zoë+push@xn--bcher-kva.example").as_deref(), Some("zoë+push@xn--bcher-kva.example"));
+        for wrong in ["", "ann", "@example.com", "ann@", "a b@example.com", "a@b@c", "a\u{0}@b", &"x".repeat(255)] {
+            assert_eq!(normal_email(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sessions: for how long which browser is signed in, and as whom.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::role::Grants;
+use crate::store::keys::team;
+
+/// How long a row outlives its session.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
+/// Rows that one transaction deletes.
+const CHUNK: i64 = 10_000;
+
+/// As whom a session acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A teammate.
+    Teammate(Uuid),
+    /// An operator's key.
+    Key(Uuid),
+}
+
+impl Owner {
+    fn columns(self) -> (Option<Uuid>, Option<Uuid>) {
+        match self {
+            Self::Teammate(id) => (Some(id), None),
+            Self::Key(id) => (None, Some(id)),
+        }
+    }
+
+    /// Reads the two columns, of which one is not null.
+    fn read(teammate: Option<Uuid>, api_key: Option<Uuid>) -> Option<Self> {
+        teammate.map(Self::Teammate).or(api_key.map(Self::Key))
+    }
+}
+
+/// A session to begin.
+#[derive(Debug)]
+pub(crate) struct NewSession<'a> {
+    /// Its id.
+    pub id: Uuid,
+    /// As whom it acts.
+    pub owner: Owner,
+    /// When it begins.
+    pub began_at: Timestamp,
+    /// When it ends, whatever happens.
+    pub expires_at: Timestamp,
+    /// The client's address.
+    pub address: Option<IpAddr>,
+    /// The browser's `User-Agent`, 1 to 200 characters.
+    pub browser: Option<&'a str>,
+}
+
+/// A session that lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// Its id.
+    pub id: Uuid,
+    /// As whom it acts.
+    pub owner: Owner,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it ends, whatever happens.
+    pub expires_at: Timestamp,
+    /// Its teammate's address; none for a key's.
+    pub email: Option<String>,
+    /// Its teammate's roles; none for a key's.
+    pub grants: Grants,
+}
+
+/// A session as its owner sees it.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// Its id.
+    pub id: Uuid,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it was last used, to the minute.
+    pub seen_at: Timestamp,
+    /// When it ends, whatever happens.
+    pub expires_at: Timestamp,
+    /// Where it began.
+    pub address: Option<String>,
+    /// The browser that began it.
+    pub browser: Option<String>,
+}
+
+/// Begins a session.
+pub(crate) async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Result<()> {
+    let (teammate, api_key) = new.owner.columns();
+    sqlx::query!(
+        "INSERT INTO sessions (id, teammate, api_key, began_at, seen_at, expires_at, address, browser)
+         VALUES ($1, $2, $3, $4, $4, $5, $6::text::inet, $7)",
+        new.id,
+        teammate,
+        api_key,
+        new.began_at,
+        new.expires_at,
+        new.address.map(|address| address.to_canonical().to_string()),
+        new.browser
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The session of that id, if it lives and its teammate is let in. Whether a key is still valid is for the caller to see.
+pub(crate) async fn find(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Option<Session>> {
+    let found = sqlx::query!(
+        r#"SELECT s.teammate, s.api_key, s.began_at, s.expires_at, t.email AS "email?",
+             ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
+             ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
+               AS "apps!: Vec<Option<Uuid>>"
+         FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate
+         WHERE s.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL"#,
+        id,
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.and_then(|row| {
+        let owner = Owner::read(row.teammate, row.api_key)?;
+        let grants = team::grants(&row.roles, &row.apps);
+        Some(Session { id, owner, began_at: row.began_at, expires_at: row.expires_at, email: row.email, grants })
+    }))
+}
+
+/// Notes that a session is being used.
+pub(crate) async fn see(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at < $2", id, now)
+        .execute(pool)
+        .await
+        .map(drop)
+}
+
+/// Ends a session, of that owner if one is named. False: there is no such session, or it has ended.
+pub(crate) async fn end(conn: &mut PgConnection, id: Uuid, of: Option<Owner>, now: Timestamp) -> sqlx::Result<bool> {
+    let (teammate, api_key) = of.map_or((None, None), Owner::columns);
+    let done = sqlx::query!(
+        "UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $2
+         AND ($3 OR teammate = $4 OR api_key = $5)",
+        id,
+        now,
+        of.is_none(),
+        teammate,
+        api_key
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Ends all sessions of an owner but that one. Returns how many.
+pub(crate) async fn end_all(
+    conn: &mut PgConnection,
+    of: Owner,
+    but: Option<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    let (teammate, api_key) = of.columns();
+    let done = sqlx::query!(
+        "UPDATE sessions SET ended_at = $3 WHERE (teammate = $1 OR api_key = $2) AND id IS DISTINCT FROM $4
+         AND ended_at IS NULL AND expires_at > $3",
+        teammate,
+        api_key,
+        now,
+        but
+    )
+    .execute(conn)
+    .await?;
+    Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// Sessions of an owner that live, with ids below `before`, the newest first. Those that were not used since `seen_after` have
+/// ended by themselves.
+pub(crate) async fn list(
+    pool: &PgPool,
+    of: Owner,
+    seen_after: Timestamp,
+    now: Timestamp,
+    before: Uuid,
+    limit: i64,
+) -> sqlx::Result<Vec<Listed>> {
+    let (teammate, api_key) = of.columns();
+    sqlx::query_as!(
+        Listed,
+        "SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
+         WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id < $5
+         ORDER BY id DESC LIMIT $6",
+        teammate,
+        api_key,
+        now,
+        seen_after,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Whether a teammate has signed in from that household, an IPv4 address or an IPv6 /64, within the last month.
+pub(crate) async fn knows(pool: &PgPool, teammate: Uuid, household: IpAddr) -> sqlx::Result<bool> {
+    let network = format!("{household}/{}", if household.is_ipv4() { 32 } else { 64 });
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM sessions WHERE teammate = $1 AND address <<= $2::text::inet) AS "known!""#,
+        teammate,
+        network
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Deletes a chunk of the sessions that ended a month ago. Returns how many.
+pub(crate) async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        "DELETE FROM sessions WHERE id = ANY (ARRAY(
+           SELECT id FROM sessions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - KEPT,
+        CHUNK
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected())
+}
