@@ -92,8 +92,8 @@ pub mod simulate {
 }
 pub mod store {
     pub use crate::store::{
-        SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now, is_lock_timeout, is_transient,
-        migrate,
+        Progress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now, is_lock_timeout,
+        is_transient, migrate,
     };
     pub mod audience {
         pub mod audience_counts {
@@ -115,7 +115,7 @@ pub mod store {
             pub use crate::store::keys::audit::{Action, Actor, Entry};
         }
         pub mod data_keys {
-            pub use crate::store::keys::data_keys::{Error, MasterKey, Source, check, open, rotate_master};
+            pub use crate::store::keys::data_keys::{Error, check, open, rotate_master};
         }
         pub mod vapid_keys {
             pub use crate::store::keys::vapid_keys::active;
@@ -148,8 +148,10 @@ pub mod store {
         pub mod receipts {
             pub use crate::store::outcomes::receipts::{Receipt, kept_since, write};
         }
-        pub mod settle {
-            pub use crate::store::outcomes::settle::{Attempt, Due, Fate, RowSettlement, Settlement, settle_rows};
+        pub mod ledger {
+            pub use crate::store::outcomes::ledger::{
+                Attempt, Delivery, Due, End, Fate, RowSettlement, Settlement, settle_rows,
+            };
         }
     }
     pub mod queue {
@@ -174,6 +176,9 @@ pub mod store {
 }
 pub mod vault {
     pub use crate::vault::{ADDRESS, CONTENT, Purpose, Vault};
+    pub mod master_key {
+        pub use crate::vault::master_key::{Error, MasterKey, Source};
+    }
 }
 pub mod webpush {
     pub use crate::webpush::OVERHEAD;

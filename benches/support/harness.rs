@@ -13,6 +13,7 @@ use bellwire::testkit::postgres::{DATABASE, Embedded, Options};
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use bellwire::testkit::store::{self, keys::data_keys};
 use bellwire::testkit::vault::Vault;
+use bellwire::testkit::vault::master_key::{MasterKey, Source};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
@@ -108,8 +109,8 @@ impl Harness {
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
-        let key = data_keys::MasterKey::parse(&master_key).expect("32 octets");
-        let vault = data_keys::open(&pool, &data_keys::Source::Given(key), clock.now()).await.expect("the keys open");
+        let key = MasterKey::parse(&master_key).expect("32 octets");
+        let vault = data_keys::open(&pool, &Source::Given(key), clock.now()).await.expect("the keys open");
         let (_, secret) =
             api_keys::create(&pool, &vault, None, "bench", &[Scope::Operator], None, &clock).await.expect("a key");
         let api = Client::new(address).with_key(&secret);

@@ -19,7 +19,7 @@ use crate::model::id::AppId;
 use crate::model::permission::{BrowserRight, BrowsersMay, Speaker};
 use crate::model::scope::Scope;
 use crate::policy::RETRIES_MAX;
-use crate::store::keys::apps::{self, App, WEIGHT_MAX};
+use crate::store::keys::apps::{self, App, Created, WEIGHT_MAX};
 use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::{audience::topics, operations::removal};
@@ -290,7 +290,7 @@ pub(crate) async fn create(
         deleting_at: None,
     };
     let mut tx = state.pool.begin().await?;
-    if !apps::create(&mut tx, &app).await? {
+    if apps::create(&mut tx, &app).await? == Created::SlugTaken {
         let detail = match apps::find_any(&state.pool, None, Some(&app.slug)).await? {
             Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
             _ => "Another app has this slug.",

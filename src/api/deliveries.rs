@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow};
+use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, Reached};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
 use utoipa_axum::router::OpenApiRouter;
@@ -196,7 +196,7 @@ pub(crate) async fn retry(
     let app = server.app.id;
     let hurried = deliveries::hurry(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
-    if !hurried {
+    if hurried == Reached::NotWaiting {
         return Err(not_waiting());
     }
     (state.engine.tell)(Work::Due);
@@ -216,7 +216,10 @@ pub(crate) async fn cancel(
     let app = server.app.id;
     let cancelled = deliveries::cancel(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
-    if cancelled { Ok(view) } else { Err(not_waiting()) }
+    match cancelled {
+        Reached::Done => Ok(view),
+        Reached::NotWaiting => Err(not_waiting()),
+    }
 }
 
 fn not_waiting() -> Problem {

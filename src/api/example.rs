@@ -28,7 +28,7 @@ use crate::model::permission::{BrowsersMay, Speaker};
 use crate::model::subscription::SubscriptionState;
 use crate::store::audience::subscriptions::{self, Right};
 use crate::store::audience::topics;
-use crate::store::keys::apps::{self, App};
+use crate::store::keys::apps::{self, App, Created};
 use crate::store::keys::vapid_keys::Role;
 use crate::webpush::keys::{SigningKey, check_subject};
 
@@ -166,7 +166,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
     };
     let subject = if check_subject(origin).is_ok() { origin } else { NOBODY };
     let mut tx = state.pool.begin().await?;
-    if !apps::create(&mut tx, &app).await? {
+    if apps::create(&mut tx, &app).await? == Created::SlugTaken {
         return Ok(apps::find_example(&state.pool).await?.is_some());
     }
     apps::mark_example(&mut tx, app.id).await?;

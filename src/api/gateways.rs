@@ -21,6 +21,7 @@ use crate::model::id::{AppId, LaneId, VapidKeyId};
 use crate::model::subscription::Endpoint;
 use crate::policy::lane_state::ALL_ORIGINS;
 use crate::policy::payload_limit::BELIEVED_FOR;
+use crate::store::Progress;
 use crate::store::keys::audit::Action;
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
@@ -291,9 +292,9 @@ impl GivenOrder {
         let told = told.ok_or_else(|| Problem::not_found("lane"))?;
         tracing::info!(lane = lane.0, origin, ?order, "an operator steers a lane");
         let opens_at = until.unwrap_or_else(|| state.clock.now());
-        let more = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
+        let progress = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
         (state.engine.tell)(Work::Orders(told));
-        tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, more));
+        tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, progress));
         view(&state, lane).await
     }
 }
@@ -313,8 +314,8 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
 /// off before within another few. Should this process end first, what is left comes back by itself within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, more: bool) {
-    let first = more.then_some(Duration::ZERO);
+async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, progress: Progress) {
+    let first = (progress == Progress::More).then_some(Duration::ZERO);
     for pause in first.into_iter().chain(RECALLED_AFTER) {
         tokio::time::sleep(pause).await;
         match recall_once_more(&state, lane, opens_at).await {
@@ -331,7 +332,7 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -
     if origins.iter().any(|origin| origin.held_until.max(origin.open_until) > Some(opens_at)) {
         return Ok(false);
     }
-    while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? {}
+    while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? == Progress::More {}
     Ok(true)
 }
 

@@ -16,9 +16,10 @@ use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
 use crate::model::id::IdentityKeyId;
 use crate::model::scope::Scope;
+use crate::store::Written;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
-use crate::store::keys::identity_keys::{self, IdentityKey, KEYS_MAX};
+use crate::store::keys::identity_keys::{self, Added, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -143,7 +144,7 @@ pub(crate) async fn create(
         created_at: state.clock.now(),
     };
     let mut tx = state.pool.begin().await?;
-    if !identity_keys::add(&mut tx, server.app.id, &row).await? {
+    if identity_keys::add(&mut tx, server.app.id, &row).await? == Added::TooMany {
         let detail =
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
         return Err(Problem::conflict("too_many_identity_keys", detail));
@@ -192,7 +193,7 @@ pub(crate) async fn remove(
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.pool.begin().await?;
-    if !identity_keys::remove(&mut *tx, server.app.id, id.0).await? {
+    if identity_keys::remove(&mut *tx, server.app.id, id.0).await? == Written::Unknown {
         return Err(Problem::not_found("identity key"));
     }
     server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;

@@ -23,6 +23,7 @@ use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::MessageId;
 use crate::model::message::MessageState;
+use crate::store::Progress;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::receipts::kept_since;
@@ -303,9 +304,9 @@ async fn steer(
         Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
         Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),
         Steered::Already => {}
-        Steered::Now { stop, more } => {
+        Steered::Now { stop, progress } => {
             (state.engine.tell)(Work::Stop(stop));
-            if more {
+            if progress == Progress::More {
                 tokio::spawn(go_on(state.clone(), id));
             }
         }
@@ -317,8 +318,8 @@ async fn steer(
 async fn go_on(state: ApiState, id: MessageId) {
     loop {
         match steering::go_on(&state.pool, id, state.clock.now()).await {
-            Ok(true) => {}
-            Ok(false) => break (state.engine.tell)(Work::Due),
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => break (state.engine.tell)(Work::Due),
             Err(error) => {
                 break tracing::warn!(error = %error, message_id = %id, "left a turned message to maintenance");
             }

@@ -19,6 +19,7 @@ use crate::model::id::SubscriptionId;
 use crate::model::permission::Speaker;
 use crate::model::scope::Scope;
 use crate::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, Preset, Terms};
+use crate::store::Written;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::{audience::topics, queue::policies, queue::throttles};
@@ -269,8 +270,8 @@ pub(crate) async fn show_topic(
     At(topic): At<TopicName>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let found = policies::topic(&state.pool, app.id, &topic.0).await?;
-    let policy = found.ok_or_else(|| Problem::not_found("topic"))?;
-    Ok(Answer(PolicyView::stored(&app, Place::Topic, topic.0, policy).0))
+    let own = found.ok_or_else(|| Problem::not_found("topic"))?;
+    Ok(Answer(PolicyView::stored(&app, Place::Topic, topic.0, own.policy).0))
 }
 
 /// Sets the policy of messages that are addressed to a topic. A topic that nobody has joined yet comes about.
@@ -314,7 +315,7 @@ pub(crate) async fn unset_topic(
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.pool.begin().await?;
-    if !policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? {
+    if policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? == Written::Unknown {
         return Err(Problem::not_found("topic"));
     }
     entry(&server, Place::Topic, &topic.0, None).record(&mut tx, 1, state.clock.now()).await?;
@@ -331,8 +332,8 @@ pub(crate) async fn show_subscription(
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<Answer<PolicyView>, Problem> {
-    let policy =
-        policies::subscription(&state.pool, app.id, id).await?.ok_or_else(|| Problem::not_found("subscription"))?;
+    let own = policies::subscription(&state.pool, app.id, id).await?;
+    let policy = own.ok_or_else(|| Problem::not_found("subscription"))?.policy;
     let waiting = throttles::backlog(&state.pool, id).await?;
     let late = |since: Timestamp| (state.clock.now() - since).to_std().ok().map(|age| age.as_secs_f64());
     let (waiting, throttled, oldest_s) = (waiting.all, waiting.throttled, waiting.oldest.and_then(late));
@@ -377,7 +378,7 @@ async fn write_subscription(
     policy: Option<&Value>,
 ) -> Result<(), Problem> {
     let mut tx = state.pool.begin().await?;
-    if !policies::set_subscription(&mut *tx, server.app.id, id, policy).await? {
+    if policies::set_subscription(&mut *tx, server.app.id, id, policy).await? == Written::Unknown {
         return Err(Problem::not_found("subscription"));
     }
     entry(server, Place::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;

@@ -153,13 +153,13 @@ impl PreviewBody {
             Some(Ok(TopicName(name))) => match policies::topic(&state.pool, app.id, &name).await? {
                 // A policy is tried for a topic that is yet to come about.
                 None if tried.is_none() || place != Place::Topic => faults.refuse("/topic", "is no topic of this app"),
-                policy => said.stored(app, Place::Topic, policy.flatten().as_ref()),
+                own => said.stored(app, Place::Topic, own.and_then(|own| own.policy).as_ref()),
             },
         }
         if let Some(id) = self.subscription {
             match policies::subscription(&state.pool, app.id, id).await? {
                 None => faults.refuse("/subscription", "is no subscription of this app"),
-                Some(policy) => said.stored(app, Place::Subscription, policy.as_ref()),
+                Some(own) => said.stored(app, Place::Subscription, own.policy.as_ref()),
             }
         }
         faults.finish()?;

@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::subscriptions::{ended, unknown};
 use crate::model::id::SubscriptionId;
 use crate::model::permission::{Join, Maker};
+use crate::store::Written;
 use crate::store::audience::membership::{self, Membership};
 use crate::store::audience::topics::{self, Made, Removed, TopicRow};
 use crate::store::keys::apps::App;
@@ -142,7 +143,7 @@ pub(crate) async fn change(
 ) -> Result<axum::Json<TopicView>, Problem> {
     if let Some(join) = body.join {
         let mut tx = state.pool.begin().await?;
-        if topics::change(&mut tx, server.app.id, &topic.0, join).await? {
+        if topics::change(&mut tx, server.app.id, &topic.0, join).await? == Written::Done {
             let entry = server.did(Action::TopicChanged, &topic.0).with(json!({"join": join}));
             entry.record(&mut tx, 1, state.clock.now()).await?;
         }

@@ -17,8 +17,9 @@ use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::model::id::{AppId, VapidKeyId};
+use crate::store::Written;
 use crate::store::keys::audit::Action;
-use crate::store::keys::vapid_keys::{self, Role, VapidKey};
+use crate::store::keys::vapid_keys::{self, Added, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
 use crate::webpush::keys::{KeyError, SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
@@ -119,10 +120,10 @@ pub(super) async fn add(
         retired_at,
     };
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
-    if vapid_keys::add(conn, &key, &sealed).await? {
-        return Ok(VapidKeyView::new(key, None));
+    match vapid_keys::add(conn, &key, &sealed).await? {
+        Added::Done => Ok(VapidKeyView::new(key, None)),
+        Added::Known => Err(Problem::conflict("vapid_key_known", "The app has this VAPID key already.")),
     }
-    Err(Problem::conflict("vapid_key_known", "The app has this VAPID key already."))
 }
 
 fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
@@ -212,7 +213,7 @@ pub(crate) async fn change(
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
     let mut tx = state.pool.begin().await?;
-    if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? {
+    if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? == Written::Done {
         server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }

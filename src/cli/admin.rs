@@ -13,9 +13,10 @@ use crate::config::Config;
 use crate::model::clock::Clock;
 use crate::postgres::{Binaries, Embedded};
 use crate::server::context::{self, Context, Migrations};
-use crate::store::keys::data_keys::{self, MasterKey, Source};
+use crate::store::keys::data_keys;
 use crate::store::operations::schema::{self, Contents};
 use crate::store::{self};
+use crate::vault::master_key::{MasterKey, Source};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
 const FILES_WANTED: u64 = 4_096;

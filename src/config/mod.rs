@@ -20,7 +20,7 @@ use url::Url;
 use crate::api::example::Audience;
 use crate::policy;
 use crate::postgres;
-use crate::store::keys::data_keys::{self, MasterKey};
+use crate::vault::master_key::{self, MasterKey};
 pub(crate) use flags::Flags;
 use value::{Kind, duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
 pub(crate) use value::{LogFormat, Roles, Secret};
@@ -466,10 +466,10 @@ impl Config {
     }
 
     /// Where the master key comes from.
-    pub(crate) fn master_key_source(&self) -> data_keys::Source {
+    pub(crate) fn master_key_source(&self) -> master_key::Source {
         match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
-            Some(key) => data_keys::Source::Given(key),
-            None => data_keys::Source::File(
+            Some(key) => master_key::Source::Given(key),
+            None => master_key::Source::File(
                 self.master_key_file.clone().unwrap_or_else(|| self.data_dir.join("master.key")),
             ),
         }

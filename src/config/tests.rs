@@ -37,7 +37,7 @@ fn every_default_is_allowed() {
     assert_eq!(given, [tuned.circuit_failure_threshold, tuned.circuit_open_max.as_secs_f64()]);
     assert!(config.gateways.is_empty() && config.database_url.is_none() && !config.allow_loopback);
     assert!(
-        matches!(config.master_key_source(), data_keys::Source::File(path) if path == Path::new("/data/master.key"))
+        matches!(config.master_key_source(), master_key::Source::File(path) if path == Path::new("/data/master.key"))
     );
 }
 
@@ -155,7 +155,7 @@ fn an_unknown_key_or_a_broken_file_is_refused_by_name() {
 fn secrets_are_never_shown() {
     let variables = [("DATABASE_URL", "postgres://u:hush@h/d"), ("BELLWIRE_MASTER_KEY", KEY)];
     let config = read(&[], &variables, "").unwrap();
-    assert!(matches!(config.master_key_source(), data_keys::Source::Given(_)));
+    assert!(matches!(config.master_key_source(), master_key::Source::Given(_)));
     assert_eq!(config.database_url.as_ref().unwrap().expose(), "postgres://u:hush@h/d");
     for text in [config.print(), format!("{config:?}")] {
         assert!(!text.contains("hush") && !text.contains(KEY), "{text}");

@@ -15,7 +15,7 @@ use super::catalog::{Catalog, CatalogError};
 use super::conclude::unsent_attempt;
 use super::fair::FairQueue;
 use super::job::{Job, START_WITHIN, Ticket, open_address};
-use super::message::{LaneInfo, Message, settlement};
+use super::message::{LaneInfo, Message, delivery};
 use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
 use super::settle::Settling;
 use super::shared::Shared;
@@ -28,8 +28,8 @@ use crate::policy::Throttle;
 use crate::policy::reliability::Count;
 use crate::policy::token::Queued;
 use crate::store;
-use crate::store::outcomes::forged::Forged;
-use crate::store::outcomes::settle::{Attempt, Death, Due, Fate};
+use crate::store::outcomes::ledger::forged::Forged;
+use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::throttles::TurnRequest;
 
@@ -37,9 +37,6 @@ use crate::store::queue::throttles::TurnRequest;
 const OPENED_AT_ONCE: usize = 50;
 /// A row leased so often ends as dead.
 const ROW_LEASES_MAX: i16 = 5;
-
-/// What became of a delivery without a turn.
-type Settled = (Option<Attempt>, Fate);
 
 /// A claimed row with what it belongs to.
 struct Entry {
@@ -149,7 +146,7 @@ impl Admission {
             reason,
             letter: self.shared.clock.uuid(),
         };
-        match store::outcomes::forged::end(&self.shared.pool, &forged, self.shared.clock.now()).await {
+        match store::outcomes::ledger::forged::end(&self.shared.pool, &forged, self.shared.clock.now()).await {
             Ok(_) => self.shared.metrics.ended(Ending::Dead, entry.message.tier, 1),
             // Its lease runs out, and it is found again.
             Err(failed) => warn!(error = %failed, "a queue row that was changed by hand could not be ended"),
@@ -229,7 +226,7 @@ impl Admission {
             standing => standing_fate(standing, row.retries, now),
         };
         let to = (row.recipient.subscription, row.recipient.life);
-        let settlement = settlement(&message, lane.id, to, settled.0.into_iter().collect(), settled.1);
+        let settlement = Settlement::new(delivery(&message, lane.id, to, false), settled);
         self.settling.settle_row(lease, settlement);
         None
     }
@@ -255,7 +252,7 @@ impl Admission {
                 tokio::task::yield_now().await;
             }
             let ticket = Ticket::Batch(open.clone(), place);
-            let (attempt, fate) = match recipient.standing {
+            let fate = match recipient.standing {
                 Standing::Sendable => match self.job(recipient, 0, &message, &lane, claimed_at, ticket) {
                     Ok(job) => {
                         jobs.push(job);
@@ -266,7 +263,7 @@ impl Admission {
                 standing => standing_fate(standing, 0, now),
             };
             let to = (recipient.subscription, recipient.life);
-            let settled = settlement(&message, lane.id, to, attempt.into_iter().collect(), fate);
+            let settled = Settlement::new(delivery(&message, lane.id, to, false), fate);
             self.settling.settle_place(&open, place, settled);
         }
         let (throttled, free): (Vec<Box<Job>>, _) = jobs.into_iter().partition(|job| job.policy.throttle.is_some());
@@ -276,7 +273,7 @@ impl Admission {
     }
 
     /// What becomes of a delivery that may not be sent at this time of its day; none if it may.
-    fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Settled> {
+    fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
         if message.calendar.is_always_open() {
             return None;
         }
@@ -285,10 +282,9 @@ impl Admission {
         match opens_at {
             _ if opens_at <= now => None,
             _ if message.ttl_s > 0 && opens_at >= message.expires_at => {
-                let attempt = unsent_attempt(retries, Ending::Expired, "held beyond its time to live", now);
-                Some((Some(attempt), Fate::Ended(Ending::Expired, None)))
+                Some(Fate::Ended(unsent_attempt(retries, "held beyond its time to live", now), End::Expired))
             }
-            _ => Some((None, Fate::Deferred(Due::At(opens_at)))),
+            _ => Some(Fate::Deferred(Due::At(opens_at))),
         }
     }
 
@@ -301,7 +297,7 @@ impl Admission {
         lane: &Arc<LaneInfo>,
         claimed_at: Instant,
         ticket: Ticket,
-    ) -> Result<Box<Job>, Settled> {
+    ) -> Result<Box<Job>, Fate> {
         if let Some(held) = self.hold(message, recipient, retries) {
             return Err(held);
         }
@@ -353,12 +349,11 @@ impl Admission {
                 Some(at) if at <= now => go.push(job),
                 Some(at) => {
                     self.shared.metrics.throttled.inc();
-                    self.settling.settle(&mut job, None, Fate::Deferred(Due::Turn(at)));
+                    self.settling.settle(&mut job, Fate::Deferred(Due::Turn(at)));
                 }
                 None => {
-                    let attempt =
-                        unsent_attempt(job.retries, Ending::Expired, "throttled beyond its time to live", now);
-                    self.settling.settle(&mut job, Some(attempt), Fate::Ended(Ending::Expired, None));
+                    let attempt = unsent_attempt(job.retries, "throttled beyond its time to live", now);
+                    self.settling.settle(&mut job, Fate::Ended(attempt, End::Expired));
                 }
             }
         }
@@ -389,18 +384,18 @@ fn wanted(job: &Job) -> TurnRequest {
 }
 
 /// The fate of a delivery that must not be sent, as the database stood when it was claimed.
-fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Settled {
-    let ended = |ending, why| (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None));
+fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Fate {
+    let ended = |end, why| Fate::Ended(unsent_attempt(retries, why, now), end);
     match standing {
         // A row is handed on before it gets here; a place in a batch is, once it has become a row.
-        Standing::Sendable | Standing::Replaced => (None, Fate::Deferred(Due::At(now))),
-        Standing::Paused => (None, Fate::Deferred(Due::Parked)),
-        Standing::Cancelled => ended(Ending::Cancelled, STOPPED),
-        Standing::Gone => ended(Ending::Gone, SUBSCRIPTION_GONE),
+        Standing::Sendable | Standing::Replaced => Fate::Deferred(Due::At(now)),
+        Standing::Paused => Fate::Deferred(Due::Parked),
+        Standing::Cancelled => ended(End::Cancelled, STOPPED),
+        Standing::Gone => ended(End::Gone, SUBSCRIPTION_GONE),
     }
 }
 
-fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Settled {
+fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Fate {
     let death = Death { id, reason, detail: None, policy: Some(message.policy.to_json()) };
-    (Some(unsent_attempt(retries, Ending::Dead, reason.name(), now)), Fate::Ended(Ending::Dead, Some(Box::new(death))))
+    Fate::Ended(unsent_attempt(retries, reason.name(), now), End::Dead(Box::new(death)))
 }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::model::clock::Timestamp;
     use crate::model::id::LaneId;
-    use crate::store::queue::claims::Sources;
+    use crate::store::queue::claims::due::Sources;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;
     const QUEUE: Sources = Sources { queue: Some(SINCE), batches: None, cursors: None };

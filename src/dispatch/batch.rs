@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::message::{LaneInfo, Message, settlement};
+use super::message::{LaneInfo, Message, delivery};
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
-use crate::store::outcomes::settle::{Due, Fate, Settlement};
+use crate::store::outcomes::ledger::{Due, Fate, Settlement};
 
 /// A batch closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ impl OpenBatch {
                     _ => return None,
                 },
             };
-            Some(settlement(&self.message, self.lane.id, *to, Vec::new(), fate))
+            Some(Settlement::new(delivery(&self.message, self.lane.id, *to, false), fate))
         };
         state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }

@@ -7,10 +7,9 @@ use uuid::Uuid;
 use super::job::Job;
 use crate::classify::{DeadReason, Outcome};
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::policy::payload_limit::Refusal;
 use crate::policy::{Verdict, shrink_target};
-use crate::store::outcomes::settle::{Attempt, Death, Due, Fate};
+use crate::store::outcomes::ledger::{Attempt, Death, Due, End, Fate};
 use crate::webpush::shrink::{Shrunk, tell};
 
 /// The longest reason that is kept of an attempt, in octets.
@@ -18,8 +17,8 @@ const REASON_MAX: usize = 500;
 
 /// What a delivery's turn came to.
 pub(super) enum Conclusion {
-    /// It is settled: the attempt, if one was made, and what follows.
-    Settle(Option<Attempt>, Fate),
+    /// It is settled.
+    Settle(Fate),
     /// Its lane is shut until then, and no attempt of it was made.
     Defer(Timestamp),
     /// It goes out again at once, made smaller.
@@ -31,7 +30,7 @@ pub(super) enum Conclusion {
 impl Conclusion {
     /// It waits, without an attempt.
     pub(super) fn deferred(due: Due) -> Self {
-        Self::Settle(None, Fate::Deferred(due))
+        Self::Settle(Fate::Deferred(due))
     }
 }
 
@@ -53,37 +52,33 @@ pub(super) struct Judged {
 /// here, which uses up an attempt.
 pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> Uuid) -> Conclusion {
     let Judged { verdict, outcome, took_ms, sent, now, is_replaced } = judged;
-    let mut attempt = Attempt {
+    let attempt = Attempt {
         number: job.retries,
         at: now,
-        ending: Ending::Accepted,
         status: outcome.status,
         took_ms: Some(took_ms),
         reason: with_what_is_missing(job, outcome.detail),
     };
-    let fate = match verdict {
-        Verdict::Accepted => Fate::Ended(Ending::Accepted, None),
+    let retries = job.retries + 1;
+    let retry = |failed, due| Fate::Retry { failed, retries, due };
+    Conclusion::Settle(match verdict {
+        Verdict::Accepted => Fate::Ended(attempt, End::Accepted),
         // The endpoint is gone since another one has taken its place: the delivery goes there.
-        Verdict::Gone if is_replaced => Fate::Retry { retries: job.retries + 1, due: now },
-        Verdict::Gone => Fate::Ended(Ending::Gone, None),
-        Verdict::Expired => Fate::Ended(Ending::Expired, None),
-        Verdict::Dead { reason } => dead(job, reason, attempt.reason.clone(), new_id()),
-        Verdict::Retry { after, counts: true } => Fate::Retry { retries: job.retries + 1, due: now + after },
+        Verdict::Gone if is_replaced => retry(attempt, now),
+        Verdict::Gone => Fate::Ended(attempt, End::Gone),
+        Verdict::Expired => Fate::Ended(attempt, End::Expired),
+        Verdict::Dead { reason } => dead(job, reason, attempt, new_id()),
+        Verdict::Retry { after, counts: true } => retry(attempt, now + after),
         // The gateway never took it: no attempt was made, and none is logged.
-        Verdict::Retry { after, counts: false } => return Conclusion::deferred(Due::At(now + after)),
+        Verdict::Retry { after, counts: false } => Fate::Deferred(Due::At(now + after)),
         Verdict::Shrink => match smaller(job, sent) {
             Some((limit, shrunk)) => {
                 make_smaller(job, sent, attempt, limit, shrunk);
                 return Conclusion::Again;
             }
-            None => dead(job, DeadReason::PayloadTooLarge, attempt.reason.clone(), new_id()),
+            None => dead(job, DeadReason::PayloadTooLarge, attempt, new_id()),
         },
-    };
-    attempt.ending = match &fate {
-        Fate::Ended(ending, _) => *ending,
-        _ => Ending::Retry,
-    };
-    Conclusion::Settle(Some(attempt), fate)
+    })
 }
 
 /// Whether a delivery of which so many octets were too large can be made smaller.
@@ -95,7 +90,6 @@ pub(super) fn can_shrink(job: &Job, sent: usize) -> bool {
 fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, shrunk: Option<Arc<Shrunk>>) {
     let told = shrunk.as_ref().map_or_else(|| tell(sent, &[]), |shrunk| tell(sent, &shrunk.dropped));
     attempt.reason = Some(told.into());
-    attempt.ending = Ending::Retry;
     job.attempts.push(attempt);
     job.shrunk = shrunk;
     job.limit = Some(limit);
@@ -121,24 +115,26 @@ fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>>
     told.map(String::into_boxed_str).or(detail)
 }
 
-fn dead(job: &Job, reason: DeadReason, detail: Option<Box<str>>, id: Uuid) -> Fate {
-    Fate::Ended(Ending::Dead, Some(Box::new(Death { id, reason, detail, policy: Some(job.policy.to_json()) })))
+/// A death by an attempt whose reason is the gateway's words.
+fn dead(job: &Job, reason: DeadReason, attempt: Attempt, id: Uuid) -> Fate {
+    let (detail, policy) = (attempt.reason.clone(), Some(job.policy.to_json()));
+    Fate::Ended(attempt, End::Dead(Box::new(Death { id, reason, detail, policy })))
 }
 
 /// A death without a POST.
 pub(super) fn dead_unsent(job: &Job, reason: DeadReason, now: Timestamp, id: Uuid) -> Conclusion {
-    let attempt = unsent_attempt(job.retries, Ending::Dead, reason.name(), now);
-    Conclusion::Settle(Some(attempt), dead(job, reason, None, id))
+    let death = Death { id, reason, detail: None, policy: Some(job.policy.to_json()) };
+    ended_unsent(job.retries, End::Dead(Box::new(death)), reason.name(), now)
 }
 
 /// An ending without a POST.
-pub(super) fn ended_unsent(retries: u32, ending: Ending, why: &str, now: Timestamp) -> Conclusion {
-    Conclusion::Settle(Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+pub(super) fn ended_unsent(retries: u32, end: End, why: &str, now: Timestamp) -> Conclusion {
+    Conclusion::Settle(Fate::Ended(unsent_attempt(retries, why, now), end))
 }
 
 /// The log row of an ending without a POST.
-pub(super) fn unsent_attempt(number: u32, ending: Ending, why: &str, now: Timestamp) -> Attempt {
-    Attempt { number, at: now, ending, status: None, took_ms: None, reason: Some(why.into()) }
+pub(super) fn unsent_attempt(number: u32, why: &str, now: Timestamp) -> Attempt {
+    Attempt { number, at: now, status: None, took_ms: None, reason: Some(why.into()) }
 }
 
 /// A payload's length as limits count it.

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::batch::OpenBatch;
-use super::message::{LaneInfo, Message, Unusable, settlement};
+use super::message::{LaneInfo, Message, Unusable, delivery};
 use super::stops::Target;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
 use crate::model::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use crate::policy::Policy;
 use crate::policy::payload_limit::Refusal;
-use crate::store::outcomes::settle::{Attempt, Fate, Settlement};
+use crate::store::outcomes::ledger::{Attempt, Fate, Settlement};
 use crate::vault::{self, Vault};
 use crate::webpush::payload::Template;
 use crate::webpush::shrink::Shrunk;
@@ -76,11 +76,9 @@ impl Job {
     }
 
     /// What becomes of this delivery.
-    pub(super) fn settle(&mut self, last: Option<Attempt>, fate: Fate) -> Settlement {
-        let mut attempts = std::mem::take(&mut self.attempts);
-        attempts.extend(last);
-        let whom = (self.subscription, self.life);
-        Settlement { proven: self.proven, ..settlement(&self.message, self.lane.id, whom, attempts, fate) }
+    pub(super) fn settle(&mut self, fate: Fate, now: Timestamp) -> Settlement {
+        let delivery = delivery(&self.message, self.lane.id, (self.subscription, self.life), self.proven);
+        Settlement::after(std::mem::take(&mut self.attempts), delivery, fate, now)
     }
 }
 

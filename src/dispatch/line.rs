@@ -77,7 +77,7 @@ impl Line {
     /// Does with a delivery as was concluded.
     fn write(&self, mut job: Box<Job>, conclusion: Conclusion) {
         match conclusion {
-            Conclusion::Settle(attempt, fate) => self.settling.settle(&mut job, attempt, fate),
+            Conclusion::Settle(fate) => self.settling.settle(&mut job, fate),
             Conclusion::Defer(until) => self.settling.defer(vec![job], until),
             Conclusion::Again => self.admission.line_up(vec![job]),
             Conclusion::Void => self.shared.progress.finished(1),

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use chrono::TimeDelta;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::policies::Policies;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier, Urgency};
+use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::message::Content;
 use crate::policy::calendar::Calendar;
 use crate::policy::{Policy, Settings};
-use crate::store::outcomes::settle::{Attempt, Fate, Settlement};
+use crate::store::outcomes::ledger::{Delivery, Sla};
 use crate::store::queue::opening::MessageRow;
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
@@ -114,38 +113,21 @@ pub(super) struct LaneInfo {
     pub subject: String,
 }
 
-/// What becomes of a delivery to a subscription in one of its lives, with or without a job made of it.
-pub(super) fn settlement(
+/// A delivery to a subscription in one of its lives, to be settled with or without a job made of it.
+pub(super) fn delivery(
     message: &Message,
     lane: LaneId,
     (subscription, life): (SubscriptionId, i32),
-    attempts: Vec<Attempt>,
-    fate: Fate,
-) -> Settlement {
-    let sla_missed_s = sla_missed(message, &attempts, &fate);
-    Settlement {
+    proven: bool,
+) -> Delivery {
+    Delivery {
         subscription,
         message: message.id,
         app: message.app,
         lane,
         tier: message.tier,
         life,
-        proven: false,
-        sla_missed_s,
-        attempts,
-        fate,
-    }
-}
-
-/// The seconds within which a delivery should have been accepted, if it was accepted later than that, or never will be.
-fn sla_missed(message: &Message, attempts: &[Attempt], fate: &Fate) -> Option<u32> {
-    let is_late = |sla_s: &u32| {
-        let accepted_at = attempts.last().map(|attempt| attempt.at);
-        accepted_at.is_some_and(|at| at - message.accepted_at > TimeDelta::seconds((*sla_s).into()))
-    };
-    match fate {
-        Fate::Ended(Ending::Accepted, _) => message.sla_s.filter(is_late),
-        Fate::Ended(Ending::Expired | Ending::Dead, _) => message.sla_s,
-        _ => None,
+        proven,
+        sla: message.sla_s.map(|seconds| Sla { seconds, since: message.accepted_at }),
     }
 }

@@ -20,7 +20,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::policy::lane::Answered;
 use crate::policy::{Situation, Verdict, decide};
-use crate::store::outcomes::settle::Due;
+use crate::store::outcomes::ledger::Due;
 use crate::webpush::OVERHEAD;
 
 /// The stage that talks to gateways.

@@ -14,10 +14,9 @@ use super::shared::Shared;
 use super::stops::Stopped;
 use super::turn::Turn;
 use crate::gateway::Post;
-use crate::model::delivery::Ending;
 use crate::model::message::PLAINTEXT_MAX;
 use crate::policy::remaining_ttl_s;
-use crate::store::outcomes::settle::Due;
+use crate::store::outcomes::ledger::{Due, End};
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::padded_len;
 use crate::webpush::vapid::TokenCache;
@@ -59,13 +58,13 @@ impl Preparation {
         match self.shared.stops.check(&job.target()) {
             Some(Stopped::Paused) => return Err(Conclusion::deferred(Due::Parked)),
             Some(Stopped::Replaced) => return Err(Conclusion::deferred(Due::At(now))),
-            Some(Stopped::Cancelled) => return Err(ended_unsent(job.retries, Ending::Cancelled, STOPPED, now)),
-            Some(Stopped::Gone) => return Err(ended_unsent(job.retries, Ending::Gone, SUBSCRIPTION_GONE, now)),
+            Some(Stopped::Cancelled) => return Err(ended_unsent(job.retries, End::Cancelled, STOPPED, now)),
+            Some(Stopped::Gone) => return Err(ended_unsent(job.retries, End::Gone, SUBSCRIPTION_GONE, now)),
             None => {}
         }
         let message = &job.message;
         let Some(ttl_s) = remaining_ttl_s(now, message.expires_at, message.ttl_s) else {
-            return Err(ended_unsent(job.retries, Ending::Expired, "time to live is over", now));
+            return Err(ended_unsent(job.retries, End::Expired, "time to live is over", now));
         };
         match &job.ticket {
             Ticket::Batch(batch, place) if !batch.begin(*place, job.retries, instant) => Err(Conclusion::Void),

@@ -15,11 +15,11 @@ use super::settler::Settler;
 use super::shared::Shared;
 use super::stops::Stopped;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier};
+use crate::model::delivery::Tier;
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::policy::hold::{DEFER_MAX, reopens_at};
 use crate::policy::reliability::{Accepted, Count};
-use crate::store::outcomes::settle::{Attempt, Due, Fate, RowSettlement, Settlement};
+use crate::store::outcomes::ledger::{Delivery, Due, End, Fate, RowSettlement, Settlement};
 use crate::store::queue::claims::Unopened;
 
 /// The stage that settles, and the batches that are open until then.
@@ -35,29 +35,16 @@ impl Settling {
     }
 
     /// Hands what became of a delivery to whoever writes it: its batch, or the settler of rows.
-    pub(super) fn settle(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) {
-        let (last, fate) = self.if_stopped(job, last, fate);
-        let fate = match fate {
-            // A delivery deferred after a resend has attempts to its name all the same. If its message is paused, whoever
-            // claims it next parks it.
-            Fate::Deferred(due) if !job.attempts.is_empty() => {
-                let due = match due {
-                    Due::At(due) | Due::Turn(due) => due,
-                    // Nobody claims it before its lane opens.
-                    Due::Reopening(_) | Due::Parked => self.shared.clock.now(),
-                };
-                Fate::Retry { retries: job.retries, due }
-            }
-            fate => fate,
-        };
-        if let Fate::Ended(Ending::Dead, Some(death)) = &fate {
+    pub(super) fn settle(&self, job: &mut Job, fate: Fate) {
+        let fate = self.if_stopped(job, fate);
+        if let Fate::Ended(_, End::Dead(death)) = &fate {
             let subscription = self.shared.label(job.subscription);
             debug!(subscription, reason = death.reason.name(), "a delivery died");
         }
-        let settlement = job.settle(last, fate);
+        let settlement = job.settle(fate, self.shared.clock.now());
         self.tally(job, &settlement);
-        for attempt in &settlement.attempts {
-            self.shared.metrics.ended(attempt.ending, settlement.tier, 1);
+        for (_, ending) in settlement.attempts() {
+            self.shared.metrics.ended(ending, job.message.tier, 1);
         }
         match &job.ticket {
             Ticket::Row(lease) => self.row(*lease, settlement),
@@ -95,7 +82,7 @@ impl Settling {
     /// Gives deliveries back that had no turn: they are due at once.
     pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
         for mut job in jobs {
-            self.settle(&mut job, None, Fate::Deferred(Due::At(now)));
+            self.settle(&mut job, Fate::Deferred(Due::At(now)));
         }
     }
 
@@ -119,48 +106,52 @@ impl Settling {
                 _ if until <= now => Due::At(now),
                 tier => Due::Reopening(reopens_at(until, tier == Tier::Transactional, clock.randomness())),
             };
-            self.settle(&mut job, None, Fate::Deferred(due));
+            self.settle(&mut job, Fate::Deferred(due));
         }
     }
 
     /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is
     /// handed on.
-    fn if_stopped(&self, job: &mut Job, last: Option<Attempt>, fate: Fate) -> (Option<Attempt>, Fate) {
-        let retries = match fate {
-            Fate::Retry { retries, .. } => retries,
-            Fate::Deferred(_) => job.retries,
-            Fate::Ended(..) | Fate::InFlight { .. } => return (last, fate),
-        };
+    fn if_stopped(&self, job: &mut Job, fate: Fate) -> Fate {
+        if let Fate::Ended(..) | Fate::InFlight { .. } = fate {
+            return fate;
+        }
         let now = self.shared.clock.now();
-        let (ending, why) = match (self.shared.stops.check(&job.target()), &fate) {
-            (Some(Stopped::Cancelled), _) => (Ending::Cancelled, STOPPED),
-            (Some(Stopped::Gone), _) => (Ending::Gone, SUBSCRIPTION_GONE),
-            (Some(Stopped::Replaced), Fate::Retry { .. }) => return (last, Fate::Retry { retries, due: now }),
-            (Some(Stopped::Replaced), _) => return (last, Fate::Deferred(Due::At(now))),
-            (Some(Stopped::Paused) | None, _) => return (last, fate),
+        let (end, why) = match (self.shared.stops.check(&job.target()), fate) {
+            (Some(Stopped::Replaced), Fate::Retry { failed, retries, .. }) => {
+                return Fate::Retry { failed, retries, due: now };
+            }
+            (Some(Stopped::Replaced), _) => return Fate::Deferred(Due::At(now)),
+            (Some(Stopped::Paused) | None, fate) => return fate,
+            (Some(stopped), fate) => {
+                if let Fate::Retry { failed, retries, .. } = fate {
+                    job.attempts.push(failed);
+                    job.retries = retries;
+                }
+                if stopped == Stopped::Gone { (End::Gone, SUBSCRIPTION_GONE) } else { (End::Cancelled, STOPPED) }
+            }
         };
-        job.attempts.extend(last);
-        (Some(unsent_attempt(retries, ending, why, now)), Fate::Ended(ending, None))
+        Fate::Ended(unsent_attempt(job.retries, why, now), end)
     }
 
     /// Counts what a turn came to, for the reliability metrics.
     fn tally(&self, job: &Job, settlement: &Settlement) {
-        let (lane, tier, reliability) = (settlement.lane, settlement.tier, &self.shared.reliability);
-        for retry in settlement.attempts.iter().filter(|attempt| attempt.number > 0 && attempt.took_ms.is_some()) {
+        let (&Delivery { lane, tier, .. }, reliability) = (settlement.delivery(), &self.shared.reliability);
+        let retries = settlement.attempts().filter(|(attempt, _)| attempt.number > 0 && attempt.took_ms.is_some());
+        for (retry, _) in retries {
             reliability.retried(lane, tier, retry.number);
         }
         self.count_sla(settlement);
-        let Fate::Ended(ending, _) = settlement.fate else { return };
-        let Some(last) = settlement.attempts.last() else { return };
+        let Fate::Ended(last, end) = settlement.fate() else { return };
         let since = |from: Timestamp, to: Timestamp| (to - from).to_std().unwrap_or_default();
-        match ending {
-            Ending::Accepted => {
-                let stretch = job.planned.filter(|_| settlement.attempts.len() == 1);
+        match end {
+            End::Accepted => {
+                let stretch = job.planned.filter(|_| settlement.attempts().count() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
                 let delay = since(job.message.accepted_at, last.at);
                 reliability.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
-            Ending::Expired if last.number > 0 || last.took_ms.is_some() => {
+            End::Expired if last.number > 0 || last.took_ms.is_some() => {
                 reliability.count(lane, Some(tier), Count::RetriesExpired, 1)
             }
             _ => {}
@@ -169,8 +160,9 @@ impl Settling {
 
     /// Counts a delivery that was not accepted in its time.
     fn count_sla(&self, settlement: &Settlement) {
-        if settlement.sla_missed_s.is_some() {
-            self.shared.reliability.count(settlement.lane, Some(settlement.tier), Count::SlaMissed, 1);
+        if settlement.sla_missed_s().is_some() {
+            let &Delivery { lane, tier, .. } = settlement.delivery();
+            self.shared.reliability.count(lane, Some(tier), Count::SlaMissed, 1);
         }
     }
 

@@ -21,7 +21,7 @@ use super::batch::OpenBatch;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::store;
-use crate::store::outcomes::settle::{Fenced, RowSettlement};
+use crate::store::outcomes::ledger::{Fenced, RowSettlement};
 use crate::store::queue::claims::{LEASE, Unopened};
 use crate::vault::Vault;
 
@@ -139,7 +139,7 @@ impl Settler {
             let mut patience = Patience::new(&settler);
             let fenced = loop {
                 let now = settler.clock.now();
-                match store::outcomes::settle::settle_batch(
+                match store::outcomes::ledger::settle_batch(
                     &settler.pool,
                     &settler.vault,
                     batch.id,
@@ -240,7 +240,7 @@ impl Settler {
         while let Some(rows) = parts.pop() {
             let mut patience = Patience::new(self);
             loop {
-                match store::outcomes::settle::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
+                match store::outcomes::ledger::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
                     Ok(fenced) => {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
@@ -260,7 +260,11 @@ impl Settler {
 
     /// Renews the leases of rows that wait longer than usual.
     async fn renew_rows(&self, rows: impl Iterator<Item = &RowSettlement>) {
-        let held: Vec<_> = rows.map(|row| (row.settlement.subscription, row.settlement.message, row.lease)).collect();
+        let held = |row: &RowSettlement| {
+            let of = row.settlement.delivery();
+            (of.subscription, of.message, row.lease)
+        };
+        let held: Vec<_> = rows.map(held).collect();
         if let Err(error) = store::queue::claims::renew_rows(&self.pool, &held, self.clock.now() + LEASE).await {
             warn!(%error, "the leases of rows that wait to be settled could not be renewed");
         }

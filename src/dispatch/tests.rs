@@ -7,14 +7,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::batch::{OpenBatch, Recorded};
+use super::conclude::unsent_attempt;
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
-use super::message::{LaneInfo, Message, settlement};
+use super::message::{LaneInfo, Message, delivery};
 use super::policies::Policies;
 use super::turn::Next;
 use crate::classify::{Answer, classify};
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier, Urgency};
+use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::message::{Content, Payload};
@@ -26,7 +27,7 @@ use crate::policy::hold::Held;
 use crate::policy::lane::Answered;
 use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::operations::workers::Replicas;
-use crate::store::outcomes::settle::{Due, Fate};
+use crate::store::outcomes::ledger::{Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, Recipient, Standing};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::opening::StoredPolicies;
@@ -276,17 +277,19 @@ async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() 
     let open = OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, taken_at);
     let accepted = |place: usize| {
         let to = batch.recipients[place].subscription;
-        settlement(&message, lane.id, (to, 0), Vec::new(), Fate::Ended(Ending::Accepted, None))
+        let accepted = Fate::Ended(unsent_attempt(0, "", NOW), End::Accepted);
+        Settlement::new(delivery(&message, lane.id, (to, 0), true), accepted)
     };
     assert!(open.begin(0, 0, taken_at) && open.begin(1, 0, taken_at));
     assert!(matches!(open.record(0, accepted(0)), Recorded::Kept));
     assert!(!open.close_if_due(taken_at), "there is time");
     assert!(open.close_if_due(taken_at + Duration::from_secs(5)));
     assert!(!open.begin(2, 0, taken_at), "the third is a row now");
-    let fates: Vec<_> = open.take_settlements(NOW).into_iter().map(|settled| settled.fate).collect();
-    assert!(matches!(fates[0], Fate::Ended(Ending::Accepted, None)));
+    let settled = open.take_settlements(NOW);
+    let fates: Vec<_> = settled.iter().map(Settlement::fate).collect();
+    assert!(matches!(fates[0], Fate::Ended(_, End::Accepted)));
     assert!(matches!(fates[1], Fate::InFlight { retries: 0, .. }));
-    assert!(matches!(fates[2], Fate::Deferred(Due::At(at)) if at == NOW));
+    assert!(matches!(fates[2], Fate::Deferred(Due::At(at)) if *at == NOW));
     assert!(matches!(open.record(1, accepted(1)), Recorded::Kept), "its row does not exist before the commit");
     assert_eq!(open.settled().len(), 1);
     assert!(matches!(open.record(1, accepted(1)), Recorded::Row(_)));

@@ -3,6 +3,7 @@
 //! Counters of the delivery path are resolved to their series when the registry is made: counting is one atomic
 //! addition, without a look-up by labels.
 
+mod labels;
 mod process;
 
 use std::fmt;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -22,6 +23,10 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::model::delivery::{Ending, Tier};
 use crate::model::lane::Gateway;
 use crate::policy::reliability::{self, LaneSums, Reading, Sli};
+use labels::{
+    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, PoolLabels, RequestLabels, SliLabels,
+    TierLabel,
+};
 use process::Process;
 
 /// What a gateway answered, as far as a dashboard needs it.
@@ -73,57 +78,6 @@ impl StatusClass {
     }
 }
 
-/// A label's value, known at compile time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Name(&'static str);
-
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        self.0.encode(encoder)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    gateway: Name,
-    status: Name,
-    tier: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct GatewayLabel {
-    gateway: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EndingLabels {
-    ending: Name,
-    tier: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TierLabel {
-    tier: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabel {
-    kind: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    method: String,
-    route: String,
-    status: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PoolLabels {
-    pool: Name,
-    state: Name,
-}
-
 /// What can be wrong with a retry token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFault {
@@ -145,19 +99,6 @@ impl TokenFault {
             TokenFault::Late => "late",
         }
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FaultLabel {
-    fault: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SliLabels {
-    sli: Name,
-    lane: i32,
-    gateway: String,
-    tier: Name,
 }
 
 /// All series of a process. Share it as an `Arc`.

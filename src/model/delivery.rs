@@ -186,6 +186,12 @@ impl Ending {
         Self::ALL.get(usize::try_from(code - 1).ok()?).copied()
     }
 
+    /// Whether a delivery that ended so was never accepted in time, and no fault of its recipient's: then it misses the SLA
+    /// of its tier.
+    pub(crate) fn misses_sla(self) -> bool {
+        matches!(self, Ending::Expired | Ending::Dead)
+    }
+
     /// The name used in JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

@@ -21,7 +21,7 @@ named! {
         /// waited for it is cancelled.
         Suspended = "suspended",
         /// Its gateway does not know it any more (404, 410), or DNS has not known its endpoint's host for hours. The
-        /// settling of that attempt sets it (`store::outcomes::endings`). What waits for it ends as gone. Retention deletes
+        /// settling of that attempt sets it (`store::outcomes::ledger`). What waits for it ends as gone. Retention deletes
         /// the row.
         Gone = "gone",
         /// Its browser, its site or the erasure of its user ended it (`store::audience::subscriptions`). What waited for it

@@ -17,7 +17,7 @@ use crate::model::id::AppId;
 use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step;
 use crate::store::{
-    self, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
+    self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
     keys::sessions, operations::partitions, operations::removal, operations::retention, operations::sweeps,
     outcomes::reliability, queue::steering,
 };
@@ -130,14 +130,14 @@ fn ticks() -> tokio::time::Interval {
 /// One round of sweeps: everything that can be swept now is.
 pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
-        while steering::go_on(pool, message, now).await? {}
+        while steering::go_on(pool, message, now).await? == Progress::More {}
     }
     while sweeps::expire_parked(pool, now).await? > 0 {}
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
     while refusals::suspend(pool, now).await? > 0 {}
     while sweeps::delete_contents(pool, now).await? > 0 {}
     while topics::clear_removed(pool).await? > 0 {}
-    while audience_counts::fold(pool).await? {}
+    while audience_counts::fold(pool).await? == Progress::More {}
     Ok(())
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod keys;
 pub(crate) mod operations;
 pub(crate) mod outcomes;
 pub(crate) mod queue;
+pub(crate) mod results;
 
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use sqlx::{Connection, PgConnection, PgExecutor};
 use crate::model::clock::Timestamp;
 pub(crate) use operations::schema::migrate_new;
 pub use operations::schema::{SchemaError, check_schema, migrate};
+pub use results::Progress;
+pub(crate) use results::Written;
 
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.

@@ -3,6 +3,8 @@
 //! A sealed value is `key number (u16 BE) | nonce (12) | ciphertext | tag (16)`, AES-256-GCM, with table, column and
 //! row id as associated data: a value moved to another row, or another column, does not open.
 
+pub(crate) mod master_key;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::Progress;
 use bellwire::testkit::store::audience::audience_counts;
 use serde_json::{Value, json};
 
@@ -90,7 +91,7 @@ async fn folding_changes_no_count_and_forgets_what_came_to_nothing() {
     // However much is noted all the time, a sweep comes to its end: it goes on only after a full chunk.
     let note = "INSERT INTO audience_changes SELECT 0, 1, 0 FROM generate_series(1, 10001)";
     sqlx::query(note).execute(&app.pool).await.unwrap();
-    assert!(audience_counts::fold(&app.pool).await.unwrap(), "there may be more");
-    assert!(!audience_counts::fold(&app.pool).await.unwrap(), "one is no reason to go on at once");
+    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), Progress::More, "there may be more");
+    assert_eq!(audience_counts::fold(&app.pool).await.unwrap(), Progress::Done, "one is no reason to go on at once");
     app.finish().await;
 }

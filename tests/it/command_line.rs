@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use bellwire::testkit::store::keys::data_keys::MasterKey;
+use bellwire::testkit::vault::master_key::MasterKey;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::delivery::{Ending, Tier};
+use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::outcomes::settle::{self, Attempt, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::outcomes::ledger::{self, Attempt, Delivery, End, Fate, RowSettlement, Settlement};
 use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, Span, Taken};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -328,6 +328,43 @@ async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
     app.finish().await;
 }
 
+/// A batch that so many workers `lost`, while a row waits for one of its recipients that was handed on to it by a subscription
+/// which it has taken the place of.
+async fn meet_what_was_handed_on(lost: usize) {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    seed(&app, "apple", 0..N).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    let (pool, tier) = (&app.pool, Tier::Promotional);
+    let lane = LaneId(i32::try_from(scalar(pool, "SELECT lane::bigint FROM cursors").await).unwrap());
+    let due = |now| (Span::all(lane, tier, now), now + LEASE);
+    let (span, until) = due(app.clock.now());
+    claims::take_batch(pool, span, 200, app.clock.uuid(), until).await.unwrap();
+    for _ in 1..lost {
+        app.clock.advance(AFTER_LEASE);
+        let (span, until) = due(app.clock.now());
+        claims::lease_lost_batch(pool, span, &[], app.clock.uuid(), until).await.unwrap();
+    }
+    let handed_on = "WITH counted AS (UPDATE message_counts SET targeted = targeted + 1)
+        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+        SELECT get_byte(uuid_send(id), 15) & 63, id, message, lane, tier, 'infinity', 'epoch', ''
+        FROM (SELECT unnest(recipients) AS id, message, lane, tier FROM batches LIMIT 1) p";
+    sqlx::query(handed_on).execute(pool).await.unwrap();
+    let unavailable = Action::Answer { status: 503, headers: Default::default(), body: String::new() };
+    app.simulator.add_rule(Rule::always(unavailable)).unwrap();
+    app.clock.advance(AFTER_LEASE);
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["targeted"], i64::from(N), "{lost}");
+    assert_eq!(scalar(pool, "SELECT count(*) FROM queue").await, i64::from(N), "each waits once");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_settled_or_split_although_a_row_was_handed_on_to_one_of_its_recipients_meanwhile() {
+    meet_what_was_handed_on(1).await;
+    meet_what_was_handed_on(2).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
     let app = TestApp::start().await;
@@ -335,14 +372,15 @@ async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let lane = LaneId(i32::try_from(app.lane("fcm").await).unwrap());
     // Whatever the worker that lost its lease made of it.
+    let attempt = |at| Attempt { number: 0, at, status: None, took_ms: Some(1), reason: None };
     for lost in [
-        Fate::Ended(Ending::Accepted, None),
-        Fate::Ended(Ending::Gone, None),
-        Fate::Retry { retries: 1, due: app.clock.now() },
+        Fate::Ended(attempt(app.clock.now()), End::Accepted),
+        Fate::Ended(attempt(app.clock.now()), End::Gone),
+        Fate::Retry { failed: attempt(app.clock.now()), retries: 1, due: app.clock.now() },
     ] {
         let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 3_600})).await;
         let mut rows = Vec::new();
-        for fate in [lost, Fate::Ended(Ending::Accepted, None)] {
+        for fate in [lost, Fate::Ended(attempt(app.clock.now()), End::Accepted)] {
             let (lease, now) = (app.clock.uuid(), app.clock.now());
             let claimed = claims::claim_rows(&app.pool, Span::all(lane, Tier::Promotional, now), 9, lease, now + LEASE)
                 .await
@@ -352,7 +390,7 @@ async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
             app.clock.advance(AFTER_LEASE);
         }
         assert_eq!(
-            settle::settle_rows(&app.pool, &app.vault, &rows, app.clock.now()).await.unwrap(),
+            ledger::settle_rows(&app.pool, &app.vault, &rows, app.clock.now()).await.unwrap(),
             1,
             "one is fenced out"
         );
@@ -362,11 +400,9 @@ async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
     app.finish().await;
 }
 
-/// What one attempt to a subscription that was never reached before came to.
+/// What became of a delivery to a subscription that was never reached before.
 async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -> Settlement {
-    let ending = if let Fate::Ended(ending, _) = &fate { *ending } else { Ending::Retry };
-    let attempt = Attempt { number: 0, at: app.clock.now(), ending, status: None, took_ms: Some(1), reason: None };
-    Settlement {
+    let delivery = Delivery {
         subscription: row.recipient.subscription,
         message: row.message,
         app: AppId(sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap()),
@@ -374,8 +410,7 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
-        sla_missed_s: None,
-        attempts: vec![attempt],
-        fate,
-    }
+        sla: None,
+    };
+    Settlement::new(delivery, fate)
 }

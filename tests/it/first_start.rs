@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bellwire::testkit::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::operations::schema::{self, Contents, SchemaError};
 use bellwire::testkit::store::{self, operations::partitions};
+use bellwire::testkit::vault::master_key::{MasterKey, Source};
 use chrono::Days;
 use sqlx::{AssertSqlSafe, PgPool};
 

@@ -9,7 +9,7 @@ use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId, MessageId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
-use bellwire::testkit::store::outcomes::settle::{self, Due, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::outcomes::ledger::{self, Delivery, Due, Fate, RowSettlement, Settlement};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
 use bellwire::testkit::store::queue::steering::{self, Order, Steered};
 use bellwire::testkit::store::queue::stops;
@@ -497,7 +497,7 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
     app.steer(&message, "resume").await;
     app.clock.advance(Duration::from_secs(61));
     app.sweep().await;
-    let settlement = Settlement {
+    let delivery = Delivery {
         subscription: row.recipient.subscription,
         message: row.message,
         app: AppId(sqlx::query_scalar("SELECT app FROM messages").fetch_one(&app.pool).await.unwrap()),
@@ -505,12 +505,11 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
-        sla_missed_s: None,
-        attempts: Vec::new(),
-        fate: Fate::Deferred(Due::Parked),
+        sla: None,
     };
+    let settlement = Settlement::new(delivery, Fate::Deferred(Due::Parked));
     let parked = [RowSettlement { lease, settlement }];
-    assert_eq!(settle::settle_rows(&app.pool, &app.vault, &parked, app.clock.now()).await.unwrap(), 0, "it is its own");
+    assert_eq!(ledger::settle_rows(&app.pool, &app.vault, &parked, app.clock.now()).await.unwrap(), 0, "it is its own");
     app.worker(app.clock.clone()).await.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
     app.finish().await;

@@ -1,8 +1,9 @@
 //! What the store promises about connections, the schema and the data keys.
 
-use bellwire::testkit::store::keys::data_keys::{self, MasterKey, Source};
+use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::{self, SchemaError, operations::partitions};
 use bellwire::testkit::vault::CONTENT;
+use bellwire::testkit::vault::master_key::{MasterKey, Source};
 use chrono::{DateTime, Days, Utc};
 use sqlx::postgres::PgPool;
 use sqlx::{Connection, PgConnection};

@@ -50,6 +50,7 @@ async fn a_row_changed_by_hand_is_never_sent() {
         "UPDATE queue SET tier = 1",
     ] {
         let (app, message, subscription) = with_a_retry().await;
+        app.call(Method::PUT, "/v1/apps/shop/slas", json!({"promotional": 60})).await.ok(200);
         assert_eq!(run(&app, change).await, 1, "{change}");
         app.advance(LATER).await;
         assert_eq!(posts(&app), 1, "{change}");
@@ -60,6 +61,8 @@ async fn a_row_changed_by_hand_is_never_sent() {
         assert_eq!((letters, faults(&app, "tampered")), (1, true), "{change}");
         let rolled = scalar(&app.pool, "SELECT coalesce(sum(n), 0)::bigint FROM rollups WHERE ending = 5").await;
         assert_eq!(rolled, 1, "{change}");
+        let missed = scalar(&app.pool, "SELECT count(*) FROM events WHERE kind = 'sla.missed'").await;
+        assert_eq!(missed, 1, "whatever died was not accepted in time: {change}");
         let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
         assert_eq!((&alerts["data"][0]["kind"], &alerts["data"][0]["subject"]), (&json!("tampered"), &json!(message)));
         app.finish().await;

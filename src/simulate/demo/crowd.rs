@@ -7,7 +7,7 @@ use serde_json::json;
 use super::client::Caller;
 use super::faults::Fate;
 use super::progress::Progress;
-use super::stage::{APP, ORIGIN, Stage, host_of, text};
+use super::stage::{APP, ORIGIN, Stage, TOPIC, host_of, text};
 use crate::model::lane::Gateway;
 
 /// Registrations under way at the same time.
@@ -19,8 +19,6 @@ const SHARES: [(Gateway, u32); 5] =
 const SIGNED_IN: u32 = 7;
 /// One browser in this many joins a topic.
 const JOINS: u32 = 3;
-/// That topic.
-pub(super) const TOPIC: &str = "news";
 
 /// A registered browser.
 #[derive(Debug, Clone)]

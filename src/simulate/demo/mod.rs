@@ -124,7 +124,7 @@ async fn stay(
 
 /// What there is to try.
 fn directions(stage: &Stage, campaign: &str) -> String {
-    let (base, key, operator, topic) = (stage.api.base(), &stage.key, &stage.operator, crowd::TOPIC);
+    let (base, key, operator, topic) = (stage.api.base(), &stage.key, &stage.operator, stage::TOPIC);
     let (data, log) = (stage.data_dir().display(), stage.log());
     let (log, simulator) = (log.display(), stage.simulator.control());
     format!(

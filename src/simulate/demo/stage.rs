@@ -13,7 +13,6 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Caller, Client};
-use super::crowd;
 use super::faults;
 use crate::config::{Config, Flags};
 use crate::gateway::HostMapping;
@@ -27,6 +26,8 @@ use crate::store::keys::api_keys;
 
 /// The app's slug.
 pub(super) const APP: &str = "demo";
+/// The topic that some of its browsers join.
+pub(super) const TOPIC: &str = "news";
 /// The site whose pages register the browsers.
 pub(super) const ORIGIN: &str = "https://shop.example";
 /// How long the server may take to start.
@@ -123,7 +124,7 @@ impl Stage {
     async fn make_app(&mut self) -> anyhow::Result<()> {
         let operator = Caller::Key(&self.operator);
         let app = json!({"slug": APP, "name": "Demo", "origins": [ORIGIN], "subject": "mailto:push@example.com",
-            "allow_other_gateways": true, "topics": [crowd::TOPIC]});
+            "allow_other_gateways": true, "topics": [TOPIC]});
         self.api.post(operator, "/v1/apps", &app).await?;
         let key = json!({"name": "the shop's server", "scopes": Scope::OF_APPS});
         let key = self.api.post(operator, &format!("/v1/apps/{APP}/api-keys"), &key).await?;

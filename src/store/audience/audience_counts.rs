@@ -3,6 +3,7 @@
 //! in every snapshot.
 
 use crate::model::id::AppId;
+use crate::store::results::Progress;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 /// What stands for a topic in the count of everyone.
@@ -48,15 +49,15 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Stri
     .await
 }
 
-/// Adds up a chunk of what was noted, and forgets what came to nothing. Returns whether that chunk was full, so that there may
-/// be more than what comes in all the time. One at a time: whoever meets another leaves it to that one.
-pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
+/// Adds up a chunk of what was noted, and forgets what came to nothing. There is more if that chunk was full; a part of one is
+/// what comes in all the time. One at a time: whoever meets another leaves it to that one.
+pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     let mut tx = pool.begin().await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
     );
     if !alone.fetch_one(&mut *tx).await? {
-        return Ok(false);
+        return Ok(Progress::Done);
     }
     let folded = sqlx::query_scalar!(
         r#"WITH taken AS (
@@ -73,5 +74,5 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     .await?;
     sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
     tx.commit().await?;
-    Ok(folded == CHUNK)
+    Ok(Progress::after(folded == CHUNK))
 }

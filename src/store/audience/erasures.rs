@@ -14,11 +14,12 @@ use uuid::Uuid;
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, ErasureId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
-use crate::store::audience::subscriptions::{SubscriptionRow, end, lock};
+use crate::store::audience::subscriptions::end;
+use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::dead_letters::Filter;
 use crate::store::outcomes::dead_letters::handling::look_again;
-use crate::store::outcomes::tally::Tally;
+use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::queue::stops::Stop;
 use crate::vault::{ADDRESS, Purpose, Vault};
 
@@ -125,15 +126,15 @@ pub async fn erase_subscription(
             let row = lock(&mut tx, erasure.app, SubscriptionId(id)).await?;
             // Somebody else may have erased it, or logged in there, since we looked: on to the next.
             let Some(row) = row.filter(|row| row.user_id.as_ref() == Some(user_id)) else { continue };
-            let mut tally = Tally::default();
-            let stop = end(&mut tx, &row, &mut tally, now).await?;
+            let mut closing = Closing::default();
+            let stop = end(&mut tx, &row, &mut closing, now).await?;
             if !put_letters_aside(&mut tx, erasure, &row, now).await? {
                 forget(&mut tx, vault, &row).await?;
                 sqlx::query!("UPDATE erasures SET subscriptions = subscriptions + 1 WHERE id = $1", erasure.id)
                     .execute(&mut *tx)
                     .await?;
             }
-            tally.write(&mut tx, now).await?;
+            closing.write(&mut tx, now).await?;
             tx.commit().await?;
             return Ok(Some(stop));
         }

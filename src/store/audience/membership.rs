@@ -5,7 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, SubscriptionId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
-use crate::store::audience::subscriptions::{Changes, SubscriptionRow, lock};
+use crate::store::audience::subscriptions::row::{Changes, SubscriptionRow, lock};
 use crate::store::audience::topics;
 use crate::store::operations::retrying::retrying;
 

@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::model::id::SubscriptionId;
-use crate::store::outcomes::settle::{Fate, Settlement};
+use crate::store::outcomes::ledger::closing::Closing;
+use crate::store::outcomes::ledger::settlement::{End, Settlement};
+use crate::store::outcomes::ledger::unsent::cancel_subscription;
 use crate::store::queue::stops::{StopKind, stop_subscription};
-use crate::store::queue::unsent::cancel_subscription;
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
 pub(crate) const REFUSALS_MAX: i16 = 5;
@@ -34,7 +34,7 @@ pub(crate) async fn count<'a>(
     let mut weights = BTreeMap::new();
     for settlement in settlements {
         let Some(weight) = weight(settlement) else { continue };
-        let least = weights.entry(settlement.subscription).or_insert(weight);
+        let least = weights.entry(settlement.delivery().subscription).or_insert(weight);
         *least = weight.min(*least); // accepted once is proven, whatever else was refused
     }
     if weights.is_empty() {
@@ -73,10 +73,10 @@ pub(crate) fn counts(settlement: &Settlement) -> bool {
 
 /// What an ending weighs against its subscription; 0: it was accepted. None: it says nothing, or nothing new.
 fn weight(settlement: &Settlement) -> Option<i16> {
-    match &settlement.fate {
-        _ if settlement.proven => None,
-        Fate::Ended(Ending::Accepted, _) => Some(0),
-        Fate::Ended(Ending::Dead, Some(death)) => match death.reason {
+    match settlement.end()? {
+        _ if settlement.delivery().proven => None,
+        End::Accepted => Some(0),
+        End::Dead(death) => match death.reason {
             DeadReason::Unauthorized => Some(REFUSALS_MAX),
             // Answers that would come again whatever is sent.
             DeadReason::BadRequest | DeadReason::NonRetryable | DeadReason::Http4xx => Some(1),
@@ -120,8 +120,10 @@ pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize
         .execute(&mut *tx)
         .await?;
         if suspended.rows_affected() == 1 {
-            stop_subscription(&mut tx, StopKind::Unsubscribe, SubscriptionId(suspect.id), now).await?;
-            cancel_subscription(&mut tx, suspect.shard, suspect.id, "suspended", now).await?;
+            let (id, mut closing) = (SubscriptionId(suspect.id), Closing::default());
+            stop_subscription(&mut tx, StopKind::Unsubscribe, id, now).await?;
+            cancel_subscription(&mut tx, id, "suspended", &mut closing, now).await?;
+            closing.write(&mut tx, now).await?;
         }
         tx.commit().await?;
     }

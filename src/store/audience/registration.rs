@@ -16,13 +16,13 @@ use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
 use crate::policy::Place;
 use crate::policy::token::Queued;
-use crate::store::audience::subscriptions::{
-    Changes, Right, SubscriptionRow, forget_what_servers_said, lock, lock_in_order, write_details,
-};
+use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
+use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
 use crate::store::audience::succession::take_over;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
-use crate::store::queue::unsent::cancel_previous_users;
+use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
+use crate::store::outcomes::ledger::unsent::cancel_previous_users;
 use crate::store::{audience::membership, queue::lanes, queue::policies};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
@@ -76,6 +76,20 @@ pub(crate) enum Registered {
     TooLarge,
 }
 
+/// Why nothing is registered.
+enum Unregistered {
+    /// It must not be: this is the answer.
+    Refused(Registered),
+    /// The database failed.
+    Failed(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Unregistered {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
 pub(crate) fn shard_of(app: AppId, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
@@ -103,11 +117,11 @@ pub(crate) async fn register(
 ) -> Result<Registered, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let registered = register_within(&mut tx, vault, request, now).await?;
-        if matches!(registered, Registered::New(..) | Registered::Known(..)) {
-            tx.commit().await?;
+        match register_within(&mut tx, vault, request, now).await {
+            Ok(registered) => tx.commit().await.map(|()| registered),
+            Err(Unregistered::Refused(answer)) => Ok(answer),
+            Err(Unregistered::Failed(error)) => Err(error),
         }
-        Ok(registered)
     })
     .await
 }
@@ -117,7 +131,7 @@ async fn register_within(
     vault: &Vault,
     request: &Registration<'_>,
     now: Timestamp,
-) -> Result<Registered, sqlx::Error> {
+) -> Result<Registered, Unregistered> {
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
     let shard = shard_of(request.app, request.endpoint.expose());
     let known = find_endpoint(conn, request.app, shard, &mac).await?;
@@ -126,7 +140,7 @@ async fn register_within(
         None => None,
         Some((id, right)) => match lock(conn, request.app, id).await? {
             Some(old) if right.covers(vault, &old) => Some(old),
-            _ => return Ok(Registered::ReplacesUnknown),
+            _ => return Err(Unregistered::Refused(Registered::ReplacesUnknown)),
         },
     };
     let mut old = old.filter(|old| old.endpoint_mac != mac && old.state.has_heirs());
@@ -134,27 +148,21 @@ async fn register_within(
         forget_what_servers_said(conn, old).await?;
     }
     let (row, new) = match known {
-        Some(id) => match refresh(conn, vault, request, id, now).await? {
-            Ok(row) => (row, false),
-            Err(refused) => return Ok(refused),
-        },
+        Some(id) => (refresh(conn, vault, request, id, now).await?, false),
         None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
-            Ok(Some(row)) => (row, true),
-            // Another request registered it since we looked. Its transaction has ended: now it can be seen.
-            Ok(None) => match find_endpoint(conn, request.app, shard, &mac).await? {
-                Some(id) => match refresh(conn, vault, request, id, now).await? {
-                    Ok(row) => (row, false),
-                    Err(refused) => return Ok(refused),
-                },
-                None => return Err(sqlx::Error::RowNotFound), // erased in the same instant: a 500, and a retry helps
-            },
-            Err(refused) => return Ok(refused),
+            Some(row) => (row, true),
+            // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
+            // same instant, it is a 500, and a retry helps.
+            None => {
+                let known = find_endpoint(conn, request.app, shard, &mac).await?.ok_or(sqlx::Error::RowNotFound)?;
+                (refresh(conn, vault, request, known, now).await?, false)
+            }
         },
     };
     if let Some(old) = &old {
         // What was addressed to somebody does not follow to a subscription that is not theirs.
         if old.user_id.is_some() && old.user_id != row.user_id {
-            cancel_previous_users(conn, old.typed_id().shard(), old.id, now).await?;
+            cancel_previous_users(conn, old.typed_id(), now).await?;
         }
         if new {
             carry_on(conn, vault, old, &row, now).await?;
@@ -162,7 +170,7 @@ async fn register_within(
         take_over(conn, vault, old, &row, now).await?;
     }
     let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
-        return Ok(Registered::TooManyTopics);
+        return Err(Unregistered::Refused(Registered::TooManyTopics));
     };
     if let Some((policy, by)) = request.policy {
         policies::set_subscription(&mut *conn, request.app, row.typed_id(), Some(policy)).await?;
@@ -198,8 +206,9 @@ async fn refresh(
     request: &Registration<'_>,
     id: SubscriptionId,
     now: Timestamp,
-) -> Result<Result<SubscriptionRow, Registered>, sqlx::Error> {
-    let Some(before) = lock(conn, request.app, id).await? else { return Ok(Err(Registered::Taken)) };
+) -> Result<SubscriptionRow, Unregistered> {
+    let refused = |answer| Err(Unregistered::Refused(answer));
+    let Some(before) = lock(conn, request.app, id).await? else { return refused(Registered::Taken) };
     let given = address(request.keys, request.endpoint);
     let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
     let verdict = known::judge(&Case {
@@ -211,12 +220,12 @@ async fn refresh(
         wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
     });
     match verdict {
-        Verdict::Taken => return Ok(Err(Registered::Taken)),
-        Verdict::BelongsToUser => return Ok(Err(Registered::BelongsToUser)),
+        Verdict::Taken => return refused(Registered::Taken),
+        Verdict::BelongsToUser => return refused(Registered::BelongsToUser),
         Verdict::GoesOn | Verdict::BeginsAnew => {}
     }
     if request.vapid_key_stated && before.vapid_key != request.vapid_key {
-        return Ok(Err(Registered::OtherKey));
+        return refused(Registered::OtherKey);
     }
     let mut row = before.clone();
     if verdict == Verdict::BeginsAnew {
@@ -225,7 +234,7 @@ async fn refresh(
         forget_what_servers_said(conn, &mut row).await?;
     }
     if !request.wanted.apply(&mut row) {
-        return Ok(Err(Registered::TooLarge));
+        return refused(Registered::TooLarge);
     }
     if !same_keys {
         row.address = vault.seal(ADDRESS, row.id, &given);
@@ -241,7 +250,7 @@ async fn refresh(
         row.last_seen = now;
         write_details(conn, &before, &mut row, now).await?;
     }
-    Ok(Ok(row))
+    Ok(row)
 }
 
 /// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
@@ -261,16 +270,15 @@ async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sq
 
 /// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
 async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
-    let shard = row.typed_id().shard();
     (row.user_id, row.locale, row.timezone) = (None, None, None);
     row.tags.clear();
     row.attributes = serde_json::json!({});
     row.since = now;
     membership::leave_all(conn, row.typed_id()).await?;
-    cancel_previous_users(conn, shard, row.id, now).await
+    cancel_previous_users(conn, row.typed_id(), now).await
 }
 
-/// Adds a new subscription. Inner none: its endpoint is known after all.
+/// Adds a new subscription. None: its endpoint is known after all.
 async fn insert(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -279,7 +287,7 @@ async fn insert(
     shard: u8,
     old: Option<&SubscriptionRow>,
     now: Timestamp,
-) -> Result<Result<Option<SubscriptionRow>, Registered>, sqlx::Error> {
+) -> Result<Option<SubscriptionRow>, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
     // A browser proves whose a subscription is each time: a token to replace one by does not.
     let by_server = matches!(request.replaces, Some((_, Right::Server)));
@@ -306,7 +314,7 @@ async fn insert(
         ended_at: None,
     };
     if !request.wanted.apply(&mut row) {
-        return Ok(Err(Registered::TooLarge));
+        return Err(Unregistered::Refused(Registered::TooLarge));
     }
     let done = sqlx::query!(
         "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
@@ -333,7 +341,7 @@ async fn insert(
     )
     .execute(conn)
     .await?;
-    Ok(Ok((done.rows_affected() == 1).then_some(row)))
+    Ok((done.rows_affected() == 1).then_some(row))
 }
 
 /// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
@@ -345,7 +353,7 @@ async fn carry_on(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let meant = sqlx::query_scalar!(
+    let meant = sqlx::query!(
         "WITH ahead AS MATERIALIZED (
            SELECT message, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
          later AS (
@@ -353,7 +361,7 @@ async fn carry_on(
              SELECT max(accepted_at) + interval '1 microsecond' FROM messages
              WHERE id IN (SELECT message FROM cursors WHERE lane = $7)))
            WHERE shard = $5 AND id = $6)
-         SELECT a.message FROM ahead a JOIN messages m ON m.id = a.message
+         SELECT a.message, m.tier FROM ahead a JOIN messages m ON m.id = a.message
          WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
            SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
                           UNION ALL TABLE former_topic_members) t
@@ -368,32 +376,25 @@ async fn carry_on(
     )
     .fetch_all(&mut *conn)
     .await?;
-    if meant.is_empty() {
-        return Ok(());
-    }
-    let token = |message: &Uuid| first(MessageId(*message), new.typed_id(), now).sign(vault).to_vec();
-    sqlx::query!(
-        "WITH queued AS (
-           INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
-           SELECT $1, $2, t.message, $3, m.tier, $4, $4, t.token
-           FROM unnest($5::uuid[], $6::bytea[]) AS t (message, token) JOIN messages m ON m.id = t.message
-           ON CONFLICT DO NOTHING RETURNING message)
-         INSERT INTO message_counts AS c (message, lane, targeted)
-         SELECT message, $3, 1 FROM queued ORDER BY message
-         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + 1",
-        new.typed_id().shard(),
-        new.id,
-        new.lane,
-        now,
-        &meant,
-        &meant.iter().map(token).collect::<Vec<_>>()
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// A delivery that waits for its first attempt.
-fn first(message: MessageId, subscription: SubscriptionId, scheduled_at: Timestamp) -> Queued {
-    Queued { message, subscription, retries: 0, scheduled_at }
+    let queued = |message| Queued { message, subscription: new.typed_id(), retries: 0, scheduled_at: now };
+    let rows = meant.iter().map(|meant| NewRow {
+        subscription: new.typed_id(),
+        message: MessageId(meant.message),
+        lane: new.lane,
+        tier: meant.tier,
+        retries: 0,
+        due_at: now,
+        parked: false,
+        scheduled_at: now,
+        lease: None,
+        leases: 0,
+        token: queued(MessageId(meant.message)).sign(vault).to_vec(),
+        failed_at: None,
+        has_turn: false,
+        life: 0,
+    });
+    let there = rows.collect::<NewRows>().enqueue(conn).await?;
+    let messages = meant.iter().map(|meant| MessageId(meant.message));
+    let put = messages.filter(|message| !there.contains(&(new.typed_id(), *message)));
+    enqueue::count_targets(conn, put.map(|message| (message, new.lane, 1))).await
 }

@@ -8,14 +8,15 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::audience::membership;
-use crate::store::audience::subscriptions::SubscriptionRow;
+use crate::store::audience::subscriptions::row::SubscriptionRow;
 use crate::store::operations::retrying::retrying;
+use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{StopKind, stop_subscription};
-use crate::store::queue::unsent::{Waiting, settle_unsent};
 use crate::vault::Vault;
 
 /// Who comes in the place of a subscription, and in which of its lives.
@@ -23,14 +24,22 @@ use crate::vault::Vault;
 struct Successor {
     id: SubscriptionId,
     life: i32,
+    /// None: it does not exist any more.
+    lane: Option<i32>,
 }
 
-/// A row of `queue` that the transaction has locked.
-struct Held {
-    message: Uuid,
+/// A row that the transaction has taken out of `queue`.
+struct Taken {
+    message: MessageId,
+    lane: i32,
+    tier: i16,
     retries: i32,
+    due_at: Timestamp,
     scheduled_at: Timestamp,
+    lease: Option<Uuid>,
+    leases: i16,
     token: Vec<u8>,
+    failed_at: Option<Timestamp>,
 }
 
 /// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
@@ -64,16 +73,17 @@ pub(in crate::store) async fn take_over(
     stop_subscription(&mut *conn, StopKind::Replace, old_id, now).await?;
     membership::inherit(conn, old_id, (new_id, new.lane)).await?;
     let free = sqlx::query_as!(
-        Held,
-        "SELECT message, retries, scheduled_at, token FROM queue
-         WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3) FOR UPDATE",
+        Taken,
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
+         RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
         old_id.shard(),
         old.id,
         now
     )
     .fetch_all(&mut *conn)
     .await?;
-    hand_on(conn, vault, old_id, Successor { id: new_id, life }, &free, now).await
+    let successor = Successor { id: new_id, life, lane: Some(new.lane) };
+    hand_on(conn, vault, old_id, successor, free, now).await
 }
 
 /// Hands on what was claimed under `lease` and is for a subscription that another one has taken the place of. What is not
@@ -90,18 +100,20 @@ pub(crate) async fn follow(
     retrying(|| async {
         let mut tx = pool.begin().await?;
         let successor = sqlx::query!(
-            r#"SELECT replaced_by AS "id!", replaced_by_life AS "life!" FROM subscriptions
-               WHERE shard = $1 AND id = $2 AND state = 'replaced' AND replaced_by IS NOT NULL"#,
+            r#"SELECT old.replaced_by AS "id!", old.replaced_by_life AS "life!", new.lane AS "lane?" FROM subscriptions old
+               LEFT JOIN subscriptions new
+                 ON new.shard = get_byte(uuid_send(old.replaced_by), 15) & 63 AND new.id = old.replaced_by
+               WHERE old.shard = $1 AND old.id = $2 AND old.state = 'replaced' AND old.replaced_by IS NOT NULL"#,
             old.shard(),
             old.0
         )
         .fetch_optional(&mut *tx)
         .await?;
         let Some(successor) = successor else { return Ok(()) };
-        let held = sqlx::query_as!(
-            Held,
-            "SELECT message, retries, scheduled_at, token FROM queue
-             WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4 FOR UPDATE",
+        let taken = sqlx::query_as!(
+            Taken,
+            "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4
+             RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
             old.shard(),
             old.0,
             &messages,
@@ -109,58 +121,63 @@ pub(crate) async fn follow(
         )
         .fetch_all(&mut *tx)
         .await?;
-        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life };
-        hand_on(&mut tx, vault, old, successor, &held, now).await?;
+        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane };
+        hand_on(&mut tx, vault, old, successor, taken, now).await?;
         tx.commit().await
     })
     .await
 }
 
-/// Moves locked rows to the successor, signed for it; none else, since nobody could sign for what came in between. What
-/// waits for the successor already, or has none that exists, ends here.
+/// Enqueues what was taken out for the successor, signed for it. What waits for the successor already, or has none that
+/// exists, ends here.
 async fn hand_on(
     conn: &mut PgConnection,
     vault: &Vault,
     old: SubscriptionId,
     new: Successor,
-    rows: &[Held],
+    rows: Vec<Taken>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    // A row that somebody has changed by hand gets a token that does not fit either.
-    let token = |row: &Held| {
-        let retries = u32::try_from(row.retries).unwrap_or(0);
-        let (message, scheduled_at) = (MessageId(row.message), row.scheduled_at);
-        let before = Queued { message, subscription: old, retries, scheduled_at };
-        let after = Queued { subscription: new.id, ..before };
-        if before.fits(&row.token, vault) { after.sign(vault).to_vec() } else { Vec::new() }
-    };
-    let doubled = sqlx::query_as!(
-        Waiting,
-        r#"WITH taken AS (
-             DELETE FROM queue q USING unnest($7::uuid[], $8::bytea[]) AS t (message, signed)
-             WHERE q.shard = $1 AND q.subscription = $2 AND q.message = t.message RETURNING q.*, t.signed),
-           moved AS (
-             INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, leases, token,
-               failed_at, life)
-             SELECT s.shard, s.id, q.message, s.lane, q.tier, q.retries, CASE WHEN q.lease IS NULL THEN q.due_at ELSE $6 END,
-               q.scheduled_at, q.leases, q.signed, q.failed_at, $5
-             FROM taken q JOIN subscriptions s ON s.shard = $3 AND s.id = $4
-             ON CONFLICT DO NOTHING RETURNING message)
-         SELECT shard, subscription, message, lane, tier, retries FROM taken
-         WHERE message NOT IN (SELECT message FROM moved)"#,
-        old.shard(),
-        old.0,
-        new.id.shard(),
-        new.id.0,
-        new.life,
-        now,
-        &rows.iter().map(|row| row.message).collect::<Vec<_>>(),
-        &rows.iter().map(token).collect::<Vec<_>>()
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    settle_unsent(conn, doubled, Ending::Cancelled, "replaced", now).await
+    let moved: NewRows = new
+        .lane
+        .into_iter()
+        .flat_map(|lane| rows.iter().map(move |row| (lane, row)))
+        .map(|(lane, row)| NewRow {
+            subscription: new.id,
+            message: row.message,
+            lane,
+            tier: row.tier,
+            retries: row.retries,
+            due_at: if row.lease.is_none() { row.due_at } else { now },
+            parked: false,
+            scheduled_at: row.scheduled_at,
+            lease: None,
+            leases: row.leases,
+            token: token(vault, row, old, new.id),
+            failed_at: row.failed_at,
+            has_turn: false,
+            life: new.life,
+        })
+        .collect();
+    let doubled = moved.enqueue(conn).await?;
+    let ends = |row: &Taken| new.lane.is_none() || doubled.contains(&(new.id, row.message));
+    let ended = rows.into_iter().filter(ends).map(|Taken { message, lane, tier, retries, .. }| Waiting {
+        subscription: old,
+        message,
+        lane,
+        tier,
+        retries,
+    });
+    unsent::end(conn, ended.collect(), How::Cancelled("replaced"), now).await
+}
+
+/// Signs a row for the successor. One that somebody has changed by hand gets a token that does not fit either.
+fn token(vault: &Vault, row: &Taken, old: SubscriptionId, new: SubscriptionId) -> Vec<u8> {
+    let retries = u32::try_from(row.retries).unwrap_or(0);
+    let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };
+    let after = Queued { subscription: new, ..before };
+    if before.fits(&row.token, vault) { after.sign(vault).to_vec() } else { Vec::new() }
 }

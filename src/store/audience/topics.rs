@@ -11,6 +11,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::{AppId, MessageId};
 use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
+use crate::store::results::Written;
 
 /// Most topics of one app.
 pub(crate) const TOPICS_MAX: i64 = 10_000;
@@ -168,10 +169,15 @@ pub(crate) async fn create(
     })
 }
 
-/// Sets who may join a topic; whoever is in it stays. False: there is no topic of that name.
-pub(crate) async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<bool, sqlx::Error> {
+/// Sets who may join a topic; whoever is in it stays.
+pub(crate) async fn change(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    join: Join,
+) -> Result<Written, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2", app.0, name, join.name());
-    Ok(done.execute(conn).await?.rows_affected() == 1)
+    Ok(Written::by(done.execute(conn).await?.rows_affected()))
 }
 
 /// What became of a wish to remove a topic.

@@ -35,8 +35,17 @@ pub(crate) struct App {
     pub deleting_at: Option<Timestamp>,
 }
 
-/// Adds an app. False: its slug is taken.
-pub(crate) async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, sqlx::Error> {
+/// What became of a new app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It is there.
+    Done,
+    /// Another one has its slug, which may be one that is being deleted.
+    SlugTaken,
+}
+
+/// Adds an app.
+pub(crate) async fn create(conn: &mut PgConnection, app: &App) -> Result<Created, sqlx::Error> {
     let done = sqlx::query!(
         "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (slug) DO NOTHING",
@@ -52,7 +61,7 @@ pub(crate) async fn create(conn: &mut PgConnection, app: &App) -> Result<bool, s
     )
     .execute(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(if done.rows_affected() == 1 { Created::Done } else { Created::SlugTaken })
 }
 
 /// The app of that id or slug, unless it is being deleted.

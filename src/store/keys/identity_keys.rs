@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
+use crate::store::results::Written;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
 pub(crate) const KEYS_MAX: i64 = 10;
@@ -30,8 +31,17 @@ pub(crate) struct IdentityKey {
     pub created_at: Timestamp,
 }
 
-/// Adds a key. False: the app has [`KEYS_MAX`] already.
-pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<bool> {
+/// What became of a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is there.
+    Done,
+    /// The app has [`KEYS_MAX`] already.
+    TooMany,
+}
+
+/// Adds a key.
+pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<Added> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
@@ -51,7 +61,7 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
     )
     .execute(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::TooMany })
 }
 
 /// All keys of an app, the newest first.
@@ -66,9 +76,9 @@ pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Identity
     .await
 }
 
-/// Forgets a key: what it signed proves nothing from now on. False: the app has no such key.
-pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<bool> {
+/// Forgets a key: what it signed proves nothing from now on.
+pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<Written> {
     let done =
         sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id).execute(executor).await?;
-    Ok(done.rows_affected() == 1)
+    Ok(Written::by(done.rows_affected()))
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
 use crate::model::named;
+use crate::store::results::Written;
 
 named! {
     /// What a key is used for, as stored in `vapid_keys.state`.
@@ -39,9 +40,18 @@ pub struct VapidKey {
     pub retired_at: Option<Timestamp>,
 }
 
-/// Adds a key pair. An active one retires the one before it. False: the app has this key already.
+/// What became of a new key pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is there.
+    Done,
+    /// The app has it already.
+    Known,
+}
+
+/// Adds a key pair. An active one retires the one before it.
 /// `private_key` is sealed under [`crate::vault::VAPID_PRIVATE`] and the key's id.
-pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<bool, sqlx::Error> {
+pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[u8]) -> Result<Added, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
         sqlx::query!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", key.app.0)
@@ -55,7 +65,7 @@ pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[
         .fetch_one(&mut *conn)
         .await?;
         if known {
-            return Ok(false);
+            return Ok(Added::Known);
         }
         sqlx::query!(
             "UPDATE vapid_keys SET state = 'retired', retired_at = $2 WHERE app = $1 AND state = 'active'",
@@ -79,7 +89,7 @@ pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[
     )
     .execute(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::Known })
 }
 
 /// The key that new subscribers are handed. Every app has one.
@@ -158,9 +168,9 @@ pub(crate) async fn set_subject(
     app: AppId,
     id: Uuid,
     subject: &str,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Written, sqlx::Error> {
     let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id, subject)
         .execute(executor)
         .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(Written::by(done.rows_affected()))
 }

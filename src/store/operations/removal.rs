@@ -7,26 +7,24 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::operations::retrying::retrying;
+use crate::store::outcomes::ledger::take::{self, Waiting};
+use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::{self, Change, Flow};
 use crate::store::queue::steering::cancel_locked;
 use crate::store::queue::stops::Stop;
-use crate::store::queue::unsent::{Waiting, settle_unsent};
 
 /// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);
 /// Messages that are cancelled at a time.
 const MESSAGES_AT_ONCE: i64 = 100;
-/// Lost batches that are ended at a time, each of up to 500 deliveries.
-const BATCHES_AT_ONCE: i64 = 20;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
 /// Rows that take others along: a message its counts, a subscription its topics.
@@ -67,7 +65,7 @@ pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>>
 pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<Step> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
-        || end_lost_batches(pool, app, now).await? > 0
+        || cancel_lost_batches(pool, app, now).await? > 0
     {
         return Ok(Step::More);
     }
@@ -128,64 +126,27 @@ pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -
 async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-        let rows = sqlx::query_as!(
-            Waiting,
-            "DELETE FROM queue WHERE ctid = ANY (ARRAY(
-               SELECT q.row FROM lanes l, LATERAL (
-                 SELECT ctid AS row FROM queue WHERE lane = l.id AND (lease IS NULL OR due_at <= $2)
-                 LIMIT $3 FOR UPDATE SKIP LOCKED) q
-               WHERE l.app = $1 LIMIT $3))
-             RETURNING shard, subscription, message, lane, tier, retries",
-            app.0,
-            now,
-            CHUNK
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let n = rows.len();
-        settle_unsent(&mut tx, rows, Ending::Cancelled, DELETED, now).await?;
-        tx.commit().await?;
-        Ok(n)
+        let rows = take::of_app(&mut tx, app, now).await?;
+        end_deleted(tx, rows, now).await
     })
     .await
 }
 
-/// Why deliveries of the app end.
-const DELETED: &str = "app deleted";
-
-/// Cancels what is left of batches whose workers were lost: since nothing is claimed for the app, no other one takes them.
-/// Returns how many batches.
-async fn end_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
+/// Cancels what is left of some batches whose workers were lost. Returns how many deliveries.
+async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-        let batches = sqlx::query!(
-            "DELETE FROM batches WHERE ctid = ANY (ARRAY(
-               SELECT p.row FROM lanes l, LATERAL (
-                 SELECT ctid AS row FROM batches WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
-               WHERE l.app = $1 LIMIT $3))
-             RETURNING message, lane, tier, recipients",
-            app.0,
-            now,
-            BATCHES_AT_ONCE
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let n = batches.len();
-        let rows = batches.into_iter().flat_map(|batch| {
-            batch.recipients.into_iter().map(move |subscription| Waiting {
-                shard: SubscriptionId(subscription).shard(),
-                subscription,
-                message: batch.message,
-                lane: batch.lane,
-                tier: batch.tier,
-                retries: 0,
-            })
-        });
-        settle_unsent(&mut tx, rows.collect(), Ending::Cancelled, DELETED, now).await?;
-        tx.commit().await?;
-        Ok(n)
+        let rows = take::of_lost_batches(&mut tx, app, now).await?;
+        end_deleted(tx, rows, now).await
     })
     .await
+}
+
+async fn end_deleted(mut tx: Transaction<'_, Postgres>, rows: Vec<Waiting>, now: Timestamp) -> sqlx::Result<usize> {
+    let n = rows.len();
+    unsent::end(&mut tx, rows, How::Cancelled("app deleted"), now).await?;
+    tx.commit().await?;
+    Ok(n)
 }
 
 /// Whether anything is still in workers' hands.

@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgPool, Postgres, Transaction};
 use tracing::info;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::model::id::{AppId, MessageId};
 use crate::store::keys::apps::{self, App};
-use crate::store::queue::unsent::{Waiting, settle_unsent};
+use crate::store::outcomes::ledger::take::{self, Waiting};
+use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::{BEGIN_BY_INDEX, queue::messages};
 
 /// What is left of a paused message so long after it expired is settled here: rows that are never due.
@@ -22,8 +21,6 @@ const RESUME_GRACE: Duration = Duration::from_secs(60);
 const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
 /// A message's content stays for so long after its last delivery was seen to have ended.
 const CONTENT_GRACE: Duration = Duration::from_secs(300);
-/// Rows that one transaction changes.
-const CHUNK: i64 = 10_000;
 
 /// Messages that were cancelled or resumed and have waiting rows that do not show it yet: those beyond the first chunk,
 /// and those that workers queued or parked while the turn was news to them. Each wants [`crate::store::queue::steering::go_on`].
@@ -54,26 +51,8 @@ pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<V
 /// Settles a chunk of what is parked though its message expired a minute ago. Returns how many rows that were.
 pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = pool.begin().await?;
-    let rows = sqlx::query_as!(
-        Waiting,
-        r#"
-        DELETE FROM queue WHERE ctid = ANY (ARRAY(
-            SELECT q.row FROM messages m, LATERAL (
-                SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
-                LIMIT $3 FOR UPDATE SKIP LOCKED) q
-            WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))
-        RETURNING shard, subscription, message, lane, tier, retries
-        "#,
-        now,
-        now - EXPIRY_GRACE,
-        CHUNK
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    let n = rows.len();
-    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
-    tx.commit().await?;
-    Ok(n)
+    let rows = take::of_expired_parked(&mut tx, now - EXPIRY_GRACE, now).await?;
+    expire(tx, rows, now).await
 }
 
 /// Ends subscriptions whose own `expirationTime` passed. Returns how many.
@@ -140,7 +119,7 @@ pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Resu
         log_end(pool, AppId(message.app), MessageId(message.id), now).await?;
     }
     for message in looked.iter().filter(|message| message.overdue) {
-        while expire_rows(pool, message.id, now).await? > 0 {}
+        while expire_rows(pool, MessageId(message.id), now).await? > 0 {}
     }
     Ok(looked.len() as u64)
 }
@@ -155,23 +134,15 @@ async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sq
 }
 
 /// Settles a chunk of a message's rows that nobody holds as expired. Returns how many.
-async fn expire_rows(pool: &PgPool, message: Uuid, now: Timestamp) -> sqlx::Result<usize> {
+async fn expire_rows(pool: &PgPool, message: MessageId, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = pool.begin().await?;
-    let rows = sqlx::query_as!(
-        Waiting,
-        r#"
-        DELETE FROM queue WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2) LIMIT $3 FOR UPDATE SKIP LOCKED))
-        RETURNING shard, subscription, message, lane, tier, retries
-        "#,
-        message,
-        now,
-        CHUNK
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+    let rows = take::of_message(&mut tx, message, now).await?;
+    expire(tx, rows, now).await
+}
+
+async fn expire(mut tx: Transaction<'_, Postgres>, rows: Vec<Waiting>, now: Timestamp) -> sqlx::Result<usize> {
     let n = rows.len();
-    settle_unsent(&mut tx, rows, Ending::Expired, "time to live is over", now).await?;
+    unsent::end(&mut tx, rows, How::Expired("time to live is over"), now).await?;
     tx.commit().await?;
     Ok(n)
 }

@@ -4,10 +4,10 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
-use crate::store::queue::unsent::{Waiting, settle_unsent};
+use crate::store::outcomes::ledger::take;
+use crate::store::outcomes::ledger::unsent::{self, How};
 
 /// One delivery.
 #[derive(Debug, Clone)]
@@ -98,15 +98,23 @@ pub(crate) async fn attempts(
     .await
 }
 
-/// Makes a waiting delivery due now. What the policy said stays written. False: it does not wait, a worker holds it,
-/// or its message is paused.
+/// What became of a wish that concerns a waiting delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It is so.
+    Done,
+    /// It does not wait, or a worker holds it.
+    NotWaiting,
+}
+
+/// Makes a waiting delivery due now, unless its message is paused. What the policy said stays written.
 pub(crate) async fn hurry(
     pool: &PgPool,
     app: AppId,
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Reached, sqlx::Error> {
     let done = sqlx::query!(
         "UPDATE queue SET due_at = least(due_at, $4) WHERE shard = $1 AND subscription = $2 AND message = $3
            AND lease IS NULL AND due_at < 'infinity' AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
@@ -118,36 +126,25 @@ pub(crate) async fn hurry(
     )
     .execute(pool)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(if done.rows_affected() == 1 { Reached::Done } else { Reached::NotWaiting })
 }
 
-/// Ends a waiting delivery. False: it does not wait, or a worker holds it.
+/// Ends a waiting delivery.
 pub(crate) async fn cancel(
     pool: &PgPool,
     app: AppId,
     message: MessageId,
     subscription: SubscriptionId,
     now: Timestamp,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Reached, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let rows = sqlx::query_as!(
-            Waiting,
-            "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
-               AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)
-             RETURNING shard, subscription, message, lane, tier, retries",
-            subscription.shard(),
-            subscription.0,
-            message.0,
-            now,
-            app.0
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let waited = !rows.is_empty();
-        settle_unsent(&mut tx, rows, Ending::Cancelled, "delivery cancelled", now).await?;
+        let Some(row) = take::of_delivery(&mut tx, app, message, subscription, now).await? else {
+            return Ok(Reached::NotWaiting);
+        };
+        unsent::end(&mut tx, vec![row], How::Cancelled("delivery cancelled"), now).await?;
         tx.commit().await?;
-        Ok(waited)
+        Ok(Reached::Done)
     })
     .await
 }

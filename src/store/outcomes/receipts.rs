@@ -5,10 +5,11 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::delivery::ReceiptKind;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
-use crate::store::queue::unsent::{Waiting, settle_unsent};
+use crate::store::outcomes::ledger::take::Waiting;
+use crate::store::outcomes::ledger::unsent::{self, How};
 
 /// What a service worker reported, and when we heard of it.
 #[derive(Debug, Clone)]
@@ -68,7 +69,7 @@ pub async fn write(
         batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
         if !batch.is_empty() {
             let arrived = insert(&mut tx, &batch).await?;
-            settle_unsent(&mut tx, arrived, Ending::Accepted, "a receipt came", now).await?;
+            unsent::end(&mut tx, arrived, How::Accepted("a receipt came"), now).await?;
             prove_keys(&mut tx, &batch, now).await?;
         }
         tx.commit().await
@@ -124,7 +125,7 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec
              FROM added a WHERE c.message = a.message)
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
-         RETURNING q.shard, q.subscription, q.message, q.lane, q.tier, q.retries"#,
+         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId};
 use crate::policy::reliability::Count;
-use crate::store::outcomes::events::{self, Event};
+use crate::store::outcomes::events::Event;
 use crate::store::outcomes::reliability;
 
 /// Seconds, for the tiers that have any.
@@ -46,24 +46,24 @@ pub(crate) async fn write(
 }
 
 /// Counts deliveries of these messages, each in the lane beside it, that ended without having been accepted, for the
-/// tiers that have an SLA. Writes figures and events: last in its transaction.
+/// tiers that have an SLA: in the figures, which come late in a transaction. Returns what is to be told of it.
 pub(in crate::store) async fn missed(
     conn: &mut PgConnection,
-    messages: &[Uuid],
-    lanes: &[i32],
+    deliveries: &[(MessageId, i32)],
     now: Timestamp,
-) -> sqlx::Result<()> {
-    if messages.is_empty() {
-        return Ok(());
+) -> sqlx::Result<Vec<Event>> {
+    if deliveries.is_empty() {
+        return Ok(Vec::new());
     }
+    let (messages, lanes): (Vec<Uuid>, Vec<i32>) = deliveries.iter().map(|(message, lane)| (message.0, *lane)).unzip();
     let missed = sqlx::query!(
         r#"SELECT m.app, m.id, m.tier, t.sla_seconds AS "sla_seconds!", u.lane AS "lane!", count(*) AS "n!"
          FROM unnest($1::uuid[], $2::integer[]) AS u (message, lane)
          JOIN messages m ON m.id = u.message
          JOIN tier_settings t ON t.app = m.app AND t.tier = m.tier AND t.sla_seconds IS NOT NULL
          GROUP BY m.app, m.id, m.tier, t.sla_seconds, u.lane"#,
-        messages,
-        lanes
+        &messages,
+        &lanes
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -81,5 +81,5 @@ pub(in crate::store) async fn missed(
         alike
     });
     reliability::add(&mut *conn, counted.into_iter(), now).await?;
-    events::record(conn, told, now).await
+    Ok(told)
 }

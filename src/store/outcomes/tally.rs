@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::store::outcomes::settle::{Fate, Settlement};
+use crate::store::outcomes::ledger::settlement::Settlement;
 
 /// Rows of `message_counts` and `rollups` that many transactions add to. They are written late and in the order of their
 /// keys: see [the order of locks](super).
@@ -25,12 +25,12 @@ impl Tally {
     pub(crate) fn of<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
         let mut tally = Self::default();
         for settlement in settlements {
-            let lane = settlement.lane.0;
-            if let Fate::Ended(ending, _) = &settlement.fate {
-                tally.count(settlement.message.0, lane, *ending);
+            let of = settlement.delivery();
+            if let Some(end) = settlement.end() {
+                tally.count(of.message.0, of.lane.0, end.ending());
             }
-            for attempt in &settlement.attempts {
-                tally.roll_up(lane, settlement.tier.code(), attempt.ending);
+            for (_, ending) in settlement.attempts() {
+                tally.roll_up(of.lane.0, of.tier.code(), ending);
             }
         }
         tally

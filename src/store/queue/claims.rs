@@ -5,237 +5,30 @@
 //! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
 
 mod batches;
+pub(crate) mod due;
+mod recipient;
 
 use std::time::Duration;
 
-pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, split_batch};
-pub use batches::{Taken, lease_lost_batch, take_batch};
-use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::message::MessageState;
-use crate::model::subscription::SubscriptionState;
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::vault::Vault;
+pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, split_batch};
+pub use batches::{Taken, lease_lost_batch, take_batch};
+pub(crate) use due::{DueLane, Source};
+pub use due::{Span, due_lanes};
+use recipient::{Circumstances, standing};
+pub(crate) use recipient::{Recipient, Standing};
 
 /// How long a claim is its worker's. A worker that dies loses its claims after this.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// A turn that a throttle gave is good for so long. What has missed it, because no worker was there, asks for another one;
 /// so what waited does not leave in one instant.
 const TURN_KEPT: Duration = Duration::from_secs(1);
-
-/// A (lane, tier) that has something to do now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueLane {
-    /// The app it belongs to.
-    pub app: AppId,
-    /// Which lane.
-    pub lane: LaneId,
-    /// Which tier of it.
-    pub tier: Tier,
-    /// Where the work lies.
-    pub sources: Sources,
-}
-
-/// The three tables that work is claimed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// Deliveries that wait alone.
-    Queue,
-    /// Batches whose worker died.
-    Batches,
-    /// Messages still being fanned out.
-    Cursors,
-}
-
-/// Of each [source](Source) that has something due, since when the first of it has been.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// Of [`Source::Queue`].
-    pub queue: Option<Timestamp>,
-    /// Of [`Source::Batches`].
-    pub batches: Option<Timestamp>,
-    /// Of [`Source::Cursors`].
-    pub cursors: Option<Timestamp>,
-}
-
-impl Sources {
-    /// Those of either.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        let first = |one: Option<Timestamp>, other| one.into_iter().chain(other).min();
-        Self {
-            queue: first(self.queue, other.queue),
-            batches: first(self.batches, other.batches),
-            cursors: first(self.cursors, other.cursors),
-        }
-    }
-
-    /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
-    pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
-        let all = [(Source::Queue, self.queue), (Source::Batches, self.batches), (Source::Cursors, self.cursors)];
-        all.into_iter().filter_map(|(source, since)| Some((source, since?)))
-    }
-}
-
-/// What is claimed of a lane and tier: what fell due within a time.
-///
-/// Its beginning is where the last look found the first. What lies before is dead: rows that were claimed or have ended, but
-/// that a long snapshot, a backup's say, keeps Postgres from removing, so that each claim would walk over all of them. What
-/// falls due earlier after all, since it was moved here or its commit was late, is what the next look finds first.
-#[derive(Debug, Clone, Copy)]
-pub struct Span {
-    /// Which lane.
-    pub lane: LaneId,
-    /// Which tier of it.
-    pub tier: Tier,
-    /// Its beginning.
-    pub since: Timestamp,
-    /// Its end: now.
-    pub now: Timestamp,
-}
-
-impl Span {
-    /// Everything that is due.
-    pub fn all(lane: LaneId, tier: Tier, now: Timestamp) -> Self {
-        Self { lane, tier, since: Timestamp::UNIX_EPOCH, now }
-    }
-}
-
-/// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
-/// has rows at all, however many rows there are.
-pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
-    let found = sqlx::query!(
-        r#"
-        WITH RECURSIVE
-        q AS (
-            (SELECT lane, tier, due_at FROM queue ORDER BY lane, tier, due_at LIMIT 1)
-            UNION ALL
-            SELECT n.lane, n.tier, n.due_at FROM q, LATERAL (
-                SELECT lane, tier, due_at FROM queue WHERE (lane, tier) > (q.lane, q.tier)
-                ORDER BY lane, tier, due_at LIMIT 1) n
-        ),
-        p AS (
-            (SELECT lane, tier, due_at FROM batches ORDER BY lane, tier, due_at LIMIT 1)
-            UNION ALL
-            SELECT n.lane, n.tier, n.due_at FROM p, LATERAL (
-                SELECT lane, tier, due_at FROM batches WHERE (lane, tier) > (p.lane, p.tier)
-                ORDER BY lane, tier, due_at LIMIT 1) n
-        ),
-        c AS (
-            (SELECT lane, tier, due_at FROM cursors ORDER BY lane, tier, due_at LIMIT 1)
-            UNION ALL
-            SELECT n.lane, n.tier, n.due_at FROM c, LATERAL (
-                SELECT lane, tier, due_at FROM cursors WHERE (lane, tier) > (c.lane, c.tier)
-                ORDER BY lane, tier, due_at LIMIT 1) n
-        ),
-        due AS (
-            SELECT 0 AS source, lane, tier, due_at FROM q WHERE due_at <= $1
-            UNION ALL SELECT 1, lane, tier, due_at FROM p WHERE due_at <= $1
-            UNION ALL SELECT 2, lane, tier, due_at FROM c WHERE due_at <= $1
-        )
-        SELECT l.app, d.lane AS "lane!", d.tier AS "tier!", min(d.due_at) FILTER (WHERE d.source = 0) AS queue,
-               min(d.due_at) FILTER (WHERE d.source = 1) AS batches, min(d.due_at) FILTER (WHERE d.source = 2) AS cursors
-        FROM due d JOIN lanes l ON l.id = d.lane
-        GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
-        "#,
-        now
-    )
-    .fetch_all(pool)
-    .await?;
-    Ok(found
-        .into_iter()
-        .filter_map(|row| {
-            // Nothing checks the tier of a row that somebody wrote by hand. It is nobody's, and stops nobody's work.
-            Some(DueLane {
-                app: AppId(row.app),
-                lane: LaneId(row.lane),
-                tier: Tier::from_code(row.tier)?,
-                sources: Sources { queue: row.queue, batches: row.batches, cursors: row.cursors },
-            })
-        })
-        .collect())
-}
-
-/// Whether a claimed delivery may be sent, as the database stood when it was claimed. Whatever changes later comes
-/// as a [stop](crate::store::queue::stops).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Its subscription is active and its message is sending.
-    Sendable,
-    /// Its message is paused: park it.
-    Paused,
-    /// Its message was cancelled, its subscription unsubscribed, suspended or erased, or it was meant for an earlier life
-    /// of it.
-    Cancelled,
-    /// Its subscription is gone or expired.
-    Gone,
-    /// Another subscription has taken the place of its own: it is for that one.
-    Replaced,
-}
-
-/// What decides over the standing of a delivery.
-struct Circumstances {
-    /// The message's state.
-    message: MessageState,
-    /// The subscription's, if it exists.
-    subscription: Option<SubscriptionState>,
-    /// Whether another one is known to have taken its place.
-    has_successor: bool,
-    /// Whether the delivery was for an earlier life of it.
-    is_past: bool,
-}
-
-impl Circumstances {
-    /// From the names that the statements of the hot path read.
-    fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
-        const CHECKED: &str = "checked by the table";
-        Self {
-            message: MessageState::from_name(message).expect(CHECKED),
-            subscription: subscription.map(|name| SubscriptionState::from_name(name).expect(CHECKED)),
-            has_successor,
-            is_past,
-        }
-    }
-}
-
-fn standing(circumstances: &Circumstances) -> Standing {
-    use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
-    match (circumstances.message, circumstances.subscription) {
-        (MessageState::Cancelled, _) => Standing::Cancelled,
-        _ if circumstances.is_past => Standing::Cancelled,
-        (_, Some(Gone | Expired)) => Standing::Gone,
-        (_, Some(Replaced)) if circumstances.has_successor => Standing::Replaced,
-        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Standing::Cancelled,
-        (MessageState::Paused, Some(Active)) => Standing::Paused,
-        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Standing::Sendable,
-    }
-}
-
-/// Whom a delivery goes to. The address is still sealed.
-#[derive(Debug)]
-pub struct Recipient {
-    /// The subscription.
-    pub subscription: SubscriptionId,
-    /// The first id of this browser, from which the delivery's id is derived.
-    pub origin_id: Uuid,
-    /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
-    pub address: Vec<u8>,
-    /// Whether it may be sent.
-    pub standing: Standing,
-    /// Its subscription's own delivery policy.
-    pub policy: Option<Value>,
-    /// Its time zone (IANA), if its browser told.
-    pub timezone: Option<String>,
-    /// Whether a push service has accepted a push to it before.
-    pub proven: bool,
-    /// The life of the subscription that it is for.
-    pub life: i32,
-}
 
 /// A queue row under our lease.
 #[derive(Debug)]
@@ -262,7 +55,7 @@ pub struct ClaimedRow {
     pub is_in_place: bool,
 }
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`.
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`. As long as its statement.
 pub async fn claim_rows(
     pool: &PgPool,
     span: Span,
@@ -424,31 +217,4 @@ pub(crate) async fn sign_again(
     .fetch_all(pool)
     .await?;
     Ok(signed.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_ended_first_decides_and_only_what_waits_for_a_browser_that_has_a_successor_is_handed_on() {
-        for (message, subscription, has_successor, is_past, expected) in [
-            ("sending", Some("active"), false, false, Standing::Sendable),
-            ("paused", Some("active"), false, false, Standing::Paused),
-            ("cancelled", Some("gone"), false, false, Standing::Cancelled),
-            ("sending", None, false, false, Standing::Cancelled),
-            ("sending", Some("unsubscribed"), false, false, Standing::Cancelled),
-            ("paused", Some("suspended"), false, false, Standing::Cancelled),
-            ("paused", Some("gone"), false, false, Standing::Gone),
-            ("sending", Some("expired"), false, false, Standing::Gone),
-            ("paused", Some("replaced"), true, false, Standing::Replaced),
-            ("sending", Some("replaced"), false, false, Standing::Cancelled), // before successors were remembered
-            ("cancelled", Some("replaced"), true, false, Standing::Cancelled),
-            ("sending", Some("replaced"), true, true, Standing::Cancelled),
-            ("sending", Some("active"), false, true, Standing::Cancelled),
-        ] {
-            let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
-            assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
-        }
-    }
 }

@@ -13,4 +13,3 @@ pub(crate) mod sending;
 pub(crate) mod steering;
 pub(crate) mod stops;
 pub(crate) mod throttles;
-pub(crate) mod unsent;

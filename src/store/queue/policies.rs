@@ -6,6 +6,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, SubscriptionId};
+use crate::store::results::Written;
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
 pub(crate) async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
@@ -42,9 +43,16 @@ pub(crate) async fn set_tier(
     Ok(())
 }
 
-/// A topic's policy; the outer option is none if there is no such topic.
-pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Option<Value>>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
+/// What a topic or a subscription says of delivery policy.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// None: nothing, so that the next place decides.
+    pub policy: Option<Value>,
+}
+
+/// What a topic says; none: there is no such topic.
+pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Own>, sqlx::Error> {
+    sqlx::query_as!(Own, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
         .fetch_optional(pool)
         .await
 }
@@ -74,24 +82,21 @@ pub(crate) async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) ->
     .await
 }
 
-/// Sets a topic's policy, or takes it away. False: there is no such topic.
+/// Sets a topic's policy, or takes it away.
 pub(crate) async fn set_topic(
     conn: &mut PgConnection,
     app: AppId,
     name: &str,
     policy: Option<&Value>,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Written, sqlx::Error> {
     let done = sqlx::query!("UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", app.0, name, policy);
-    Ok(done.execute(conn).await?.rows_affected() == 1)
+    Ok(Written::by(done.execute(conn).await?.rows_affected()))
 }
 
-/// A subscription's policy; the outer option is none if the app has no such subscription.
-pub(crate) async fn subscription(
-    pool: &PgPool,
-    app: AppId,
-    id: SubscriptionId,
-) -> Result<Option<Option<Value>>, sqlx::Error> {
-    sqlx::query_scalar!(
+/// What a subscription says; none: the app has no such subscription.
+pub(crate) async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<Own>, sqlx::Error> {
+    sqlx::query_as!(
+        Own,
         "SELECT policy FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
         id.0,
@@ -101,13 +106,13 @@ pub(crate) async fn subscription(
     .await
 }
 
-/// Sets a subscription's policy, or takes it away. False: the app has no such subscription.
+/// Sets a subscription's policy, or takes it away.
 pub(crate) async fn set_subscription(
     executor: impl PgExecutor<'_>,
     app: AppId,
     id: SubscriptionId,
     policy: Option<&Value>,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Written, sqlx::Error> {
     let done = sqlx::query!(
         "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3",
         id.shard(),
@@ -117,5 +122,5 @@ pub(crate) async fn set_subscription(
     )
     .execute(executor)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(Written::by(done.rows_affected()))
 }

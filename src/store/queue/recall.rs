@@ -8,14 +8,15 @@ use sqlx::PgPool;
 use crate::model::clock::Timestamp;
 use crate::model::id::LaneId;
 use crate::policy::hold::{DEFER_MAX, SPREAD};
+use crate::store::results::Progress;
 
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
 /// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: what is urgent at once, the
-/// rest spread out, each at a place of its own. True if there may be more. Rows that are just being settled are left out,
+/// rest spread out, each at a place of its own. Rows that are just being settled are left out,
 /// and a worker may still put some off by what it knew before: so it is repeated some seconds later.
-pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<Progress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
     let done = sqlx::query!(
         "UPDATE queue
@@ -34,5 +35,5 @@ pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now
     )
     .execute(pool)
     .await?;
-    Ok(done.rows_affected() == CHUNK.unsigned_abs())
+    Ok(Progress::after(done.rows_affected() == CHUNK.unsigned_abs()))
 }

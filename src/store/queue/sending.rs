@@ -3,20 +3,18 @@
 //! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
 //! statement; larger ones a cursor for each lane, from which workers take batches.
 
+mod addressed;
 mod rows;
 
-use std::collections::HashSet;
-
-use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, SubscriptionId};
 use crate::store::audience::audience_counts;
-use crate::store::queue::claims::ClaimedRow;
 use crate::vault::Vault;
+pub(crate) use addressed::Born;
+pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
+use addressed::{Reach, Resolved, count, missing};
 use rows::Parcel;
 
 /// Commits of sends that are under way at a time, each on a connection of its own: while one waits for its WAL the next can
@@ -25,142 +23,6 @@ pub(crate) const WRITERS: u32 = 2;
 
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
-
-/// A checked message.
-#[derive(Debug)]
-pub(crate) struct NewMessage {
-    /// Its id.
-    pub id: MessageId,
-    /// The app it belongs to.
-    pub app: AppId,
-    /// Its tier.
-    pub tier: Tier,
-    /// `to`, as it was given.
-    pub audience: Value,
-    /// Sealed [`crate::model::message::Content`], as JSON.
-    pub content: Vec<u8>,
-    /// Time to live.
-    pub ttl_s: i32,
-    /// How urgently gateways should deliver it.
-    pub urgency: Urgency,
-    /// Hash of its collapse key.
-    pub topic_header: Option<String>,
-    /// Its own delivery policy.
-    pub policy: Option<Value>,
-    /// Whether its pushes carry our envelope, and with it the token that receipts come with.
-    pub enveloped: bool,
-    /// When the API took it.
-    pub accepted_at: Timestamp,
-}
-
-impl NewMessage {
-    fn expires_at(&self) -> Timestamp {
-        self.accepted_at + chrono::TimeDelta::seconds(self.ttl_s.into())
-    }
-}
-
-/// Whom a message is addressed to.
-#[derive(Debug, Clone)]
-pub(crate) enum Audience {
-    /// These, each once.
-    Subscriptions(Vec<SubscriptionId>),
-    /// Every active subscription of these users, each named once.
-    Users(Vec<String>),
-    /// Everyone in a topic.
-    Topic {
-        /// Its name.
-        name: String,
-        /// Whether it is no mistake if there is no such topic: browsers may make topics by joining.
-        may_be_missing: bool,
-    },
-    /// Everyone.
-    All,
-}
-
-/// A message and whom it is addressed to.
-#[derive(Debug)]
-pub(crate) struct Addressed {
-    /// The message.
-    pub message: NewMessage,
-    /// Whom it is for.
-    pub audience: Audience,
-}
-
-/// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Holder {
-    /// The lease.
-    pub lease: Uuid,
-    /// When it runs out.
-    pub until: Timestamp,
-}
-
-/// What an audience comes to.
-#[derive(Debug)]
-pub(crate) enum Reach {
-    /// One by one.
-    Rows(Vec<SubscriptionId>),
-    /// By cursors.
-    Lanes {
-        /// Where they are.
-        lanes: Vec<i32>,
-        /// How many there are.
-        total: i64,
-    },
-}
-
-impl Audience {
-    /// Whether it names its recipients one by one.
-    pub(crate) fn is_named(&self) -> bool {
-        matches!(self, Self::Subscriptions(_) | Self::Users(_))
-    }
-
-    /// The users that it names, none if it names no users.
-    fn users(&self) -> Option<&[String]> {
-        if let Self::Users(users) = self { Some(users) } else { None }
-    }
-}
-
-/// An audience that was looked up.
-struct Resolved {
-    reach: Reach,
-    /// The topic that it is.
-    topic: Option<i32>,
-    /// Whether there is no topic of that name.
-    lacks_topic: bool,
-    /// Named users who cannot be reached.
-    unreachable: i64,
-}
-
-impl Resolved {
-    fn new(reach: Reach) -> Self {
-        Self { reach, topic: None, lacks_topic: false, unreachable: 0 }
-    }
-}
-
-/// A delivery that was born leased to this process.
-#[derive(Debug)]
-pub struct Born {
-    /// Its lane.
-    pub lane: LaneId,
-    /// As if it had been claimed.
-    pub row: ClaimedRow,
-}
-
-/// What became of a message.
-#[derive(Debug, Default)]
-pub(crate) struct Sent {
-    /// Subscriptions that do not exist in this app. If there are any, nothing was done.
-    pub unknown: Vec<SubscriptionId>,
-    /// Whether there is no topic of that name. If that is a mistake, nothing was done.
-    pub lacks_topic: bool,
-    /// Deliveries to make, as far as known now.
-    pub estimate: i64,
-    /// Named subscriptions that are not active, or users without an active one.
-    pub unreachable: i64,
-    /// What was born leased: [`Holder`].
-    pub born: Vec<Born>,
-}
 
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
 /// is left out, and does the others no harm. What goes to one named subscription is born leased to the holder, if there is
@@ -231,15 +93,6 @@ pub(crate) async fn dry_run(
         lacks_topic,
         born: Vec::new(),
     })
-}
-
-fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = Uuid>) -> Vec<SubscriptionId> {
-    let found: HashSet<Uuid> = found.collect();
-    wanted.iter().copied().filter(|id| !found.contains(&id.0)).collect()
-}
-
-fn count(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 /// Finds out what audiences come to, those of users all at once.

@@ -5,16 +5,14 @@
 use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
 use crate::store::keys::audit::Entry;
 use crate::store::operations::retrying::retrying;
+use crate::store::outcomes::ledger::take::{self, CHUNK};
+use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{Stop, StopKind, stop_message};
-use crate::store::queue::unsent::{Waiting, settle_unsent};
-
-/// Rows that one transaction changes.
-const CHUNK: i64 = 10_000;
+use crate::store::results::Progress;
 
 /// What is wanted of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +41,7 @@ pub enum Steered {
         /// For this process's own dispatch, before the answer goes out.
         stop: Stop,
         /// Whether rows are left for [`go_on`].
-        more: bool,
+        progress: Progress,
     },
 }
 
@@ -108,8 +106,8 @@ async fn steer_within(
         Order::Cancel => cancel_locked(conn, id, now).await?,
         Order::Pause | Order::Resume => stop_message(conn, kind, id, now).await?,
     };
-    let more = chunk(conn, id, turn, now).await?;
-    Ok(Steered::Now { stop, more })
+    let progress = chunk(conn, id, turn, now).await?;
+    Ok(Steered::Now { stop, progress })
 }
 
 /// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.
@@ -154,9 +152,9 @@ async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<
 }
 
 /// Does to the next chunk of waiting rows what the message's state asks for, in a transaction of its own: called until
-/// it answers false, by the request that turned the message and by maintenance, which catches what workers parked or
+/// it is done, by the request that turned the message and by maintenance, which catches what workers parked or
 /// queued while the turn was news to them.
-pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
+pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progress, sqlx::Error> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         // Held until the chunk is done: no other turn comes in between.
@@ -170,22 +168,22 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<bool,
             Some(row) if row.state == MessageState::Cancelled => Order::Cancel,
             Some(row) if row.state == MessageState::Paused => Order::Pause,
             Some(row) if row.resumed_at.is_some() => Order::Resume,
-            _ => return Ok(false),
+            _ => return Ok(Progress::Done),
         };
-        let more = chunk(&mut tx, id, turn, now).await?;
+        let progress = chunk(&mut tx, id, turn, now).await?;
         tx.commit().await?;
-        Ok(more)
+        Ok(progress)
     })
     .await
 }
 
-async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Order, now: Timestamp) -> Result<bool, sqlx::Error> {
+async fn chunk(conn: &mut PgConnection, id: MessageId, turn: Order, now: Timestamp) -> Result<Progress, sqlx::Error> {
     let changed = match turn {
         Order::Pause => park(conn, id, now).await?,
         Order::Resume => unpark(conn, id, now).await?,
         Order::Cancel => cancel(conn, id, now).await?,
     };
-    Ok(changed == CHUNK.unsigned_abs())
+    Ok(Progress::after(changed == CHUNK.unsigned_abs()))
 }
 
 async fn park(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
@@ -216,19 +214,8 @@ async fn unpark(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Resul
 }
 
 async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
-    let rows = sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2)
-           LIMIT $3 FOR UPDATE SKIP LOCKED))
-         RETURNING shard, subscription, message, lane, tier, retries",
-        id.0,
-        now,
-        CHUNK
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let rows = take::of_message(conn, id, now).await?;
     let changed = rows.len() as u64;
-    settle_unsent(conn, rows, Ending::Cancelled, "message cancelled", now).await?;
+    unsent::end(conn, rows, How::Cancelled("message cancelled"), now).await?;
     Ok(changed)
 }

@@ -4,11 +4,14 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Circumstances, Recipient, Span, Standing, standing};
+use super::due::Span;
+use super::recipient::{Circumstances, Recipient, Standing, standing};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
+use crate::store::outcomes::ledger::closing::Closing;
+use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
 use crate::vault::Vault;
 
 /// A batch under our lease.
@@ -315,27 +318,32 @@ pub(crate) async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until
 
 /// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
 pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
-    let token = |recipient: &Recipient| {
-        let subscription = recipient.subscription;
-        Queued { message: batch.message, subscription, retries: 0, scheduled_at: now }.sign(vault).to_vec()
-    };
-    let recipients = || batch.recipients.iter();
-    sqlx::query!(
-        r#"
-        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier)
-        INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token, life)
-        SELECT get_byte(uuid_send(r.id), 15) & 63, r.id, f.message, f.lane, f.tier, $3, $3, 1, r.token, r.life
-        FROM fence f, unnest($4::uuid[], $5::bytea[], $6::integer[]) AS r (id, token, life)
-        ON CONFLICT DO NOTHING
-        "#,
-        batch.id,
-        batch.lease,
-        now,
-        &recipients().map(|recipient| recipient.subscription.0).collect::<Vec<_>>(),
-        &recipients().map(token).collect::<Vec<_>>(),
-        &recipients().map(|recipient| recipient.life).collect::<Vec<_>>()
-    )
-    .execute(pool)
-    .await
-    .map(drop)
+    let mut tx = pool.begin().await?;
+    let fence = sqlx::query!("DELETE FROM batches WHERE id = $1 AND lease = $2", batch.id, batch.lease);
+    if fence.execute(&mut *tx).await?.rows_affected() == 0 {
+        return Ok(());
+    }
+    let queued = |subscription| Queued { message: batch.message, subscription, retries: 0, scheduled_at: now };
+    let rows = batch.recipients.iter().map(|recipient| NewRow {
+        subscription: recipient.subscription,
+        message: batch.message,
+        lane: batch.lane.0,
+        tier: batch.tier.code(),
+        retries: 0,
+        due_at: now,
+        parked: false,
+        scheduled_at: now,
+        lease: None,
+        leases: 1,
+        token: queued(recipient.subscription).sign(vault).to_vec(),
+        failed_at: None,
+        has_turn: false,
+        life: recipient.life,
+    });
+    let mut closing = Closing::default();
+    for (_, message) in rows.collect::<NewRows>().enqueue(&mut tx).await? {
+        closing.merged(message, batch.lane.0);
+    }
+    closing.write(&mut tx, now).await?;
+    tx.commit().await
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
-use super::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
+use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
@@ -78,7 +78,7 @@ fn place(n: i32, first: i32) -> usize {
 }
 
 /// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
-/// recipients is unknown nothing is stored.
+/// recipients is unknown nothing is stored. As long as its statement.
 pub(super) async fn write(
     conn: &mut PgConnection,
     vault: &Vault,

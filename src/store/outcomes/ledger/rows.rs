@@ -1,14 +1,16 @@
-//! Queue rows, settled in groups: fence, log, counts and figures in one statement.
+//! Queue rows, settled in batches: fence, log, counts and figures in one statement.
 
 use std::collections::HashSet;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
+use super::closing::Closing;
+use super::consequences;
+use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::model::clock::Timestamp;
+use crate::store::audience::refusals;
 use crate::store::outcomes::tally::{Tally, minute};
-use crate::store::{audience::refusals, outcomes::endings};
 use crate::vault::Vault;
 
 /// Settles queue rows, of any messages. Returns how many were fenced out.
@@ -17,7 +19,8 @@ use crate::vault::Vault;
 /// tell the two apart, so they are settled one after the other.
 pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let key = |row: &RowSettlement| {
-        (row.settlement.subscription.shard(), row.settlement.subscription, row.settlement.message)
+        let of = row.settlement.delivery();
+        (of.subscription.shard(), of.subscription, of.message)
     };
     let mut ordered: Vec<&RowSettlement> = rows.iter().collect();
     ordered.sort_unstable_by_key(|row| key(row));
@@ -42,26 +45,26 @@ async fn settle_different_rows(
     rows: &[&RowSettlement],
     now: Timestamp,
 ) -> sqlx::Result<usize> {
-    let is_special = |s| endings::is_special(s) || refusals::counts(s);
+    let is_special = |s| consequences::is_special(s) || refusals::counts(s);
     let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
     }
     let all = || rows.iter().map(|row| &row.settlement);
-    let counted_last = all().any(endings::changes_subscription);
+    let counted_last = all().any(consequences::changes_subscription);
     let mut tx = pool.begin().await?;
-    endings::lock(&mut tx, all()).await?;
+    consequences::lock(&mut tx, all()).await?;
     let written = write_rows(&mut tx, vault, rows, counted_last, now).await?;
-    let is_ours = |s: &&Settlement| written.contains(&(s.subscription.0, s.message.0));
-    let tally = if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() };
+    let is_ours = |s: &&Settlement| written.contains(&(s.delivery().subscription.0, s.delivery().message.0));
+    let closing = Closing::of(if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() });
     refusals::count(&mut tx, all().filter(is_ours), now).await?;
-    endings::write(&mut tx, all().filter(is_ours), tally, now).await?; // last: see there
+    consequences::write(&mut tx, all().filter(is_ours), closing, now).await?; // last: see there
     tx.commit().await?;
     Ok(rows.len() - written.len())
 }
 
 /// Fence and log of queue rows in one statement, with counts and rollups unless they come last. Returns which
-/// (subscription, message) were ours.
+/// (subscription, message) were ours. As long as its one statement.
 async fn write_rows(
     connection: &mut PgConnection,
     vault: &Vault,
@@ -197,18 +200,18 @@ struct Log<'a> {
 
 impl<'a> Given<'a> {
     fn push(&mut self, vault: &Vault, row: &'a RowSettlement, now: Timestamp) {
-        let settlement = &row.settlement;
-        let (ending, retries, due) = match settlement.fate {
-            Fate::Ended(ending, _) => (Some(ending.code()), None, Due::At(now)),
-            Fate::Retry { retries, due } => (None, Some(retries), Due::At(due)),
-            Fate::Deferred(due) => (None, None, due),
+        let (settlement, of) = (&row.settlement, row.settlement.delivery());
+        let (ending, retries, due) = match settlement.fate() {
+            Fate::Ended(_, end) => (Some(end.ending().code()), None, Due::At(now)),
+            Fate::Retry { retries, due, .. } => (None, Some(*retries), Due::At(*due)),
+            Fate::Deferred(due) => (None, None, *due),
             // A row in flight is not settled; should one get here, it is simply due again.
-            Fate::InFlight { lease_until, .. } => (None, None, Due::At(lease_until)),
+            Fate::InFlight { lease_until, .. } => (None, None, Due::At(*lease_until)),
         };
         let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault).to_vec());
-        self.shards.push(settlement.subscription.shard());
-        self.subscriptions.push(settlement.subscription.0);
-        self.messages.push(settlement.message.0);
+        self.shards.push(of.subscription.shard());
+        self.subscriptions.push(of.subscription.0);
+        self.messages.push(of.message.0);
         self.leases.push(row.lease);
         self.endings.push(ending);
         self.retries.push(retries.map(stored));
@@ -217,13 +220,13 @@ impl<'a> Given<'a> {
         self.tokens.push(token);
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());
-        for attempt in &settlement.attempts {
-            self.log.messages.push(settlement.message.0);
-            self.log.subscriptions.push(settlement.subscription.0);
+        for (attempt, ending) in settlement.attempts() {
+            self.log.messages.push(of.message.0);
+            self.log.subscriptions.push(of.subscription.0);
             self.log.numbers.push(stored(attempt.number));
-            self.log.shards.push(settlement.subscription.shard());
+            self.log.shards.push(of.subscription.shard());
             self.log.ats.push(attempt.at);
-            self.log.endings.push(attempt.ending.code());
+            self.log.endings.push(ending.code());
             self.log.statuses.push(attempt.status.map(stored_status));
             self.log.took_ms.push(attempt.took_ms.map(stored));
             self.log.reasons.push(attempt.reason.as_deref());

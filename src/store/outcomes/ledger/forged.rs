@@ -4,14 +4,16 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::closing::Closing;
+use super::settlement::Fenced;
+use super::take::Waiting;
+use super::unsent::{How, end_within, write_dead_letters};
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier};
+use crate::model::delivery::Tier;
 use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
-use crate::store::outcomes::events::{self, Body, Event};
-use crate::store::outcomes::settle::Fenced;
-use crate::store::outcomes::tally::Tally;
+use crate::store::outcomes::events;
 
 /// A row that is not what it should be.
 #[derive(Debug, Clone, Copy)]
@@ -60,42 +62,28 @@ pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Re
     )
     .fetch_one(&mut *tx)
     .await?;
-    sqlx::query!(
-        r#"
-        WITH logged AS (
-            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
-            SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT $9
-        )
-        INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
-        VALUES ($4, $10, $11, $1, $2, $8, $12, $7, $3, $5)
-        "#,
-        row.message.0,
-        row.subscription.0,
-        before.next,
-        shard,
-        now,
-        Ending::Dead.code(),
-        row.reason.name(),
-        row.lane.0,
-        before.ended,
-        row.letter,
-        row.app.0,
-        row.tier.code()
-    )
-    .execute(&mut *tx)
-    .await?;
-    if !before.ended {
-        let mut tally = Tally::default();
-        tally.ended_unsent(row.message.0, row.lane.0, row.tier.code(), Ending::Dead);
-        tally.write(&mut tx, now).await?;
+    let id = DeadLetterId(row.letter);
+    let how = How::Dead { reason: row.reason, app: row.app, id };
+    let waited = Waiting {
+        subscription: row.subscription,
+        message: row.message,
+        lane: row.lane.0,
+        tier: row.tier.code(),
+        retries: before.next,
+    };
+    let mut closing = Closing::default();
+    if before.ended {
+        write_dead_letters(&mut tx, &[waited], how, &mut closing, now).await?;
+    } else {
+        end_within(&mut tx, vec![waited], how, &mut closing, now).await?;
     }
+    let told = closing.count(&mut tx, now).await?;
     let kind = if row.reason == DeadReason::Replayed { Kind::Replayed } else { Kind::Tampered };
-    let (subject, letter) = (row.message.to_string(), DeadLetterId(row.letter));
+    let subject = row.message.to_string();
     let detail =
-        format!("a row of the queue was changed or put back by hand; it was not sent: see the dead letter {letter}");
+        format!("a row of the queue was changed or put back by hand; it was not sent: see the dead letter {id}");
     alerts::raise(&mut tx, &Alert { app: Some(row.app), kind, subject: &subject, detail: &detail }, now).await?;
-    let body = Body::DeadLetterCreated { reason: row.reason.name().to_owned(), dead_letter: letter };
-    events::record(&mut tx, vec![Event { app: row.app, body, n: 1 }], now).await?;
+    events::record(&mut tx, told, now).await?;
     tx.commit().await?;
     Ok(Fenced::Written)
 }

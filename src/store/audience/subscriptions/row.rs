@@ -1,0 +1,209 @@
+//! A subscription's row, what may be wanted of it and by what right, and its lock.
+
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, SubscriptionId};
+use crate::model::permission::{BrowserRight, Refused, Speaker};
+use crate::model::subscription::SubscriptionState;
+use crate::vault::{Purpose, Vault};
+
+/// Most octets of a subscription's attributes, as JSON.
+pub(crate) const ATTRIBUTES_MAX: usize = 2048;
+
+/// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SubscriptionRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its lane.
+    pub lane: i32,
+    /// The VAPID key that it was made with.
+    pub vapid_key: Uuid,
+    /// The push service behind its endpoint.
+    pub gateway: String,
+    /// Whether it is sent to, or how it ended.
+    pub state: SubscriptionState,
+    /// Messages accepted before are not for it.
+    pub since: Timestamp,
+    /// HMAC of (app, endpoint).
+    pub endpoint_mac: Vec<u8>,
+    /// Sealed p256dh, auth and endpoint.
+    pub address: Vec<u8>,
+    /// The site's name for its person.
+    pub user_id: Option<String>,
+    /// Words to select it by.
+    pub tags: Vec<String>,
+    /// Values to select it by and to fill templates with.
+    pub attributes: Value,
+    /// A language tag.
+    pub locale: Option<String>,
+    /// An IANA time zone.
+    pub timezone: Option<String>,
+    /// The browser's `expirationTime`.
+    pub expires_at: Option<Timestamp>,
+    /// Which of its tokens is valid.
+    pub token_version: i32,
+    /// When a receipt first showed that its keys are its browser's.
+    pub keys_proven_at: Option<Timestamp>,
+    /// When its browser was last heard of, by day.
+    pub last_seen: Timestamp,
+    /// When it was first registered.
+    pub created_at: Timestamp,
+    /// When it stopped being active.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl SubscriptionRow {
+    /// Its typed id.
+    pub(crate) fn typed_id(&self) -> SubscriptionId {
+        SubscriptionId(self.id)
+    }
+}
+
+/// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
+pub(crate) fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
+    vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
+}
+
+/// By what right somebody acts on a subscription.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Right<'a> {
+    /// A server key with the scope `subscribers`.
+    Server,
+    /// A browser, with the token that it shows, if any.
+    Browser(Option<&'a [u8; 32]>),
+}
+
+impl Right<'_> {
+    /// Whether that right covers this subscription.
+    pub(crate) fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
+        match self {
+            Right::Server => true,
+            Right::Browser(shown) => {
+                shown.is_some_and(|shown| shown.ct_eq(&token(vault, row.id, row.token_version)).into())
+            }
+        }
+    }
+}
+
+/// What is wanted of a subscription's details. None leaves a thing as it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Changes {
+    /// By whom: what it may not say is left out.
+    pub by: Speaker,
+    /// The user it belongs to; inner none: nobody.
+    pub user_id: Option<Option<String>>,
+    /// All tags.
+    pub tags: Option<Vec<String>>,
+    /// Attributes, and whether they are merged into those there are (RFC 7396) or replace them.
+    pub attributes: Option<(Map<String, Value>, Merge)>,
+    /// All topics, by name.
+    pub topics: Option<Vec<String>>,
+    /// A language tag.
+    pub locale: Option<Option<String>>,
+    /// An IANA time zone.
+    pub timezone: Option<Option<String>>,
+}
+
+/// What happens to attributes that are not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// They stay; null removes a named one.
+    Patch,
+    /// They go.
+    Replace,
+}
+
+impl Changes {
+    /// Whether a browser says that it has another user now than the one that it had. Servers know what they say of whom.
+    pub(in crate::store) fn changes_user(&self, before: &SubscriptionRow) -> bool {
+        let says_another = self.user_id.as_ref().is_some_and(|user| *user != before.user_id);
+        before.user_id.is_some() && says_another && self.by != Speaker::Server
+    }
+
+    /// Changes a row's details in memory, as far as whoever wants it may. False: its attributes would grow beyond
+    /// [`ATTRIBUTES_MAX`].
+    pub(in crate::store) fn apply(&self, row: &mut SubscriptionRow) -> bool {
+        fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
+            if let Some(value) = wanted {
+                place.clone_from(value);
+            }
+        }
+        set(&mut row.user_id, &self.user_id);
+        set(&mut row.locale, &self.locale);
+        set(&mut row.timezone, &self.timezone);
+        if self.by.may(BrowserRight::SetTags) {
+            set(&mut row.tags, &self.tags);
+        }
+        if self.attributes.is_none() || !self.by.may(BrowserRight::SetAttributes) {
+            return true;
+        }
+        row.attributes = self.attributes_from(&row.attributes);
+        row.attributes.to_string().len() <= ATTRIBUTES_MAX
+    }
+
+    /// The attributes that are wanted where these are now.
+    fn attributes_from(&self, there: &Value) -> Value {
+        let Some((named, merge)) = &self.attributes else { return there.clone() };
+        let mut attributes = match there {
+            Value::Object(there) if *merge == Merge::Patch => there.clone(),
+            _ => Map::new(),
+        };
+        for (name, value) in named {
+            match value {
+                Value::Null => attributes.remove(name),
+                value => attributes.insert(name.clone(), value.clone()),
+            };
+        }
+        Value::Object(attributes)
+    }
+
+    /// What [`apply`](Self::apply) left out of a row. What holds without it, say because a server set the same, was not.
+    pub(in crate::store) fn left_out(&self, row: &SubscriptionRow) -> Vec<Refused> {
+        let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(Refused::Tags);
+        let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(Refused::Attributes);
+        tags.into_iter().chain(attributes).collect()
+    }
+}
+
+/// Reads a subscription, and locks it until the transaction ends.
+pub(in crate::store) async fn lock(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: SubscriptionId,
+) -> Result<Option<SubscriptionRow>, sqlx::Error> {
+    sqlx::query_as!(
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+         FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
+         FOR NO KEY UPDATE OF s"#,
+        id.shard(),
+        id.0,
+        app.0
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Locks subscriptions in the order that everybody locks them in: two that replace each other, say, would wait for each
+/// other otherwise. Those that do not exist are left out.
+pub(in crate::store) async fn lock_in_order(
+    conn: &mut PgConnection,
+    ids: impl Iterator<Item = SubscriptionId>,
+) -> Result<(), sqlx::Error> {
+    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
+    sqlx::query!(
+        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
+         ORDER BY shard, id FOR NO KEY UPDATE",
+        &shards,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Batches are settled whole: fence, counts and rollups in one statement, the attempts in a COPY.
+//!
+//! Each settling begins by deleting (or, for a row that stays, updating) what was leased, under its lease. Only what
+//! that touched is written. Zero touched after a lost connection means that the first try was committed, or that
+//! another worker took over: either way somebody else's account of it stands, and ours is dropped and counted.
+
+use std::collections::BTreeMap;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::closing::Closing;
+use super::consequences;
+use super::enqueue::{NewRow, NewRows};
+use super::settlement::{Due, Fate, Fenced, Settlement, stored, stored_status};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::store::audience::refusals;
+use crate::store::outcomes::copy::Rows;
+use crate::store::outcomes::tally::{Tally, minute};
+use crate::vault::Vault;
+
+/// Settles a batch whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
+/// changes subscriptions it counts last (see [the order of locks](crate::store)), otherwise at once, which saves statements. Long by
+/// the one that it begins with.
+pub(crate) async fn settle_batch(
+    pool: &PgPool,
+    vault: &Vault,
+    batch: Uuid,
+    lease: Uuid,
+    settlements: &[Settlement],
+    now: Timestamp,
+) -> sqlx::Result<Fenced> {
+    if settlements.is_empty() {
+        return Ok(Fenced::Out);
+    }
+    let counted_last = settlements.iter().any(consequences::changes_subscription);
+    let mut tx = pool.begin().await?;
+    let ended = || settlements.iter().filter_map(Settlement::end);
+    let count = |ending| ended().filter(|end| end.ending() == ending).count() as i64;
+    let (rolled, ns) = rollup(settlements);
+    let fenced = sqlx::query_scalar!(
+        r#"
+        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
+        counted AS (
+            UPDATE message_counts AS c
+            SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
+                cancelled = c.cancelled + $7, capped = c.capped + $8
+            FROM fence WHERE c.message = fence.message AND c.lane = fence.lane AND NOT $12
+            RETURNING c.lane
+        ),
+        rolled AS (
+            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
+            SELECT $9, fence.lane, fence.tier, e.ending, e.n
+            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n),
+                 (SELECT count(*) FROM counted) AS after -- the account first
+            WHERE NOT $12 ORDER BY e.ending
+            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
+        )
+        SELECT count(*) AS "n!" FROM fence
+        "#,
+        batch,
+        lease,
+        count(Ending::Accepted),
+        count(Ending::Gone),
+        count(Ending::Expired),
+        count(Ending::Dead),
+        count(Ending::Cancelled),
+        count(Ending::Capped),
+        minute(now),
+        &rolled,
+        &ns,
+        counted_last,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    if fenced == 0 {
+        return Ok(Fenced::Out);
+    }
+    log_attempts(&mut tx, settlements).await?;
+    let mut closing = Closing::of(if counted_last { Tally::of(settlements.iter()) } else { Tally::default() });
+    queue_rest(&mut tx, vault, lease, settlements, &mut closing, now).await?;
+    consequences::lock(&mut tx, settlements.iter()).await?;
+    refusals::count(&mut tx, settlements.iter(), now).await?;
+    consequences::write(&mut tx, settlements.iter(), closing, now).await?; // last: see there
+    tx.commit().await?;
+    Ok(Fenced::Written)
+}
+
+/// Attempts by ending, as two arrays in the order of the rollups' key.
+fn rollup<'a>(settlements: impl IntoIterator<Item = &'a Settlement>) -> (Vec<i16>, Vec<i64>) {
+    let mut by_ending = BTreeMap::new();
+    for (_, ending) in settlements.into_iter().flat_map(Settlement::attempts) {
+        *by_ending.entry(ending.code()).or_insert(0i64) += 1;
+    }
+    by_ending.into_iter().unzip()
+}
+
+async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {
+    let mut rows = Rows::new(9, settlements.len());
+    let mut any = false;
+    for settlement in settlements {
+        let of = settlement.delivery();
+        for (attempt, ending) in settlement.attempts() {
+            any = true;
+            rows.row()
+                .uuid(of.message.0)
+                .uuid(of.subscription.0)
+                .integer(stored(attempt.number))
+                .smallint(of.subscription.shard())
+                .timestamp(attempt.at)
+                .smallint(ending.code())
+                .smallint_or_null(attempt.status.map(stored_status))
+                .integer_or_null(attempt.took_ms.map(stored))
+                .text_or_null(attempt.reason.as_deref());
+        }
+    }
+    if !any {
+        return Ok(());
+    }
+    const COPY: &str = "COPY attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason) \
+                        FROM STDIN (FORMAT binary)";
+    rows.send(connection, COPY).await
+}
+
+/// Enqueues every delivery of a batch that is not over.
+async fn queue_rest(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    lease: Uuid,
+    settlements: &[Settlement],
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let rest: NewRows = settlements.iter().filter_map(|settlement| rest(vault, settlement, lease, now)).collect();
+    let there = rest.enqueue(conn).await?;
+    let settled = settlements.iter().map(Settlement::delivery);
+    for of in settled.filter(|of| there.contains(&(of.subscription, of.message))) {
+        closing.merged(of.message, of.lane.0);
+    }
+    Ok(())
+}
+
+/// The row of a delivery that is not over.
+fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> Option<NewRow> {
+    let of = settlement.delivery();
+    let (retries, due, scheduled_at, lease) = match *settlement.fate() {
+        Fate::Ended(..) => return None,
+        Fate::Retry { retries, due, .. } => (retries, Due::At(due), due, None),
+        Fate::Deferred(due @ Due::Reopening(_)) => (0, due, now, None),
+        Fate::Deferred(due) => (0, due, due.time(now), None),
+        Fate::InFlight { retries, lease_until } => (retries, Due::At(lease_until), now, Some(lease)),
+    };
+    Some(NewRow {
+        subscription: of.subscription,
+        message: of.message,
+        lane: of.lane.0,
+        tier: of.tier.code(),
+        retries: stored(retries),
+        due_at: due.time(now),
+        parked: due == Due::Parked,
+        scheduled_at,
+        lease,
+        leases: i16::from(lease.is_some()),
+        token: settlement.queued(retries, scheduled_at).sign(vault).to_vec(),
+        failed_at: settlement.failed_at(),
+        has_turn: due.is_turn(),
+        life: of.life,
+    })
+}

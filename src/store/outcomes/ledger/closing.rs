@@ -1,0 +1,65 @@
+//! What comes of endings and is shared by many transactions: written last.
+
+use sqlx::PgConnection;
+
+use super::enqueue::count_targets;
+use super::take::Waiting;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::MessageId;
+use crate::store::outcomes::events::{self, Event};
+use crate::store::outcomes::slas;
+use crate::store::outcomes::tally::Tally;
+
+/// What a transaction that ends deliveries writes at its end, since these rows come last in [the order of
+/// locks](crate::store): counts and rollups, SLAs that were missed, and what is told of it all.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    tally: Tally,
+    /// What ended without having been accepted in time, each with its lane.
+    missed: Vec<(MessageId, i32)>,
+    /// What is one delivery fewer, each with its lane.
+    merged: Vec<(MessageId, i32)>,
+    told: Vec<Event>,
+}
+
+impl Closing {
+    /// Begins with what is counted already.
+    pub(super) fn of(tally: Tally) -> Self {
+        Self { tally, ..Self::default() }
+    }
+
+    /// Adds a delivery that ended without another POST. Whether that missed its SLA is looked up.
+    pub(super) fn ended_unsent(&mut self, row: &Waiting, ending: Ending) {
+        self.tally.ended_unsent(row.message.0, row.lane, row.tier, ending);
+        if ending.misses_sla() {
+            self.missed.push((row.message, row.lane));
+        }
+    }
+
+    /// Adds a delivery that was to be enqueued, but waited already: what was meant for another subscription was handed on to
+    /// its own in the meantime. The two are one from now on.
+    pub(crate) fn merged(&mut self, message: MessageId, lane: i32) {
+        self.merged.push((message, lane));
+    }
+
+    /// Adds something that is told.
+    pub(super) fn tell(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.told.extend(events);
+    }
+
+    /// Writes it. Nothing may follow in the transaction.
+    pub(crate) async fn write(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
+        let told = self.count(conn, now).await?;
+        events::record(conn, told, now).await
+    }
+
+    /// Writes all but the events, which it returns. Nothing but alerts and those may follow.
+    pub(super) async fn count(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Event>> {
+        let Self { tally, missed, merged, mut told } = self;
+        count_targets(conn, merged.into_iter().map(|(message, lane)| (message, lane, -1))).await?;
+        tally.write(conn, now).await?;
+        told.extend(slas::missed(conn, &missed, now).await?);
+        Ok(told)
+    }
+}

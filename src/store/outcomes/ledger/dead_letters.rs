@@ -1,0 +1,131 @@
+//! Dead letters are written here, whatever the delivery ended by.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::closing::Closing;
+use crate::classify::DeadReason;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use crate::store::outcomes::events::{Body, Event};
+
+/// Why a delivery leaves a dead letter.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cause {
+    /// It died.
+    Dead(DeadReason),
+    /// Its subscription is gone.
+    Gone,
+    /// Its time to live ran out.
+    Expired,
+}
+
+impl Cause {
+    /// The name in `dead_letters.reason`.
+    fn name(self) -> &'static str {
+        match self {
+            Cause::Dead(reason) => reason.name(),
+            Cause::Gone => Ending::Gone.name(),
+            Cause::Expired => Ending::Expired.name(),
+        }
+    }
+}
+
+/// A dead letter to be written.
+#[derive(Debug)]
+pub(super) struct DeadLetter<'a> {
+    pub id: DeadLetterId,
+    /// None: its message's.
+    pub app: Option<AppId>,
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    pub lane: i32,
+    pub tier: i16,
+    pub cause: Cause,
+    /// HTTP status of the last answer.
+    pub status: Option<i16>,
+    /// The gateway's words.
+    pub detail: Option<&'a str>,
+    pub retries: i32,
+    /// The policy that was in force.
+    pub policy: Option<&'a Value>,
+    pub at: Timestamp,
+}
+
+/// Dead letters to be written, column by column.
+#[derive(Default)]
+pub(super) struct DeadLetters<'a> {
+    ids: Vec<Uuid>,
+    apps: Vec<Option<Uuid>>,
+    shards: Vec<i16>,
+    messages: Vec<Uuid>,
+    subscriptions: Vec<Uuid>,
+    lanes: Vec<i32>,
+    tiers: Vec<i16>,
+    reasons: Vec<&'static str>,
+    statuses: Vec<Option<i16>>,
+    details: Vec<Option<&'a str>>,
+    retries: Vec<i32>,
+    policies: Vec<Option<&'a Value>>,
+    ats: Vec<Timestamp>,
+}
+
+impl<'a> DeadLetters<'a> {
+    /// Adds one. What died is told, too.
+    pub(super) fn push(&mut self, dead: DeadLetter<'a>, closing: &mut Closing) {
+        if let (Cause::Dead(reason), Some(app)) = (dead.cause, dead.app) {
+            let body = Body::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
+            closing.tell([Event { app, body, n: 1 }]);
+        }
+        self.ids.push(dead.id.0);
+        self.apps.push(dead.app.map(|app| app.0));
+        self.shards.push(dead.subscription.shard());
+        self.messages.push(dead.message.0);
+        self.subscriptions.push(dead.subscription.0);
+        self.lanes.push(dead.lane);
+        self.tiers.push(dead.tier);
+        self.reasons.push(dead.cause.name());
+        self.statuses.push(dead.status);
+        self.details.push(dead.detail);
+        self.retries.push(dead.retries);
+        self.policies.push(dead.policy);
+        self.ats.push(dead.at);
+    }
+
+    /// Writes them. What is gone or expired has no way back: its dead letter is closed from the start.
+    pub(super) async fn write(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        sqlx::query!(
+            r#"
+            INSERT INTO dead_letters
+                (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at, state)
+            SELECT coalesce(l.app, (SELECT app FROM messages WHERE id = l.message)), l.id, l.shard, l.message,
+                   l.subscription, l.lane, l.tier, l.reason, l.status, l.detail, l.retries, l.policy, l.at,
+                   CASE WHEN l.reason IN ('gone', 'expired') THEN 'closed' ELSE 'open' END
+            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::uuid[], $5::uuid[], $6::integer[], $7::smallint[],
+                        $8::text[], $9::smallint[], $10::text[], $11::integer[], $12::jsonb[], $13::timestamptz[])
+                AS l (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
+            "#,
+            &self.apps as &[Option<Uuid>],
+            &self.ids,
+            &self.shards,
+            &self.messages,
+            &self.subscriptions,
+            &self.lanes,
+            &self.tiers,
+            &self.reasons as &[&str],
+            &self.statuses as &[Option<i16>],
+            &self.details as &[Option<&str>],
+            &self.retries,
+            &self.policies as &[Option<&Value>],
+            &self.ats,
+        )
+        .execute(conn)
+        .await
+        .map(drop)
+    }
+}

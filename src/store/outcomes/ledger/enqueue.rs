@@ -1,0 +1,174 @@
+//! Deliveries are put into `queue` here, but for those that are stored with their message.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{MessageId, SubscriptionId};
+
+/// A delivery that is to wait.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// What.
+    pub message: MessageId,
+    /// The lane that it waits in.
+    pub lane: i32,
+    /// [`crate::model::delivery::Tier::code`].
+    pub tier: i16,
+    /// Attempts that a retry followed.
+    pub retries: i32,
+    /// When it may be claimed.
+    pub due_at: Timestamp,
+    /// Whether it is not due before its message is resumed, should that still be paused.
+    pub parked: bool,
+    /// When the policy wants it sent.
+    pub scheduled_at: Timestamp,
+    /// The lease that it is under, if anybody holds it: `due_at` is when that runs out.
+    pub lease: Option<Uuid>,
+    /// How often it was claimed.
+    pub leases: i16,
+    /// Signs it: see [`crate::policy::token`].
+    pub token: Vec<u8>,
+    /// When the attempt before failed.
+    pub failed_at: Option<Timestamp>,
+    /// Whether its subscription's throttle has let it through for `due_at`.
+    pub has_turn: bool,
+    /// The life of its subscription that it is for.
+    pub life: i32,
+}
+
+/// Deliveries that are to wait, column by column.
+#[derive(Debug, Default)]
+pub(crate) struct NewRows {
+    shards: Vec<i16>,
+    subscriptions: Vec<Uuid>,
+    messages: Vec<Uuid>,
+    lanes: Vec<i32>,
+    tiers: Vec<i16>,
+    retries: Vec<i32>,
+    dues: Vec<Timestamp>,
+    parked: Vec<bool>,
+    scheduled: Vec<Timestamp>,
+    leases: Vec<Option<Uuid>>,
+    claims: Vec<i16>,
+    tokens: Vec<Vec<u8>>,
+    failed_at: Vec<Option<Timestamp>>,
+    has_turn: Vec<bool>,
+    lives: Vec<i32>,
+}
+
+impl Extend<NewRow> for NewRows {
+    fn extend<T: IntoIterator<Item = NewRow>>(&mut self, rows: T) {
+        for row in rows {
+            self.shards.push(row.subscription.shard());
+            self.subscriptions.push(row.subscription.0);
+            self.messages.push(row.message.0);
+            self.lanes.push(row.lane);
+            self.tiers.push(row.tier);
+            self.retries.push(row.retries);
+            self.dues.push(row.due_at);
+            self.parked.push(row.parked);
+            self.scheduled.push(row.scheduled_at);
+            self.leases.push(row.lease);
+            self.claims.push(row.leases);
+            self.tokens.push(row.token);
+            self.failed_at.push(row.failed_at);
+            self.has_turn.push(row.has_turn);
+            self.lives.push(row.life);
+        }
+    }
+}
+
+impl FromIterator<NewRow> for NewRows {
+    fn from_iter<T: IntoIterator<Item = NewRow>>(rows: T) -> Self {
+        let mut all = Self::default();
+        all.extend(rows);
+        all
+    }
+}
+
+impl NewRows {
+    /// Puts them into the queue. Returns those that were left out, since the same delivery waits there already.
+    pub(crate) async fn enqueue(&self, conn: &mut PgConnection) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
+        if self.subscriptions.is_empty() {
+            return Ok(HashSet::new());
+        }
+        // What was put there comes back only if something was left out, which is next to never.
+        let put = sqlx::query!(
+            r#"
+            WITH put AS (
+                INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, lease, leases,
+                                   token, failed_at, has_turn, life)
+                SELECT r.shard, r.subscription, r.message, r.lane, r.tier, r.retries,
+                       -- Whoever settles may have slept through the resume.
+                       CASE WHEN r.parked AND (SELECT state FROM messages WHERE id = r.message) = 'paused' THEN 'infinity'
+                            ELSE r.due END,
+                       r.scheduled, r.lease, r.leases, r.token, r.failed_at, r.has_turn, r.life
+                FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[], $5::smallint[], $6::integer[],
+                            $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::uuid[], $11::smallint[],
+                            $12::bytea[], $13::timestamptz[], $14::boolean[], $15::integer[])
+                    AS r (shard, subscription, message, lane, tier, retries, due, parked, scheduled, lease, leases, token,
+                          failed_at, has_turn, life)
+                ON CONFLICT DO NOTHING RETURNING subscription, message
+            )
+            SELECT coalesce(array_agg(subscription), '{}') AS "subscriptions!",
+                   coalesce(array_agg(message), '{}') AS "messages!"
+            FROM put HAVING count(*) < cardinality($2::uuid[])
+            "#,
+            &self.shards,
+            &self.subscriptions,
+            &self.messages,
+            &self.lanes,
+            &self.tiers,
+            &self.retries,
+            &self.dues,
+            &self.parked,
+            &self.scheduled,
+            &self.leases as &[Option<Uuid>],
+            &self.claims,
+            &self.tokens,
+            &self.failed_at as &[Option<Timestamp>],
+            &self.has_turn,
+            &self.lives,
+        )
+        .fetch_optional(conn)
+        .await?;
+        let Some(put) = put else { return Ok(HashSet::new()) };
+        let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
+        let all = self.subscriptions.iter().copied().zip(self.messages.iter().copied());
+        let left_out = all.filter(|row| !put.contains(row));
+        Ok(left_out.map(|(subscription, message)| (SubscriptionId(subscription), MessageId(message))).collect())
+    }
+}
+
+/// Counts so many deliveries more, or fewer, of each (message, lane). Locks what [comes late](crate::store).
+pub(crate) async fn count_targets(
+    conn: &mut PgConnection,
+    changes: impl Iterator<Item = (MessageId, i32, i64)>,
+) -> sqlx::Result<()> {
+    let (mut messages, mut lanes, mut ns) = (Vec::new(), Vec::new(), Vec::new());
+    for (message, lane, n) in changes {
+        messages.push(message.0);
+        lanes.push(lane);
+        ns.push(n);
+    }
+    if messages.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "INSERT INTO message_counts AS c (message, lane, targeted)
+         SELECT message, lane, sum(n) FROM unnest($1::uuid[], $2::integer[], $3::bigint[]) AS t (message, lane, n)
+         GROUP BY message, lane ORDER BY message, lane
+         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + excluded.targeted",
+        &messages,
+        &lanes,
+        &ns
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,310 @@
+//! What dispatch says became of deliveries, to be written by the rest of the ledger. A [`Settlement`] cannot say what cannot
+//! be: that a delivery ended without an attempt, or that one attempt came to something else than its delivery.
+
+use chrono::TimeDelta;
+use uuid::Uuid;
+
+use crate::classify::DeadReason;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::policy::token::Queued;
+
+/// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// 0 for the first POST of the delivery.
+    pub number: u32,
+    /// When the answer was known.
+    pub at: Timestamp,
+    /// HTTP status; `None` without an answer or a POST.
+    pub status: Option<u16>,
+    /// From the start of the POST to the answer; `None` without a POST.
+    pub took_ms: Option<u32>,
+    /// Why, for everything but an acceptance: at most 500 octets, without NUL.
+    pub reason: Option<Box<str>>,
+}
+
+/// When a delivery that stays in the queue may be claimed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// At this time.
+    At(Timestamp),
+    /// At this time, which its subscription's throttle has given it as its turn.
+    Turn(Timestamp),
+    /// At this time, when its lane should be open again. The policy wanted it sent now, by which it is known: should the
+    /// lane open sooner, [`recall`](crate::store::queue::recall) finds it.
+    Reopening(Timestamp),
+    /// When its message is resumed.
+    Parked,
+}
+
+impl Due {
+    /// The column `due_at`, but for what is parked, which is due at infinity.
+    pub(super) fn time(self, now: Timestamp) -> Timestamp {
+        match self {
+            Due::At(at) | Due::Turn(at) | Due::Reopening(at) => at,
+            Due::Parked => now,
+        }
+    }
+
+    pub(super) fn is_turn(self) -> bool {
+        matches!(self, Due::Turn(_))
+    }
+}
+
+/// How a delivery ends: an [`Ending`] for good, with what is kept of it.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// [`Ending::Accepted`].
+    Accepted,
+    /// [`Ending::Gone`].
+    Gone,
+    /// [`Ending::Expired`].
+    Expired,
+    /// [`Ending::Cancelled`].
+    Cancelled,
+    /// [`Ending::Dead`], for this reason.
+    Dead(Box<Death>),
+}
+
+impl End {
+    /// As it is counted and logged.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            End::Accepted => Ending::Accepted,
+            End::Gone => Ending::Gone,
+            End::Expired => Ending::Expired,
+            End::Cancelled => Ending::Cancelled,
+            End::Dead(_) => Ending::Dead,
+        }
+    }
+}
+
+/// Where a delivery stands after its turn.
+#[derive(Debug, Clone)]
+pub enum Fate {
+    /// Over, by this attempt.
+    Ended(Attempt, End),
+    /// It has to be attempted again.
+    Retry {
+        /// The attempt that failed.
+        failed: Attempt,
+        /// Attempts made, this one included.
+        retries: u32,
+        /// When the policy wants the next one.
+        due: Timestamp,
+    },
+    /// It did not have its turn: no attempt was made, none is counted.
+    Deferred(Due),
+    /// Only in a batch: the POST is under way. It becomes a row that is leased under the batch's lease.
+    InFlight {
+        /// Attempts made so far.
+        retries: u32,
+        /// When that lease runs out.
+        lease_until: Timestamp,
+    },
+}
+
+/// Why a delivery died, for its dead letter.
+#[derive(Debug, Clone)]
+pub struct Death {
+    /// The dead letter's id.
+    pub id: Uuid,
+    /// Why.
+    pub reason: DeadReason,
+    /// The gateway's words.
+    pub detail: Option<Box<str>>,
+    /// The policy in force.
+    pub policy: Option<serde_json::Value>,
+}
+
+/// Within which time an app wants a delivery accepted.
+#[derive(Debug, Clone, Copy)]
+pub struct Sla {
+    /// In seconds.
+    pub seconds: u32,
+    /// When that time began: when the message was accepted.
+    pub since: Timestamp,
+}
+
+/// Which delivery is settled.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// What.
+    pub message: MessageId,
+    /// Whose.
+    pub app: AppId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its tier.
+    pub tier: Tier,
+    /// The life of its subscription that it is for.
+    pub life: i32,
+    /// Whether its subscription is known to be proven: see [`refusals`](crate::store::audience::refusals).
+    pub proven: bool,
+    /// What its tier promises, if anything.
+    pub sla: Option<Sla>,
+}
+
+/// What became of one delivery.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    delivery: Delivery,
+    /// Attempts of this turn that another one followed at once.
+    earlier: Vec<Attempt>,
+    fate: Fate,
+}
+
+impl Settlement {
+    /// Of a delivery with one attempt in this turn, or none.
+    pub fn new(delivery: Delivery, fate: Fate) -> Self {
+        Self { delivery, earlier: Vec::new(), fate }
+    }
+
+    /// Of a delivery with `earlier` attempts in this turn, each of which was followed at once by another one. If there are
+    /// any, a delivery cannot be deferred as if it had had no turn: it has to be attempted again. Should its message be
+    /// paused, whoever claims it next parks it.
+    pub(crate) fn after(mut earlier: Vec<Attempt>, delivery: Delivery, fate: Fate, now: Timestamp) -> Self {
+        let fate = match fate {
+            Fate::Deferred(due) if let Some(failed) = earlier.pop() => {
+                let due = match due {
+                    Due::At(due) | Due::Turn(due) => due,
+                    // Nobody claims it before its lane opens.
+                    Due::Reopening(_) | Due::Parked => now,
+                };
+                Fate::Retry { retries: failed.number + 1, failed, due }
+            }
+            fate => fate,
+        };
+        Self { delivery, earlier, fate }
+    }
+
+    /// Which delivery.
+    pub(crate) fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
+    /// Where it stands.
+    pub(crate) fn fate(&self) -> &Fate {
+        &self.fate
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn end(&self) -> Option<&End> {
+        if let Fate::Ended(_, end) = &self.fate { Some(end) } else { None }
+    }
+
+    /// The attempts of this turn in order, each with what it came to.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = (&Attempt, Ending)> {
+        let last = match &self.fate {
+            Fate::Ended(last, end) => Some((last, end.ending())),
+            Fate::Retry { failed, .. } => Some((failed, Ending::Retry)),
+            Fate::Deferred(_) | Fate::InFlight { .. } => None,
+        };
+        self.earlier.iter().map(|attempt| (attempt, Ending::Retry)).chain(last)
+    }
+
+    /// If it was accepted later than its app wants, or never will be: within how many seconds that should have been.
+    pub(crate) fn sla_missed_s(&self) -> Option<u32> {
+        let (Fate::Ended(last, end), Some(sla)) = (&self.fate, self.delivery.sla) else { return None };
+        let is_late = matches!(end, End::Accepted) && last.at - sla.since > TimeDelta::seconds(sla.seconds.into());
+        (is_late || end.ending().misses_sla()).then_some(sla.seconds)
+    }
+
+    /// What the token of its queue row signs.
+    pub(super) fn queued(&self, retries: u32, scheduled_at: Timestamp) -> Queued {
+        let Delivery { message, subscription, .. } = self.delivery;
+        Queued { message, subscription, retries, scheduled_at }
+    }
+
+    /// When the attempt that a retry follows failed.
+    pub(super) fn failed_at(&self) -> Option<Timestamp> {
+        if let Fate::Retry { failed, .. } = &self.fate { Some(failed.at) } else { None }
+    }
+}
+
+/// A settled queue row, with the lease it was claimed under.
+#[derive(Debug, Clone)]
+pub struct RowSettlement {
+    /// The fence.
+    pub lease: Uuid,
+    /// What became of it.
+    pub settlement: Settlement,
+}
+
+/// Whether the fence let a settling through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fenced {
+    /// It was ours, and is written.
+    Written,
+    /// It was not ours any more; nothing was written.
+    Out,
+}
+
+/// A number as Postgres's `integer` holds it; what does not fit is as good as the largest.
+pub(super) fn stored(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+pub(super) fn stored_status(status: u16) -> i16 {
+    i16::try_from(status).unwrap_or(i16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn attempt(number: u32, after_s: i64) -> Attempt {
+        Attempt { number, at: NOW + TimeDelta::seconds(after_s), status: None, took_ms: None, reason: None }
+    }
+
+    fn delivery(seconds: Option<u32>) -> Delivery {
+        Delivery {
+            subscription: SubscriptionId(Uuid::nil()),
+            message: MessageId(Uuid::nil()),
+            app: AppId(Uuid::nil()),
+            lane: LaneId(1),
+            tier: Tier::Promotional,
+            life: 0,
+            proven: true,
+            sla: seconds.map(|seconds| Sla { seconds, since: NOW }),
+        }
+    }
+
+    #[test]
+    fn what_was_attempted_in_its_turn_is_not_deferred_as_if_it_had_not_been() {
+        let soon = NOW + TimeDelta::seconds(9);
+        for (due, expected) in
+            [(Due::At(soon), soon), (Due::Turn(soon), soon), (Due::Reopening(soon), NOW), (Due::Parked, NOW)]
+        {
+            let earlier = vec![attempt(3, 0), attempt(4, 0)];
+            let settled = Settlement::after(earlier, delivery(None), Fate::Deferred(due), NOW);
+            assert!(matches!(settled.fate(), Fate::Retry { retries: 5, due, .. } if *due == expected), "{settled:?}");
+            let numbers: Vec<_> = settled.attempts().map(|(attempt, ending)| (attempt.number, ending)).collect();
+            assert_eq!(numbers, [(3, Ending::Retry), (4, Ending::Retry)]);
+            let untried = Settlement::after(Vec::new(), delivery(None), Fate::Deferred(due), NOW);
+            assert!(matches!(untried.fate(), Fate::Deferred(kept) if *kept == due));
+        }
+    }
+
+    #[test]
+    fn an_sla_is_missed_by_what_is_accepted_late_and_by_what_expires_or_dies() {
+        let death = Death { id: Uuid::nil(), reason: DeadReason::Http4xx, detail: None, policy: None };
+        let missed =
+            |sla, after_s, end| Settlement::new(delivery(sla), Fate::Ended(attempt(0, after_s), end)).sla_missed_s();
+        assert_eq!(missed(Some(5), 5, End::Accepted), None);
+        assert_eq!(missed(Some(5), 6, End::Accepted), Some(5));
+        assert_eq!(missed(None, 6, End::Accepted), None);
+        assert_eq!(missed(Some(5), 1, End::Expired), Some(5));
+        assert_eq!(missed(Some(5), 1, End::Dead(Box::new(death))), Some(5));
+        assert_eq!(missed(Some(5), 6, End::Gone), None);
+        assert_eq!(missed(Some(5), 6, End::Cancelled), None);
+        let waits = Settlement::new(delivery(Some(5)), Fate::Retry { failed: attempt(0, 6), retries: 1, due: NOW });
+        assert_eq!(waits.sla_missed_s(), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! What waits and nobody holds is taken out here, to be [ended](super::unsent) by the same transaction.
+//!
+//! What a worker holds under a lease that lasts is left to that worker, who is told by a stop: what it has sent already ends
+//! by its answer, the rest is not sent.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, MessageId, SubscriptionId};
+
+/// Rows that are taken at a time, where there may be millions.
+pub(crate) const CHUNK: i64 = 10_000;
+/// Lost batches that are taken at a time, each of up to 500 deliveries.
+const BATCHES_AT_ONCE: i64 = 20;
+
+/// A delivery that was taken out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// To whom it was.
+    pub subscription: SubscriptionId,
+    /// What.
+    pub message: MessageId,
+    /// Where it waited.
+    pub lane: i32,
+    /// [`crate::model::delivery::Tier::code`].
+    pub tier: i16,
+    /// Attempts that a retry followed.
+    pub retries: i32,
+}
+
+/// A chunk of a message's.
+pub(crate) async fn of_message(
+    conn: &mut PgConnection,
+    message: MessageId,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2)
+           LIMIT $3 FOR UPDATE SKIP LOCKED))
+         RETURNING subscription, message, lane, tier, retries",
+        message.0,
+        now,
+        CHUNK
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// A chunk of what belongs to paused messages that expired before `expired_before`: it is parked, and never due.
+pub(crate) async fn of_expired_parked(
+    conn: &mut PgConnection,
+    expired_before: Timestamp,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+           SELECT q.row FROM messages m, LATERAL (
+             SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
+             LIMIT $3 FOR UPDATE SKIP LOCKED) q
+           WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))
+         RETURNING subscription, message, lane, tier, retries",
+        now,
+        expired_before,
+        CHUNK
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// A chunk of an app's.
+pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+           SELECT q.row FROM lanes l, LATERAL (
+             SELECT ctid AS row FROM queue WHERE lane = l.id AND (lease IS NULL OR due_at <= $2)
+             LIMIT $3 FOR UPDATE SKIP LOCKED) q
+           WHERE l.app = $1 LIMIT $3))
+         RETURNING subscription, message, lane, tier, retries",
+        app.0,
+        now,
+        CHUNK
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// What is left of some of an app's batches whose workers were lost. Only for an app for which nothing is claimed any more:
+/// otherwise another worker takes them.
+pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
+    let batches = sqlx::query!(
+        "DELETE FROM batches WHERE ctid = ANY (ARRAY(
+           SELECT p.row FROM lanes l, LATERAL (
+             SELECT ctid AS row FROM batches WHERE lane = l.id AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED) p
+           WHERE l.app = $1 LIMIT $3))
+         RETURNING message, lane, tier, recipients",
+        app.0,
+        now,
+        BATCHES_AT_ONCE
+    )
+    .fetch_all(conn)
+    .await?;
+    let rows = batches.into_iter().flat_map(|batch| {
+        batch.recipients.into_iter().map(move |subscription: Uuid| Waiting {
+            subscription: SubscriptionId(subscription),
+            message: MessageId(batch.message),
+            lane: batch.lane,
+            tier: batch.tier,
+            retries: 0,
+        })
+    });
+    Ok(rows.collect())
+}
+
+/// All of a subscription's.
+pub(crate) async fn of_subscription(
+    conn: &mut PgConnection,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
+         RETURNING subscription, message, lane, tier, retries",
+        subscription.shard(),
+        subscription.0,
+        now
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Those of a locked subscription's that were meant for its user until now, who has left this browser; remembers that they
+/// did. What is for a topic or for everybody stays.
+pub(crate) async fn of_previous_users(
+    conn: &mut PgConnection,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2)
+         DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+           AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
+         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries",
+        subscription.shard(),
+        subscription.0,
+        now
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// One delivery of an app, if it waits.
+pub(crate) async fn of_delivery(
+    conn: &mut PgConnection,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Option<Waiting>> {
+    sqlx::query_as!(
+        Waiting,
+        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
+           AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)
+         RETURNING subscription, message, lane, tier, retries",
+        subscription.shard(),
+        subscription.0,
+        message.0,
+        now,
+        app.0
+    )
+    .fetch_optional(conn)
+    .await
+}

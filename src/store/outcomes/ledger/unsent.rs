@@ -1,0 +1,164 @@
+//! How a delivery ends without another POST: its attempts say so, the counts, the dead letters and the events.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::closing::Closing;
+use super::dead_letters::{Cause, DeadLetter, DeadLetters};
+use super::take::{self, Waiting};
+use crate::classify::DeadReason;
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, DeadLetterId, SubscriptionId};
+use crate::store::queue::stops::{StopKind, stop_subscription};
+
+/// How deliveries end, each with the reason that is logged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    /// Their receipts came before the answers of their push services.
+    Accepted(&'static str),
+    /// Their subscription is gone.
+    Gone(&'static str),
+    /// Their time to live is over.
+    Expired(&'static str),
+    /// Somebody wanted it so.
+    Cancelled(&'static str),
+    /// One is dead.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+        /// The app it belongs to.
+        app: AppId,
+        /// The id of its dead letter.
+        id: DeadLetterId,
+    },
+}
+
+impl How {
+    fn ending(self) -> Ending {
+        match self {
+            How::Accepted(_) => Ending::Accepted,
+            How::Gone(_) => Ending::Gone,
+            How::Expired(_) => Ending::Expired,
+            How::Cancelled(_) => Ending::Cancelled,
+            How::Dead { .. } => Ending::Dead,
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            How::Accepted(reason) | How::Gone(reason) | How::Expired(reason) | How::Cancelled(reason) => reason,
+            How::Dead { reason, .. } => reason.name(),
+        }
+    }
+
+    /// Why it leaves dead letters; none: it leaves none.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            How::Accepted(_) | How::Cancelled(_) => None,
+            How::Gone(_) => Some(Cause::Gone),
+            How::Expired(_) => Some(Cause::Expired),
+            How::Dead { reason, .. } => Some(Cause::Dead(reason)),
+        }
+    }
+}
+
+/// Ends rows that the same transaction has taken out. Nothing may follow in it.
+pub(crate) async fn end(conn: &mut PgConnection, rows: Vec<Waiting>, how: How, now: Timestamp) -> sqlx::Result<()> {
+    let mut closing = Closing::default();
+    end_within(conn, rows, how, &mut closing, now).await?;
+    closing.write(conn, now).await
+}
+
+/// [`end`] but for what comes last in a transaction that does more than that.
+pub(crate) async fn end_within(
+    conn: &mut PgConnection,
+    mut rows: Vec<Waiting>,
+    how: How,
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_unstable_by_key(|row| (row.message, row.subscription));
+    let column = |value: fn(&Waiting) -> Uuid| rows.iter().map(value).collect::<Vec<_>>();
+    sqlx::query!(
+        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
+         SELECT message, subscription, attempt, shard, $5, $6, $7
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
+         ON CONFLICT DO NOTHING",
+        &column(|row| row.message.0),
+        &column(|row| row.subscription.0),
+        &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>(),
+        now,
+        how.ending().code(),
+        how.reason()
+    )
+    .execute(&mut *conn)
+    .await?;
+    for row in &rows {
+        closing.ended_unsent(row, how.ending());
+    }
+    write_dead_letters(conn, &rows, how, closing, now).await
+}
+
+/// Writes the dead letters of rows that ended so, if they leave any.
+pub(super) async fn write_dead_letters(
+    conn: &mut PgConnection,
+    rows: &[Waiting],
+    how: How,
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let Some(cause) = how.cause() else { return Ok(()) };
+    let mut dead_letters = DeadLetters::default();
+    for row in rows {
+        let (id, app) = match how {
+            How::Dead { id, app, .. } => (id, Some(app)),
+            _ => (DeadLetterId(uuid_of(now)), None),
+        };
+        let Waiting { subscription, message, lane, tier, retries } = *row;
+        let dead = DeadLetter {
+            id,
+            app,
+            message,
+            subscription,
+            lane,
+            tier,
+            cause,
+            status: None,
+            detail: None,
+            retries,
+            policy: None,
+            at: now,
+        };
+        dead_letters.push(dead, closing);
+    }
+    dead_letters.write(conn).await
+}
+
+/// Cancels everything that waits for a subscription and that nobody holds.
+pub(crate) async fn cancel_subscription(
+    conn: &mut PgConnection,
+    subscription: SubscriptionId,
+    reason: &'static str,
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let rows = take::of_subscription(conn, subscription, now).await?;
+    end_within(conn, rows, How::Cancelled(reason), closing, now).await
+}
+
+/// Cancels what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
+/// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
+pub(crate) async fn cancel_previous_users(
+    conn: &mut PgConnection,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    stop_subscription(&mut *conn, StopKind::User, subscription, now).await?;
+    let rows = take::of_previous_users(conn, subscription, now).await?;
+    end(conn, rows, How::Cancelled("another user"), now).await
+}

@@ -1,0 +1,140 @@
+//! Which lanes have something to do, found without looking at what they have.
+
+use sqlx::PgPool;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId};
+
+/// A (lane, tier) that has something to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueLane {
+    /// The app it belongs to.
+    pub app: AppId,
+    /// Which lane.
+    pub lane: LaneId,
+    /// Which tier of it.
+    pub tier: Tier,
+    /// Where the work lies.
+    pub sources: Sources,
+}
+
+/// The three tables that work is claimed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Deliveries that wait alone.
+    Queue,
+    /// Batches whose worker died.
+    Batches,
+    /// Messages still being fanned out.
+    Cursors,
+}
+
+/// Of each [source](Source) that has something due, since when the first of it has been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Of [`Source::Queue`].
+    pub queue: Option<Timestamp>,
+    /// Of [`Source::Batches`].
+    pub batches: Option<Timestamp>,
+    /// Of [`Source::Cursors`].
+    pub cursors: Option<Timestamp>,
+}
+
+impl Sources {
+    /// Those of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let first = |one: Option<Timestamp>, other| one.into_iter().chain(other).min();
+        Self {
+            queue: first(self.queue, other.queue),
+            batches: first(self.batches, other.batches),
+            cursors: first(self.cursors, other.cursors),
+        }
+    }
+
+    /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
+    pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
+        let all = [(Source::Queue, self.queue), (Source::Batches, self.batches), (Source::Cursors, self.cursors)];
+        all.into_iter().filter_map(|(source, since)| Some((source, since?)))
+    }
+}
+
+/// What is claimed of a lane and tier: what fell due within a time.
+///
+/// Its beginning is where the last look found the first. What lies before is dead: rows that were claimed or have ended, but
+/// that a long snapshot, a backup's say, keeps Postgres from removing, so that each claim would walk over all of them. What
+/// falls due earlier after all, since it was moved here or its commit was late, is what the next look finds first.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Which tier of it.
+    pub tier: Tier,
+    /// Its beginning.
+    pub since: Timestamp,
+    /// Its end: now.
+    pub now: Timestamp,
+}
+
+impl Span {
+    /// Everything that is due.
+    pub fn all(lane: LaneId, tier: Tier, now: Timestamp) -> Self {
+        Self { lane, tier, since: Timestamp::UNIX_EPOCH, now }
+    }
+}
+
+/// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
+/// has rows at all, however many rows there are.
+pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
+    let found = sqlx::query!(
+        r#"
+        WITH RECURSIVE
+        q AS (
+            (SELECT lane, tier, due_at FROM queue ORDER BY lane, tier, due_at LIMIT 1)
+            UNION ALL
+            SELECT n.lane, n.tier, n.due_at FROM q, LATERAL (
+                SELECT lane, tier, due_at FROM queue WHERE (lane, tier) > (q.lane, q.tier)
+                ORDER BY lane, tier, due_at LIMIT 1) n
+        ),
+        p AS (
+            (SELECT lane, tier, due_at FROM batches ORDER BY lane, tier, due_at LIMIT 1)
+            UNION ALL
+            SELECT n.lane, n.tier, n.due_at FROM p, LATERAL (
+                SELECT lane, tier, due_at FROM batches WHERE (lane, tier) > (p.lane, p.tier)
+                ORDER BY lane, tier, due_at LIMIT 1) n
+        ),
+        c AS (
+            (SELECT lane, tier, due_at FROM cursors ORDER BY lane, tier, due_at LIMIT 1)
+            UNION ALL
+            SELECT n.lane, n.tier, n.due_at FROM c, LATERAL (
+                SELECT lane, tier, due_at FROM cursors WHERE (lane, tier) > (c.lane, c.tier)
+                ORDER BY lane, tier, due_at LIMIT 1) n
+        ),
+        due AS (
+            SELECT 0 AS source, lane, tier, due_at FROM q WHERE due_at <= $1
+            UNION ALL SELECT 1, lane, tier, due_at FROM p WHERE due_at <= $1
+            UNION ALL SELECT 2, lane, tier, due_at FROM c WHERE due_at <= $1
+        )
+        SELECT l.app, d.lane AS "lane!", d.tier AS "tier!", min(d.due_at) FILTER (WHERE d.source = 0) AS queue,
+               min(d.due_at) FILTER (WHERE d.source = 1) AS batches, min(d.due_at) FILTER (WHERE d.source = 2) AS cursors
+        FROM due d JOIN lanes l ON l.id = d.lane
+        GROUP BY d.tier, d.lane, l.app ORDER BY d.tier, d.lane
+        "#,
+        now
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(found
+        .into_iter()
+        .filter_map(|row| {
+            // Nothing checks the tier of a row that somebody wrote by hand. It is nobody's, and stops nobody's work.
+            Some(DueLane {
+                app: AppId(row.app),
+                lane: LaneId(row.lane),
+                tier: Tier::from_code(row.tier)?,
+                sources: Sources { queue: row.queue, batches: row.batches, cursors: row.cursors },
+            })
+        })
+        .collect())
+}

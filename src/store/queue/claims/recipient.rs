@@ -1,0 +1,111 @@
+//! Whom a claimed delivery goes to, and whether it may.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::model::id::SubscriptionId;
+use crate::model::message::MessageState;
+use crate::model::subscription::SubscriptionState;
+
+/// Whether a claimed delivery may be sent, as the database stood when it was claimed. Whatever changes later comes
+/// as a [stop](crate::store::queue::stops).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Its subscription is active and its message is sending.
+    Sendable,
+    /// Its message is paused: park it.
+    Paused,
+    /// Its message was cancelled, its subscription unsubscribed, suspended or erased, or it was meant for an earlier life
+    /// of it.
+    Cancelled,
+    /// Its subscription is gone or expired.
+    Gone,
+    /// Another subscription has taken the place of its own: it is for that one.
+    Replaced,
+}
+
+/// What decides over the standing of a delivery.
+pub(super) struct Circumstances {
+    /// The message's state.
+    message: MessageState,
+    /// The subscription's, if it exists.
+    subscription: Option<SubscriptionState>,
+    /// Whether another one is known to have taken its place.
+    has_successor: bool,
+    /// Whether the delivery was for an earlier life of it.
+    is_past: bool,
+}
+
+impl Circumstances {
+    /// From the names that the statements of the hot path read.
+    pub(super) fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
+        const CHECKED: &str = "checked by the table";
+        Self {
+            message: MessageState::from_name(message).expect(CHECKED),
+            subscription: subscription.map(|name| SubscriptionState::from_name(name).expect(CHECKED)),
+            has_successor,
+            is_past,
+        }
+    }
+}
+
+pub(super) fn standing(circumstances: &Circumstances) -> Standing {
+    use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
+    match (circumstances.message, circumstances.subscription) {
+        (MessageState::Cancelled, _) => Standing::Cancelled,
+        _ if circumstances.is_past => Standing::Cancelled,
+        (_, Some(Gone | Expired)) => Standing::Gone,
+        (_, Some(Replaced)) if circumstances.has_successor => Standing::Replaced,
+        (_, None | Some(Unsubscribed | Replaced | Suspended)) => Standing::Cancelled,
+        (MessageState::Paused, Some(Active)) => Standing::Paused,
+        (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Standing::Sendable,
+    }
+}
+
+/// Whom a delivery goes to. The address is still sealed.
+#[derive(Debug)]
+pub struct Recipient {
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The first id of this browser, from which the delivery's id is derived.
+    pub origin_id: Uuid,
+    /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
+    pub address: Vec<u8>,
+    /// Whether it may be sent.
+    pub standing: Standing,
+    /// Its subscription's own delivery policy.
+    pub policy: Option<Value>,
+    /// Its time zone (IANA), if its browser told.
+    pub timezone: Option<String>,
+    /// Whether a push service has accepted a push to it before.
+    pub proven: bool,
+    /// The life of the subscription that it is for.
+    pub life: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_first_decides_and_only_what_waits_for_a_browser_that_has_a_successor_is_handed_on() {
+        for (message, subscription, has_successor, is_past, expected) in [
+            ("sending", Some("active"), false, false, Standing::Sendable),
+            ("paused", Some("active"), false, false, Standing::Paused),
+            ("cancelled", Some("gone"), false, false, Standing::Cancelled),
+            ("sending", None, false, false, Standing::Cancelled),
+            ("sending", Some("unsubscribed"), false, false, Standing::Cancelled),
+            ("paused", Some("suspended"), false, false, Standing::Cancelled),
+            ("paused", Some("gone"), false, false, Standing::Gone),
+            ("sending", Some("expired"), false, false, Standing::Gone),
+            ("paused", Some("replaced"), true, false, Standing::Replaced),
+            ("sending", Some("replaced"), false, false, Standing::Cancelled), // before successors were remembered
+            ("cancelled", Some("replaced"), true, false, Standing::Cancelled),
+            ("sending", Some("replaced"), true, true, Standing::Cancelled),
+            ("sending", Some("active"), false, true, Standing::Cancelled),
+        ] {
+            let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
+            assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What statements come to, where a bool would need a legend.
+
+/// What became of writing to something that somebody named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is written.
+    Done,
+    /// There is no such thing.
+    Unknown,
+}
+
+impl Written {
+    /// By how many rows a statement changed that names one.
+    pub(super) fn by(rows: u64) -> Self {
+        if rows > 0 { Self::Done } else { Self::Unknown }
+    }
+}
+
+/// How far work is that goes in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// There may be more to do.
+    More,
+    /// There is nothing left to do.
+    Done,
+}
+
+impl Progress {
+    /// After a chunk: there may be more if it was full.
+    pub(super) fn after(is_full: bool) -> Self {
+        if is_full { Self::More } else { Self::Done }
+    }
+}
