@@ -7,6 +7,7 @@ mod campaign;
 mod codes;
 mod lanes;
 mod latency;
+mod metrics;
 mod peers;
 mod post;
 mod receipts;
@@ -56,6 +57,8 @@ enum Benchmark {
     Tiers,
     /// Thousands of lanes with a little work each
     Lanes,
+    /// Figures over time, with a hundred million deliveries behind them
+    Metrics,
     /// Whether cost and memory grow with the audience
     Scale,
     /// What other senders do with the same payload
@@ -90,6 +93,7 @@ impl Benchmark {
             Self::Latency => block_on(latency::run()),
             Self::Tiers => block_on(tiers::run()),
             Self::Lanes => block_on(lanes::run()),
+            Self::Metrics => block_on(metrics::run()),
             Self::Scale => block_on(scale::run()),
             Self::Peers => block_on(peers::run()),
         }

@@ -80,7 +80,9 @@ pub mod receipts {
 pub mod server {
     pub use crate::server::engine;
     pub mod maintenance {
-        pub use crate::server::maintenance::{Retention, erase, keep_house, remove_apps, sweep, tend_partitions};
+        pub use crate::server::maintenance::{
+            Retention, erase, fold_metrics, keep_house, remove_apps, sweep, tend_partitions,
+        };
     }
 }
 pub mod simulate {
@@ -148,9 +150,12 @@ pub mod store {
         pub mod receipts {
             pub use crate::store::outcomes::receipts::{Receipt, kept_since, write};
         }
+        pub mod rollups {
+            pub use crate::store::outcomes::rollups::{MetricsKept, fold};
+        }
         pub mod ledger {
             pub use crate::store::outcomes::ledger::{
-                Attempt, Delivery, Due, End, Fate, RowSettlement, Settlement, settle_rows,
+                Attempt, Delivery, Due, End, Fate, Origin, RowSettlement, Settlement, settle_rows,
             };
         }
     }

@@ -1,4 +1,4 @@
-//! `/v1/metrics`: how well retries do, over the last hour, by tier and lane. Prometheus reads the same at `/metrics`.
+//! `/v1/metrics/reliability`: how well retries do, over the last hour, by tier and lane. Prometheus reads the same at `/metrics`.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ async fn last_hour(state: &ApiState, wanted: Filter) -> Result<Json<MetricsView>
 }
 
 /// The reliability metrics of all apps over the last hour.
-#[utoipa::path(get, path = "/v1/metrics", tag = "Operations", params(MetricsQuery),
+#[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations", params(MetricsQuery),
     security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show_all(
     _: Watcher,
@@ -155,7 +155,7 @@ pub(crate) async fn show_all(
 }
 
 /// The reliability metrics of one app over the last hour.
-#[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
+#[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
     params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show(

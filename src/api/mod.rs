@@ -44,6 +44,7 @@ pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;
 pub(crate) mod retry_headers;
+pub(crate) mod series;
 pub(crate) mod session;
 pub(crate) mod site;
 pub(crate) mod slas;
@@ -105,6 +106,7 @@ fn routes_by_caller() -> Routes {
             .merge(calendar::routes())
             .merge(slas::routes())
             .merge(metrics::routes())
+            .merge(series::routes())
             .merge(flows::routes())
             .merge(alerts::routes())
             .merge(session::routes())

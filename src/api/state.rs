@@ -21,6 +21,7 @@ use crate::model::clock::Clock;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::receipts::{self as receipts_engine, Receipts};
+use crate::store::outcomes::rollups::MetricsKept;
 use crate::store::queue::flows::Flow;
 use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
@@ -124,6 +125,8 @@ pub struct Settings {
     pub trusted_proxies: usize,
     /// The cookies of sessions.
     pub cookies: Cookies,
+    /// How long figures over time are kept.
+    pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
     pub policy: policy::Settings,
 }
@@ -145,6 +148,7 @@ impl Default for Settings {
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
+            metrics_kept: MetricsKept::DEFAULT,
             policy: policy::Settings::DEFAULT,
         }
     }

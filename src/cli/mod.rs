@@ -13,6 +13,7 @@ mod init;
 mod key;
 mod local;
 mod message;
+mod metrics;
 mod output;
 mod policy;
 mod refusal;
@@ -48,6 +49,10 @@ const MORE_SETTINGS: &str =
 
 const INIT_EXAMPLE: &str = "Example:
   bellwire init shop --origin http://localhost:3000";
+
+const METRICS_EXAMPLES: &str = "Examples:
+  bellwire metrics --app shop --step 1h --by gateway
+  bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
 
 const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
   bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
@@ -131,6 +136,14 @@ enum Verb {
     Audit {
         #[command(subcommand)]
         verb: audit::Audit,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Show figures over time: what became of deliveries, receipts and subscriptions.
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics {
+        #[command(flatten)]
+        metrics: Box<metrics::Figures>,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -323,6 +336,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Audit { verb, settings } => {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Metrics { metrics, settings } => {
+            settings.with(Beginning::Before, async |local| metrics.run(local, out).await).await?;
         }
         Verb::Send { send, settings } => {
             settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;

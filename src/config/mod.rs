@@ -254,8 +254,12 @@ settings! {
     /// Days that subscriptions are kept after they ended (gone, unsubscribed, replaced, expired); never for less than
     /// `retention_days`, so that their deliveries can be looked up.
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
-    /// Days that outcomes by minute and breaker trips are kept.
-    rollup_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that figures over time are kept by the minute.
+    minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
+    /// Days that figures over time are kept by the hour.
+    hour_metrics_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that figures over time are kept by the day.
+    day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
     /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// How long a stop waits for requests and deliveries in flight.

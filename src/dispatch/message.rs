@@ -13,7 +13,7 @@ use crate::model::lane::Gateway;
 use crate::model::message::Content;
 use crate::policy::calendar::Calendar;
 use crate::policy::{Policy, Settings};
-use crate::store::outcomes::ledger::{Delivery, Sla};
+use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
 use crate::store::queue::opening::MessageRow;
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
@@ -41,6 +41,8 @@ pub(super) struct Message {
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
+    /// Whether it has figures over time of its own.
+    pub charted: bool,
     pub expires_at: Timestamp,
     /// What was last made of it for a gateway that takes no more than so many octets.
     pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
@@ -80,6 +82,7 @@ impl Message {
             calendar: row.calendar.clone(),
             sla_s: row.sla_s,
             accepted_at: row.accepted_at,
+            charted: row.charted,
             expires_at: row.expires_at,
             shrunk: Mutex::default(),
         })
@@ -93,6 +96,12 @@ impl Message {
             Some((known, shrunk)) if *known == limit => shrunk.clone(),
             _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
         }
+    }
+
+    /// Its part in figures over time.
+    fn origin(&self) -> Origin {
+        let enveloped = !matches!(self.content, Content::Raw { envelope: false, .. });
+        Origin { accepted_at: self.accepted_at, enveloped, charted: self.charted }
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
@@ -128,6 +137,7 @@ pub(super) fn delivery(
         tier: message.tier,
         life,
         proven,
+        origin: message.origin(),
         sla: message.sla_s.map(|seconds| Sla { seconds, since: message.accepted_at }),
     }
 }

@@ -59,6 +59,7 @@ fn message(tier: Tier) -> Arc<Message> {
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
         sla_s: None,
         accepted_at: NOW,
+        charted: false,
         expires_at: NOW,
         shrunk: Default::default(),
     })

@@ -6,6 +6,7 @@
 mod labels;
 mod process;
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,6 +22,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::delivery::{Ending, Tier};
+use crate::model::fact::StatusClass;
 use crate::model::lane::Gateway;
 use crate::policy::reliability::{self, LaneSums, Reading, Sli};
 use labels::{
@@ -29,54 +31,8 @@ use labels::{
 };
 use process::Process;
 
-/// What a gateway answered, as far as a dashboard needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum StatusClass {
-    /// 2xx.
-    Success,
-    /// 3xx.
-    Redirect,
-    /// 404 and 410: the subscription does not exist any more.
-    Gone,
-    /// 429.
-    Throttled,
-    /// Any other 4xx.
-    Refused,
-    /// 5xx and anything that is no class of HTTP.
-    Failed,
-    /// No answer: refused, reset or timed out.
-    None,
-}
-
-impl StatusClass {
-    const ALL: [Self; 7] =
-        [Self::Success, Self::Redirect, Self::Gone, Self::Throttled, Self::Refused, Self::Failed, Self::None];
-
-    /// The class of a status; none means that no answer came.
-    pub(crate) fn of(status: Option<u16>) -> Self {
-        match status {
-            None => Self::None,
-            Some(200..300) => Self::Success,
-            Some(300..400) => Self::Redirect,
-            Some(404 | 410) => Self::Gone,
-            Some(429) => Self::Throttled,
-            Some(400..500) => Self::Refused,
-            Some(_) => Self::Failed,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Success => "2xx",
-            Self::Redirect => "3xx",
-            Self::Gone => "gone",
-            Self::Throttled => "429",
-            Self::Refused => "4xx",
-            Self::Failed => "5xx",
-            Self::None => "none",
-        }
-    }
-}
+/// Lanes that have series of their own, at most.
+const LANES_MAX: usize = 100;
 
 /// What can be wrong with a retry token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,16 +202,19 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Shows these reliability metrics of the last hour instead of those before.
+    /// Shows these reliability metrics of the last hour instead of those before: those of the lanes in the worst state, so that series do not
+    /// grow with the apps.
     pub fn show_slis(&self, lanes: &[LaneSums]) {
         self.slis.clear();
         self.sli_states.clear();
-        for lane in lanes {
-            for (tier, sums) in &lane.tiers {
-                for reading in reliability::read(sums, 1) {
-                    self.show_sli(lane, *tier, reading);
-                }
-            }
+        let read = |lane: &LaneSums| -> Vec<(Option<Tier>, Reading)> {
+            let readings = lane.tiers.iter().map(|(tier, sums)| (*tier, reliability::read(sums, 1)));
+            readings.flat_map(|(tier, readings)| readings.map(|reading| (tier, reading))).collect()
+        };
+        let mut lanes: Vec<_> = lanes.iter().map(|lane| (lane, read(lane))).collect();
+        lanes.sort_by_key(|(_, readings)| Reverse(readings.iter().map(|(_, reading)| reading.state).max()));
+        for (lane, readings) in lanes.into_iter().take(LANES_MAX) {
+            readings.into_iter().for_each(|(tier, reading)| self.show_sli(lane, tier, reading));
         }
     }
 
@@ -365,7 +324,10 @@ fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::model::id::{AppId, LaneId};
 
     #[test]
     fn each_count_lands_in_its_own_series() {
@@ -409,6 +371,27 @@ mod tests {
     }
 
     #[test]
+    fn lanes_have_series_up_to_a_limit_and_those_in_the_worst_state_come_first() {
+        let lane = |number, first_accepted| {
+            let mut sums = reliability::Sums::default();
+            sums.add(reliability::Count::FirstRetries as i16, 100);
+            sums.add(reliability::Count::FirstAccepted as i16, first_accepted);
+            let tiers = [(Some(Tier::Promotional), sums)].into();
+            LaneSums { lane: LaneId(number), app: AppId(Uuid::nil()), gateway: "fcm".into(), tiers }
+        };
+        let mut lanes: Vec<LaneSums> = (1..=150).map(|number| lane(number, 100)).collect();
+        lanes.push(lane(151, 0));
+        let metrics = Metrics::new();
+        metrics.show_slis(&lanes);
+        let text = metrics.render();
+        let shown: std::collections::BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("bellwire_figure{")?.split_once("lane=\"")?.1.split('"').next())
+            .collect();
+        assert_eq!((shown.len(), shown.contains("151")), (LANES_MAX, true), "{shown:?}");
+    }
+
+    #[test]
     fn every_gateway_tier_and_ending_has_its_series() {
         let metrics = Metrics::new();
         for gateway in Gateway::ALL {
@@ -423,23 +406,5 @@ mod tests {
         assert_eq!(counted("bellwire_attempts_total", " 1"), Gateway::ALL.len() * Tier::ALL.len());
         assert_eq!(counted("bellwire_deliveries_ended_total", " 5"), Ending::ALL.len() * Tier::ALL.len());
         assert_eq!(counted("bellwire_queue_lag_seconds_count", " 5"), Tier::ALL.len());
-    }
-
-    #[test]
-    fn every_status_has_a_class() {
-        for (status, class) in [
-            (Some(201), "2xx"),
-            (Some(307), "3xx"),
-            (Some(404), "gone"),
-            (Some(410), "gone"),
-            (Some(413), "4xx"),
-            (Some(429), "429"),
-            (Some(503), "5xx"),
-            (Some(999), "5xx"),
-            (Some(100), "5xx"),
-            (None, "none"),
-        ] {
-            assert_eq!(StatusClass::of(status).name(), class, "{status:?}");
-        }
     }
 }

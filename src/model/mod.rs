@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod delivery;
+pub(crate) mod fact;
 pub(crate) mod id;
 pub(crate) mod lane;
 pub(crate) mod message;

@@ -15,16 +15,20 @@ use uuid::Uuid;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::AppId;
 use crate::store::audience::erasures::Erasure;
-use crate::store::operations::removal::Step;
+use crate::store::operations::removal::Step as Removed;
+use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
     keys::sessions, operations::partitions, operations::removal, operations::retention, operations::sweeps,
-    outcomes::reliability, queue::steering,
+    outcomes::reliability, outcomes::rollups, queue::steering,
 };
 use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// How often notes are folded into reliability metrics over time. Each row that is added to is written anew, three times: by the minute,
+/// the hour and the day; the more notes come to one, the less each costs.
+const FOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often reliability metrics are compared with their alert lines.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
 /// How often partitions are made and dropped and old rows cleared.
@@ -48,8 +52,8 @@ pub struct Retention {
     pub archive: Duration,
     /// Subscriptions that have ended; not less than `history`.
     pub subscriptions: Duration,
-    /// Outcomes and trips by minute.
-    pub rollups: Duration,
+    /// Reliability metrics over time.
+    pub metrics: MetricsKept,
     /// The audit log; none: for ever.
     pub audit_log: Option<Duration>,
 }
@@ -88,6 +92,7 @@ impl Chore {
 /// Looks for what is overdue, for ever.
 pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
+    let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut ticks = ticks();
     loop {
@@ -95,6 +100,9 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
         let now = clock.now();
         let swept = sweep(&pool, now).await;
         sweeping.tried("sweeping", &swept, now);
+        if folding.is_due(now) {
+            folding.tried("folding", &fold_metrics(&pool).await, now);
+        }
         if watching.is_due(now) {
             let watched = reliability::watch(&pool, now).await;
             watching.tried("watching slis", &watched, now);
@@ -141,6 +149,17 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     Ok(())
 }
 
+/// Folds all notes there are into reliability metrics over time, and rests after each chunk.
+pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
+    loop {
+        let began = Instant::now();
+        if !rollups::fold(pool).await? {
+            return Ok(());
+        }
+        sleep(began.elapsed() * REST_FACTOR).await;
+    }
+}
+
 /// Makes the partitions of days to come and drops those of days that are past their retention. Fails, having held up nobody
 /// for longer than a tenth of a second, while somebody reads them; then it should not be tried again at once.
 pub async fn tend_partitions(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx::Result<()> {
@@ -159,7 +178,9 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| retention::clear_brief(pool, now)).await?;
     until_none(|| topics::clear_unused(pool, now)).await?;
     until_none(|| retention::clear_archive(pool, now - kept.archive)).await?;
-    until_none(|| retention::clear_rollups(pool, now - kept.rollups)).await?;
+    for step in Step::ALL {
+        until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step))).await?;
+    }
     if let Some(audit_log) = kept.audit_log {
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
@@ -244,9 +265,9 @@ async fn remove_app(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timesta
     loop {
         let began = Instant::now();
         match removal::step(pool, app, begun_at, now).await? {
-            Step::More => sleep(began.elapsed() * REST_FACTOR).await,
-            Step::Later => return Ok(()),
-            Step::Gone => {
+            Removed::More => sleep(began.elapsed() * REST_FACTOR).await,
+            Removed::Later => return Ok(()),
+            Removed::Gone => {
                 info!(%app, "an app was deleted with all that it had");
                 return Ok(());
             }

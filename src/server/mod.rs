@@ -33,6 +33,7 @@ use crate::http_server;
 use crate::metrics::Metrics;
 use crate::policy::reliability;
 use crate::receipts;
+use crate::store::outcomes::rollups::MetricsKept;
 use crate::store::{self, outcomes::reliability::Filter};
 use context::{Context, Migrations};
 use maintenance::Retention;
@@ -240,6 +241,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
         policy: config.policy(),
+        metrics_kept: metrics_kept(config),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
@@ -252,8 +254,17 @@ fn retention(config: &Config) -> Retention {
         history: days(config.retention_days),
         archive: days(config.dead_letter_retention_days),
         subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
-        rollups: days(config.rollup_retention_days),
+        metrics: metrics_kept(config),
         audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+    }
+}
+
+fn metrics_kept(config: &Config) -> MetricsKept {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    MetricsKept {
+        minutes: days(config.minute_metrics_retention_days),
+        hours: days(config.hour_metrics_retention_days),
+        days: days(config.day_metrics_retention_days),
     }
 }
 

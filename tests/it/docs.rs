@@ -6,12 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use axum::http::Method;
-use bellwire::testkit::metrics::Metrics;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::{AppId, LaneId};
-use bellwire::testkit::policy::reliability::{LaneSums, Sums};
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::support::{TempDir, TestApp};
 
@@ -411,16 +406,7 @@ async fn every_route_is_in_the_description() {
 
 #[test]
 fn every_metric_is_written() {
-    let metrics = Metrics::new();
-    // Series that begin with the first figure.
-    let mut sums = Sums::default();
-    (0..i16::MAX).for_each(|code| sums.add(code, 1_000));
-    let tiers = BTreeMap::from([(Some(Tier::Promotional), sums.clone()), (None, sums)]);
-    metrics.show_slis(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: "fcm".to_owned(), tiers }]);
-    metrics.request("GET", "/healthz", 200);
-    metrics.show_pool("api", 1, 1);
-    metrics.show_subscriptions(&[]);
-    let written = metrics.render();
+    let written = crate::prometheus::rendered();
     let names: BTreeSet<&str> = written
         .lines()
         .flat_map(|line| line.strip_prefix("# TYPE ").unwrap_or(line).split(['{', ' ']).take(1))

@@ -8,7 +8,9 @@ use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::outcomes::ledger::{self, Attempt, Delivery, End, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::outcomes::ledger::{
+    self, Attempt, Delivery, End, Fate, Origin, RowSettlement, Settlement,
+};
 use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, Span, Taken};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -410,6 +412,7 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
+        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false },
         sla: None,
     };
     Settlement::new(delivery, fate)

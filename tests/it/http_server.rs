@@ -258,7 +258,7 @@ async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
     let mut elsewhere = TcpStream::connect(metrics).await.unwrap();
     elsewhere.write_all(b"GET /v1/apps HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     assert!(rest(&mut elsewhere).await.starts_with("HTTP/1.1 404"), "nothing else is there");
-    assert_eq!(app.operate(Method::GET, "/v1/metrics", Value::Null).await.status, 200);
+    assert_eq!(app.operate(Method::GET, "/v1/metrics/reliability", Value::Null).await.status, 200);
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;

@@ -138,3 +138,30 @@ async fn whom_there_is_to_reach_is_counted_once_and_kept_from_then_on() {
         "of 3 to 9 the even ones are in lane 1, and 4 to 9 in the topic"
     );
 }
+
+#[tokio::test]
+async fn outcomes_counted_before_there_were_hours_and_days_are_in_them() {
+    let database = before(27).await;
+    sqlx::raw_sql(
+        "SET session_replication_role = replica; -- without the lanes' apps and keys
+         INSERT INTO lanes (app, vapid_key, gateway) VALUES (gen_random_uuid(), gen_random_uuid(), 'fcm');
+         INSERT INTO rollups (minute, lane, tier, ending, n)
+         SELECT date_trunc('hour', now()) - n * interval '1 minute', id, 2, ending, 3
+         FROM lanes, generate_series(1, 6000) n, unnest('{1,3}'::smallint[]) ending",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("four days of outcomes");
+    migrate(&database.pool, 27).await;
+    let sums: Vec<(i16, i64, i64)> = sqlx::query_as(
+        "SELECT step, (count(*) FILTER (WHERE lane > 0)), sum(n)::bigint
+         FROM rollups, unnest(facts, ns) AS f (fact, n) WHERE fact = 3 GROUP BY step ORDER BY step",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .expect("sums");
+    // Of the lane and of all lanes together; minutes of two days alone.
+    let all = 2 * 3 * 6_000;
+    assert_eq!((sums[0], sums[1]), ((1, 2_881, 2 * 3 * 2_881), (2, 100, all)));
+    assert_eq!((sums.len(), sums[2].2), (3, all));
+}

@@ -26,7 +26,7 @@ fn sli<'a>(view: &'a Value, name: &str) -> &'a Value {
 /// Reliability metrics reach the database with the heartbeat, which goes by the real clock; a stop tells the rest at once.
 async fn metrics(app: &TestApp) -> Value {
     app.dispatcher.stop(Duration::from_secs(10)).await;
-    app.get("/v1/apps/shop/metrics").await
+    app.get("/v1/apps/shop/metrics/reliability").await
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn what_is_accepted_later_than_promised_or_never_is_counted_and_an_event()
 #[tokio::test]
 async fn all_apps_reliability_is_for_operators() {
     let app = TestApp::start().await;
-    assert_eq!(app.call(Method::GET, "/v1/metrics", Value::Null).await.status, 403);
-    assert_eq!(app.call(Method::GET, "/v1/apps/shop/metrics?lane=x", Value::Null).await.status, 400);
+    assert_eq!(app.call(Method::GET, "/v1/metrics/reliability", Value::Null).await.status, 403);
+    assert_eq!(app.call(Method::GET, "/v1/apps/shop/metrics/reliability?lane=x", Value::Null).await.status, 400);
     app.finish().await;
 }

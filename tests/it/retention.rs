@@ -10,6 +10,13 @@ use sqlx::AssertSqlSafe;
 use crate::support::TestApp;
 use crate::support::app::{DAY, Subscriber, scalar};
 
+const ROLLUP_OF_A_MINUTE: &str = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+    VALUES (1, '00000000-0000-0000-0000-000000000000', 1, $1, 1, 'fcm', '{1}', '{1}')";
+const ROLLUP_OF_AN_HOUR: &str = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+    VALUES (2, '00000000-0000-0000-0000-000000000000', 1, $1, 1, 'fcm', '{1}', '{1}')";
+const ROLLUP_OF_A_DAY: &str = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+    VALUES (3, '00000000-0000-0000-0000-000000000000', 1, $1, 1, 'fcm', '{1}', '{1}')";
+
 async fn count(app: &TestApp, table: &str) -> i64 {
     let counted = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(AssertSqlSafe(counted)).fetch_one(&app.pool).await.unwrap()
@@ -134,8 +141,10 @@ async fn small_things_go_too_each_in_its_time() {
             DAY * 2,
             "INSERT INTO reliability_counts (minute, lane, tier, metric, n) VALUES ($1, 1, 1, 1, 1)",
         ),
-        ("rollups", DAY * 90, "INSERT INTO rollups (minute, lane, tier, ending, n) VALUES ($1, 1, 1, 1, 1)"),
-        ("breaker_trips", DAY * 90, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
+        ("rollups", DAY * 2, ROLLUP_OF_A_MINUTE),
+        ("rollups", DAY * 90, ROLLUP_OF_AN_HOUR),
+        ("rollups", DAY * 1_825, ROLLUP_OF_A_DAY),
+        ("breaker_trips", DAY * 2, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
         (
             "alerts",
             DAY * 30,

@@ -9,7 +9,7 @@ use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId, MessageId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
-use bellwire::testkit::store::outcomes::ledger::{self, Delivery, Due, Fate, RowSettlement, Settlement};
+use bellwire::testkit::store::outcomes::ledger::{self, Delivery, Due, Fate, Origin, RowSettlement, Settlement};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
 use bellwire::testkit::store::queue::steering::{self, Order, Steered};
 use bellwire::testkit::store::queue::stops;
@@ -505,6 +505,7 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
+        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false },
         sla: None,
     };
     let settlement = Settlement::new(delivery, Fate::Deferred(Due::Parked));

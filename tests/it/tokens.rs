@@ -59,8 +59,8 @@ async fn a_row_changed_by_hand_is_never_sent() {
         assert_eq!(delivery["attempts"][1]["reason"], "tampered", "{change}: {delivery}");
         let letters = scalar(&app.pool, "SELECT count(*) FROM dead_letters WHERE reason = 'tampered'").await;
         assert_eq!((letters, faults(&app, "tampered")), (1, true), "{change}");
-        let rolled = scalar(&app.pool, "SELECT coalesce(sum(n), 0)::bigint FROM rollups WHERE ending = 5").await;
-        assert_eq!(rolled, 1, "{change}");
+        let noted = scalar(&app.pool, "SELECT coalesce(sum(n), 0)::bigint FROM rollup_notes WHERE fact = 5").await;
+        assert_eq!(noted, 1, "{change}");
         let missed = scalar(&app.pool, "SELECT count(*) FROM events WHERE kind = 'sla.missed'").await;
         assert_eq!(missed, 1, "whatever died was not accepted in time: {change}");
         let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);

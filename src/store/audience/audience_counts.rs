@@ -1,5 +1,5 @@
 //! How many there are to reach in each lane, of everyone and of each topic: kept, not counted. Triggers note each change in
-//! `audience_changes`; [`fold`] adds the notes up in `audience_counts`. The view `audiences` has both: its sum is right to the row
+//! `audience_changes`; [`fold`] adds the notes up in `audience_counts`, and passes on to figures over time who was won and lost. The view `audiences` has both: its sum is right to the row
 //! in every snapshot.
 
 use crate::model::id::AppId;
@@ -62,11 +62,14 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     let folded = sqlx::query_scalar!(
         r#"WITH taken AS (
              DELETE FROM audience_changes WHERE ctid = ANY (ARRAY(SELECT ctid FROM audience_changes LIMIT $1))
-             RETURNING topic, lane, n),
+             RETURNING topic, lane, n, at, fact),
            added AS (
              INSERT INTO audience_counts AS kept (topic, lane, n)
              SELECT topic, lane, sum(n) FROM taken GROUP BY topic, lane
-             ON CONFLICT (topic, lane) DO UPDATE SET n = kept.n + excluded.n)
+             ON CONFLICT (topic, lane) DO UPDATE SET n = kept.n + excluded.n),
+           noted AS (
+             INSERT INTO rollup_notes (minute, lane, tier, fact, n)
+             SELECT date_trunc('minute', at), lane, 0, fact, sum(abs(n)) FROM taken WHERE fact IS NOT NULL GROUP BY 1, 2, 4)
            SELECT count(*) AS "n!" FROM taken"#,
         CHUNK
     )

@@ -15,6 +15,7 @@ use crate::model::id::SubscriptionId;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::settlement::{End, Settlement};
 use crate::store::outcomes::ledger::unsent::cancel_subscription;
+use crate::store::outcomes::rollups::EVERY_MESSAGE;
 use crate::store::queue::stops::{StopKind, stop_subscription};
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
@@ -95,16 +96,19 @@ pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize
         SELECT s.shard, s.id
         FROM (SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active') l
         CROSS JOIN LATERAL (
-            SELECT max(r.minute) AS minute FROM rollups r WHERE r.lane = l.lane AND r.ending = 1 AND r.minute >= $1
+            SELECT max(r.start) AS minute FROM rollups r
+            WHERE r.step = 1 AND r.message = $3 AND r.lane = l.lane AND r.start >= $1 AND 1 = ANY (r.facts)
         ) accepted
         JOIN subscriptions s ON s.lane = l.lane AND s.refused_at >= $1 AND s.refused_at < accepted.minute
         WHERE s.refusals >= 5 AND s.state = 'active' AND EXISTS (
             SELECT FROM rollups r
-            WHERE r.lane = l.lane AND r.ending = 1 AND r.minute = date_trunc('minute', s.refused_at))
+            WHERE r.step = 1 AND r.message = $3 AND r.lane = l.lane AND r.start = date_trunc('minute', s.refused_at)
+                AND 1 = ANY (r.facts))
         ORDER BY s.shard, s.id LIMIT $2
         "#,
         now - LOOK_BACK,
-        CHUNK
+        CHUNK,
+        EVERY_MESSAGE
     )
     .fetch_all(pool)
     .await?;

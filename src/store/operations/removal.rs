@@ -186,6 +186,7 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
+         charts AS (DELETE FROM rollups r USING mine m WHERE r.step IN (1, 2, 3) AND r.message = m.id),
          receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
          DELETE FROM messages USING mine WHERE messages.id = mine.id",
         app.0,

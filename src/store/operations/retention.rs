@@ -8,11 +8,12 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::outcomes::rollups::Step;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
 /// How long reliability metrics are kept: a day more than the longest that anybody looks back.
-const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
+const FIGURES_KEPT: Duration = Duration::from_secs(2 * 86_400);
 /// How long a throttle that nobody asks for is remembered.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
 /// Rows of small tables, and of large ones that nothing depends on.
@@ -42,6 +43,7 @@ pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid
         ),
         deleted AS (DELETE FROM messages m USING looked l WHERE m.id = l.id AND l.free RETURNING m.id),
         counts AS (DELETE FROM message_counts c USING deleted d WHERE c.message = d.id),
+        charts AS (DELETE FROM rollups r USING deleted d WHERE r.step IN (1, 2, 3) AND r.message = d.id),
         receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id)
         SELECT id FROM looked ORDER BY id DESC LIMIT 1
         "#,
@@ -77,27 +79,23 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sql
     Ok(deleted.rows_affected())
 }
 
-/// Deletes a chunk of the outcomes and trips of minutes before `cutoff`.
-pub(crate) async fn clear_rollups(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+/// Deletes a chunk of the reliability metrics over time of one step that are from before `cutoff`.
+pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let rollups = sqlx::query!(
+    let deleted = sqlx::query!(
         "DELETE FROM rollups WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM rollups WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+           SELECT ctid FROM rollups WHERE step = $1 AND start < $2 ORDER BY start LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        step as i16,
         cutoff,
         CHUNK
-    );
-    let trips = sqlx::query!(
-        "DELETE FROM breaker_trips WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM breaker_trips WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        cutoff,
-        CHUNK
-    );
-    let deleted = rollups.execute(&mut *tx).await?.rows_affected() + trips.execute(&mut *tx).await?.rows_affected();
+    )
+    .execute(&mut *tx)
+    .await?;
     tx.commit().await?;
-    Ok(deleted)
+    Ok(deleted.rows_affected())
 }
 
-/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, reliability metrics.
+/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, reliability metrics, trips of breakers.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let stops = sqlx::query!(
@@ -112,15 +110,22 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
         now - IDEMPOTENCY_KEPT,
         CHUNK
     );
-    let reliability = sqlx::query!(
+    let slis = sqlx::query!(
         "DELETE FROM reliability_counts WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM reliability_counts WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - RELIABILITY_KEPT,
+        now - FIGURES_KEPT,
+        CHUNK
+    );
+    let trips = sqlx::query!(
+        "DELETE FROM breaker_trips WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM breaker_trips WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - FIGURES_KEPT,
         CHUNK
     );
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected()
-        + reliability.execute(&mut *tx).await?.rows_affected();
+        + slis.execute(&mut *tx).await?.rows_affected()
+        + trips.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
 }

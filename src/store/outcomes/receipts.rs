@@ -10,6 +10,7 @@ use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
+use crate::store::outcomes::notes::CHARTED_ABOVE;
 
 /// What a service worker reported, and when we heard of it.
 #[derive(Debug, Clone)]
@@ -68,7 +69,7 @@ pub async fn write(
         batch.sort_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind.code()));
         batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
         if !batch.is_empty() {
-            let arrived = insert(&mut tx, &batch).await?;
+            let arrived = insert(&mut tx, &batch, now).await?;
             unsent::end(&mut tx, arrived, How::Accepted("a receipt came"), now).await?;
             prove_keys(&mut tx, &batch, now).await?;
         }
@@ -102,8 +103,9 @@ async fn lock_counts(
     Ok(rows.into_iter().map(|row| (MessageId(row.id), AppId(row.app))).collect())
 }
 
-/// Inserts and counts. Returns what the new ones took out of the queue.
-async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec<Waiting>> {
+/// Inserts, counts and notes. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
+/// in no figures over time.
+async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
         Waiting,
         r#"WITH inserted AS (
@@ -122,7 +124,15 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec
            counted AS (
              UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
                displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
-             FROM added a WHERE c.message = a.message)
+             FROM added a WHERE c.message = a.message),
+           noted AS (
+             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+             SELECT date_trunc('minute', $7::timestamptz), by_lane.lane, m.tier, CASE WHEN m.audience_estimate > $8 THEN m.id END,
+               20 + by_lane.kind, by_lane.n -- `Fact::Receipt`
+             FROM (SELECT i.message, s.lane, i.kind, count(*) AS n FROM inserted i
+                   JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
+                   GROUP BY i.message, s.lane, i.kind) by_lane
+             JOIN messages m ON m.id = by_lane.message)
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
@@ -131,7 +141,9 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Vec
         &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>]
+        &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>],
+        now,
+        CHARTED_ABOVE
     )
     .fetch_all(conn)
     .await

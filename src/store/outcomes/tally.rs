@@ -1,23 +1,19 @@
-//! What became of deliveries, added to the accounts of messages and to the rollups at the end of a transaction.
+//! What became of deliveries, added to the accounts of messages at the end of a transaction.
 
 use std::collections::BTreeMap;
 
-use chrono::{DurationRound as _, TimeDelta};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::store::outcomes::ledger::settlement::Settlement;
 
-/// Rows of `message_counts` and `rollups` that many transactions add to. They are written late and in the order of their
-/// keys: see [the order of locks](super).
+/// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
+/// [the order of locks](super).
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// How many deliveries of a (message, lane) ended in which way.
     ended: BTreeMap<(Uuid, i32), BTreeMap<i16, i64>>,
-    /// How many attempts in a (lane, tier) came to what.
-    attempted: BTreeMap<(i32, i16, i16), i64>,
 }
 
 impl Tally {
@@ -29,34 +25,17 @@ impl Tally {
             if let Some(end) = settlement.end() {
                 tally.count(of.message.0, of.lane.0, end.ending());
             }
-            for (_, ending) in settlement.attempts() {
-                tally.roll_up(of.lane.0, of.tier.code(), ending);
-            }
         }
         tally
     }
 
-    /// Adds a delivery that ended without another POST.
-    pub(crate) fn ended_unsent(&mut self, message: Uuid, lane: i32, tier: i16, ending: Ending) {
-        self.count(message, lane, ending);
-        self.roll_up(lane, tier, ending);
-    }
-
-    fn count(&mut self, message: Uuid, lane: i32, ending: Ending) {
+    /// Adds a delivery that ended.
+    pub(crate) fn count(&mut self, message: Uuid, lane: i32, ending: Ending) {
         *self.ended.entry((message, lane)).or_default().entry(ending.code()).or_default() += 1;
     }
 
-    fn roll_up(&mut self, lane: i32, tier: i16, ending: Ending) {
-        *self.attempted.entry((lane, tier, ending.code())).or_default() += 1;
-    }
-
-    /// Writes it: accounts, then rollups. Nothing but events and alerts may be written after it.
-    pub(crate) async fn write(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
-        self.write_counts(conn).await?;
-        self.write_rollups(conn, now).await
-    }
-
-    async fn write_counts(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+    /// Writes it. Nothing but events and alerts may be written after it.
+    pub(crate) async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.ended.is_empty() {
             return Ok(());
         }
@@ -85,29 +64,4 @@ impl Tally {
         .await
         .map(drop)
     }
-
-    async fn write_rollups(&self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
-        if self.attempted.is_empty() {
-            return Ok(());
-        }
-        sqlx::query!(
-            "INSERT INTO rollups AS r (minute, lane, tier, ending, n)
-             SELECT $1, t.* FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t
-             ORDER BY 2, 3, 4
-             ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n",
-            minute(now),
-            &self.attempted.keys().map(|(lane, _, _)| *lane).collect::<Vec<_>>(),
-            &self.attempted.keys().map(|(_, tier, _)| *tier).collect::<Vec<_>>(),
-            &self.attempted.keys().map(|(_, _, ending)| *ending).collect::<Vec<_>>(),
-            &self.attempted.values().copied().collect::<Vec<_>>()
-        )
-        .execute(conn)
-        .await
-        .map(drop)
-    }
-}
-
-/// The start of the minute that `now` lies in.
-pub(crate) fn minute(now: Timestamp) -> Timestamp {
-    now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }

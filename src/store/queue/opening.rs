@@ -9,6 +9,7 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::policy::calendar::Calendar;
+use crate::store::outcomes::notes::CHARTED_ABOVE;
 
 /// What dispatch needs of a message. The content is still sealed.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct MessageRow {
     pub sla_s: Option<u32>,
     /// When its time to live began.
     pub accepted_at: Timestamp,
+    /// Whether it has figures over time of its own.
+    pub charted: bool,
     /// When it ends.
     pub expires_at: Timestamp,
 }
@@ -61,6 +64,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
     let rows = sqlx::query!(
         r#"
         SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
+               m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
         FROM unnest($1::uuid[]) AS wanted (id)
@@ -69,7 +73,8 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         LEFT JOIN topics t ON t.id = m.topic
         LEFT JOIN tier_settings s ON s.app = m.app AND s.tier = m.tier
         "#,
-        &ids.iter().map(|id| id.0).collect::<Vec<_>>()
+        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        CHARTED_ABOVE
     )
     .fetch_all(pool)
     .await?;
@@ -92,6 +97,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
         sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,
+        charted: row.charted,
         expires_at: row.expires_at,
     });
     Ok(opened.collect())

@@ -90,8 +90,8 @@ async fn a_cancelled_message_is_over_but_for_what_a_worker_holds() {
     assert_eq!(kinds(&api.told()), [StopKind::Cancel]);
     let counts = api.counts(&message).await;
     assert_eq!((&counts["cancelled"], &counts["dispatching"]), (&json!(2), &json!(1)));
-    let rollups = sqlx::query_scalar::<_, i64>("SELECT n FROM rollups WHERE ending = 6").fetch_all(&api.pool).await;
-    assert_eq!(rollups.unwrap(), [2]);
+    let noted = sqlx::query_scalar::<_, i64>("SELECT n FROM rollup_notes WHERE fact = 6").fetch_all(&api.pool).await;
+    assert_eq!(noted.unwrap(), [2]);
     for turn in ["pause", "resume"] {
         let reply = api.post(&format!("/messages/{message}/{turn}"), json!({})).await;
         assert_eq!(reply.refusal(), (409, "message_cancelled", vec![]));

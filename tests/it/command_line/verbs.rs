@@ -149,6 +149,25 @@ async fn secrets_and_ids_stand_alone_on_standard_output() {
 }
 
 #[tokio::test]
+async fn figures_over_time_are_a_table_at_the_shell() {
+    let shell = Shell::with_app().await;
+    let shown = shell.json(&["metrics", "--app", "shop", "--measure", "accepted,error_rate"]).await;
+    assert_eq!(shown["data"][0]["metrics"], json!({"accepted": 0, "error_rate": null}));
+    let by_day =
+        ["metrics", "--since", "2030-01-01", "--until", "2030-01-03", "--step", "1d", "--measure", "gone,dead"];
+    let table = String::from_utf8(shell.ok(&by_day).await.stdout).expect("UTF-8");
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        vec!["AT", "GONE", "DEAD"],
+        vec!["2030-01-01", "00:00:00Z", "0", "0"],
+        vec!["2030-01-02", "00:00:00Z", "0", "0"],
+    ];
+    assert_eq!(lines, expected, "{table}");
+    let refused = shell.refused(&["metrics", "--measure", "happiness"]).await;
+    assert!(refused.starts_with("bellwire: --measure: must be one of ended, accepted"), "{refused}");
+}
+
+#[tokio::test]
 async fn the_audit_log_tells_what_was_done_at_the_shell() {
     let shell = Shell::with_app().await;
     let key = shell.json(&["key", "create", "--app", "shop", "--scope", "send", "--name", "server"]).await;

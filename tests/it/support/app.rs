@@ -16,6 +16,7 @@ use bellwire::testkit::server::{self, maintenance};
 use bellwire::testkit::simulate::gateways::{self, Fault, Simulator};
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use bellwire::testkit::store::keys::data_keys;
+use bellwire::testkit::store::outcomes::rollups::MetricsKept;
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
@@ -65,7 +66,7 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
     history: DAY.saturating_mul(35),
     archive: DAY.saturating_mul(30),
     subscriptions: DAY.saturating_mul(90),
-    rollups: DAY.saturating_mul(90),
+    metrics: MetricsKept::DEFAULT,
     audit_log: None,
 };
 
@@ -362,7 +363,9 @@ impl TestApp {
 
     /// One round of maintenance.
     pub async fn sweep(&self) {
+        maintenance::fold_metrics(&self.pool).await.expect("the database answers");
         maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
+        maintenance::fold_metrics(&self.pool).await.expect("the database answers");
     }
 
     /// One round of retention: partitions, then rows.
@@ -414,6 +417,33 @@ impl TestApp {
         )
         .await;
         assert_eq!(miscounted, 0, "audiences whose kept count is not what there is");
+        maintenance::fold_metrics(&self.pool).await.expect("the database answers");
+        // Rollups outlive messages and their counts.
+        let missing: i64 = scalar(
+            &self.pool,
+            "SELECT count(*) FROM (
+                SELECT c.message, c.lane, e.fact, e.n FROM message_counts c JOIN messages m ON m.id = c.message, LATERAL
+                    (VALUES (1, accepted), (3, gone), (4, expired), (5, dead), (6, cancelled), (7, capped)) e (fact, n)
+             ) ended FULL JOIN (
+                SELECT message, lane, u.fact, sum(u.n) AS n FROM rollups, unnest(facts, ns) u (fact, n)
+                WHERE step = 3 AND u.fact IN (1, 3, 4, 5, 6, 7) GROUP BY message, lane, u.fact
+             ) rolled USING (message, lane, fact)
+             WHERE message IN (SELECT id FROM messages WHERE audience_estimate > 100)
+               AND coalesce(ended.n, 0) <> coalesce(rolled.n, 0)",
+        )
+        .await;
+        assert_eq!(missing, 0, "large messages whose figures over time are not their account");
+        let missing: i64 = scalar(
+            &self.pool,
+            "SELECT count(*) FROM (SELECT FROM (
+                SELECT lane, e.fact, e.n FROM message_counts, LATERAL
+                    (VALUES (1, accepted), (3, gone), (4, expired), (5, dead), (6, cancelled), (7, capped)) e (fact, n)
+                UNION ALL SELECT lane, u.fact, -u.n FROM rollups, unnest(facts, ns) u (fact, n)
+                WHERE step = 3 AND message = '00000000-0000-0000-0000-000000000000' AND lane > 0
+             ) ended (lane, fact, n) GROUP BY lane, fact HAVING sum(n) > 0) missing",
+        )
+        .await;
+        assert_eq!(missing, 0, "lanes with outcomes that figures over time know nothing of");
     }
 }
 

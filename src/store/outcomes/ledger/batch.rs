@@ -1,10 +1,8 @@
-//! Batches are settled whole: fence, counts and rollups in one statement, the attempts in a COPY.
+//! Batches are settled whole: fence, counts and notes in one statement, the attempts in a COPY.
 //!
 //! Each settling begins by deleting (or, for a row that stays, updating) what was leased, under its lease. Only what
 //! that touched is written. Zero touched after a lost connection means that the first try was committed, or that
 //! another worker took over: either way somebody else's account of it stands, and ours is dropped and counted.
-
-use std::collections::BTreeMap;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -17,7 +15,8 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::store::audience::refusals;
 use crate::store::outcomes::copy::Rows;
-use crate::store::outcomes::tally::{Tally, minute};
+use crate::store::outcomes::notes;
+use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
 
 /// Settles a batch whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
@@ -31,14 +30,12 @@ pub(crate) async fn settle_batch(
     settlements: &[Settlement],
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
-    if settlements.is_empty() {
-        return Ok(Fenced::Out);
-    }
+    let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
     let counted_last = settlements.iter().any(consequences::changes_subscription);
     let mut tx = pool.begin().await?;
     let ended = || settlements.iter().filter_map(Settlement::end);
     let count = |ending| ended().filter(|end| end.ending() == ending).count() as i64;
-    let (rolled, ns) = rollup(settlements);
+    let (facts, ns) = notes::of_batch(settlements);
     let fenced = sqlx::query_scalar!(
         r#"
         WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
@@ -47,15 +44,11 @@ pub(crate) async fn settle_batch(
             SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
                 cancelled = c.cancelled + $7, capped = c.capped + $8
             FROM fence WHERE c.message = fence.message AND c.lane = fence.lane AND NOT $12
-            RETURNING c.lane
         ),
-        rolled AS (
-            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
-            SELECT $9, fence.lane, fence.tier, e.ending, e.n
-            FROM fence, unnest($10::smallint[], $11::bigint[]) AS e (ending, n),
-                 (SELECT count(*) FROM counted) AS after -- the account first
-            WHERE NOT $12 ORDER BY e.ending
-            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
+        noted AS (
+            INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+            SELECT date_trunc('minute', $9::timestamptz), fence.lane, fence.tier, $13, f.fact, f.n
+            FROM fence, unnest($10::smallint[], $11::bigint[]) AS f (fact, n)
         )
         SELECT count(*) AS "n!" FROM fence
         "#,
@@ -67,10 +60,11 @@ pub(crate) async fn settle_batch(
         count(Ending::Dead),
         count(Ending::Cancelled),
         count(Ending::Capped),
-        minute(now),
-        &rolled,
+        now,
+        &facts,
         &ns,
         counted_last,
+        first.charted(),
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -85,15 +79,6 @@ pub(crate) async fn settle_batch(
     consequences::write(&mut tx, settlements.iter(), closing, now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)
-}
-
-/// Attempts by ending, as two arrays in the order of the rollups' key.
-fn rollup<'a>(settlements: impl IntoIterator<Item = &'a Settlement>) -> (Vec<i16>, Vec<i64>) {
-    let mut by_ending = BTreeMap::new();
-    for (_, ending) in settlements.into_iter().flat_map(Settlement::attempts) {
-        *by_ending.entry(ending.code()).or_insert(0i64) += 1;
-    }
-    by_ending.into_iter().unzip()
 }
 
 async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {

@@ -12,7 +12,7 @@ use crate::store::outcomes::slas;
 use crate::store::outcomes::tally::Tally;
 
 /// What a transaction that ends deliveries writes at its end, since these rows come last in [the order of
-/// locks](crate::store): counts and rollups, SLAs that were missed, and what is told of it all.
+/// locks](crate::store): counts, SLAs that were missed, and what is told of it all.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     tally: Tally,
@@ -31,7 +31,7 @@ impl Closing {
 
     /// Adds a delivery that ended without another POST. Whether that missed its SLA is looked up.
     pub(super) fn ended_unsent(&mut self, row: &Waiting, ending: Ending) {
-        self.tally.ended_unsent(row.message.0, row.lane, row.tier, ending);
+        self.tally.count(row.message.0, row.lane, ending);
         if ending.misses_sla() {
             self.missed.push((row.message, row.lane));
         }
@@ -58,7 +58,7 @@ impl Closing {
     pub(super) async fn count(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Event>> {
         let Self { tally, missed, merged, mut told } = self;
         count_targets(conn, merged.into_iter().map(|(message, lane)| (message, lane, -1))).await?;
-        tally.write(conn, now).await?;
+        tally.write(conn).await?;
         told.extend(slas::missed(conn, &missed, now).await?);
         Ok(told)
     }

@@ -1,4 +1,4 @@
-//! Queue rows, settled in batches: fence, log, counts and figures in one statement.
+//! Queue rows, settled in groups: fence, log, counts and notes in one statement.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,8 @@ use super::consequences;
 use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::model::clock::Timestamp;
 use crate::store::audience::refusals;
-use crate::store::outcomes::tally::{Tally, minute};
+use crate::store::outcomes::notes::Profiles;
+use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
 
 /// Settles queue rows, of any messages. Returns how many were fenced out.
@@ -63,7 +64,7 @@ async fn settle_different_rows(
     Ok(rows.len() - written.len())
 }
 
-/// Fence and log of queue rows in one statement, with counts and rollups unless they come last. Returns which
+/// Fence, log and notes of queue rows in one statement, with counts unless they come last. Returns which
 /// (subscription, message) were ours. As long as its one statement.
 async fn write_rows(
     connection: &mut PgConnection,
@@ -72,22 +73,26 @@ async fn write_rows(
     counted_last: bool,
     now: Timestamp,
 ) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
-    let mut given = Given::default();
+    let (mut given, mut profiles) = (Given::default(), Profiles::default());
     for row in rows {
         given.push(vault, row, now);
+        given.profiles.push(profiles.of(&row.settlement));
     }
+    let told = profiles.told();
     let written = sqlx::query!(
         r#"
         WITH given AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
-                                 $7::timestamptz[], $8::boolean[], $19::bytea[], $20::timestamptz[], $21::boolean[])
-                AS g (shard, subscription, message, lease, ending, retries, due, parked, token, failed_at, has_turn)
+                                 $7::timestamptz[], $8::boolean[], $19::bytea[], $20::timestamptz[], $21::boolean[],
+                                 $23::integer[])
+                AS g (shard, subscription, message, lease, ending, retries, due, parked, token, failed_at, has_turn,
+                      profile)
         ),
         ended AS (
             DELETE FROM queue q USING given g
             WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease
               AND g.ending IS NOT NULL
-            RETURNING q.subscription, q.message, q.lane, q.tier, g.ending
+            RETURNING q.subscription, q.message, q.lane, g.ending, g.profile
         ),
         kept AS (
             UPDATE queue q
@@ -100,10 +105,10 @@ async fn write_rows(
             FROM given g
             WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = g.lease
               AND g.ending IS NULL
-            RETURNING q.subscription, q.message, q.lane, q.tier
+            RETURNING q.subscription, q.message, g.profile
         ),
         ours AS (
-            SELECT subscription, message, lane, tier FROM ended UNION ALL SELECT subscription, message, lane, tier FROM kept
+            SELECT subscription, message, profile FROM ended UNION ALL SELECT subscription, message, profile FROM kept
         ),
         logged AS (
             INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
@@ -113,7 +118,6 @@ async fn write_rows(
                 AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
                 ON a.message = ours.message AND a.subscription = ours.subscription
             ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
-            RETURNING message, subscription, ending
         ),
         counted AS (
             INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped)
@@ -126,16 +130,13 @@ async fn write_rows(
             SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                 expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                 cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped
-            RETURNING c.lane
         ),
-        rolled AS (
-            INSERT INTO rollups AS r (minute, lane, tier, ending, n)
-            SELECT $18, ours.lane, ours.tier, l.ending, count(*)
-            FROM logged l JOIN ours ON ours.message = l.message AND ours.subscription = l.subscription,
-                 (SELECT count(*) FROM counted) AS after -- accounts first
-            WHERE NOT $22
-            GROUP BY ours.lane, ours.tier, l.ending ORDER BY ours.lane, ours.tier, l.ending
-            ON CONFLICT (minute, lane, tier, ending) DO UPDATE SET n = r.n + excluded.n
+        noted AS (
+            INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+            SELECT date_trunc('minute', $18::timestamptz), t.lane, t.tier, t.message, t.fact, o.n
+            FROM (SELECT profile, count(*) AS n FROM ours GROUP BY profile) o
+            JOIN unnest($24::integer[], $25::integer[], $26::smallint[], $27::uuid[], $28::smallint[])
+                AS t (profile, lane, tier, message, fact) ON t.profile = o.profile
         )
         SELECT subscription AS "subscription!", message AS "message!" FROM ours
         "#,
@@ -156,11 +157,17 @@ async fn write_rows(
         &given.log.statuses as &[Option<i16>],
         &given.log.took_ms as &[Option<i32>],
         &given.log.reasons as &[Option<&str>],
-        minute(now),
+        now,
         &given.tokens as &[Option<Vec<u8>>],
         &given.failed_at as &[Option<Timestamp>],
         &given.has_turn,
         counted_last,
+        &given.profiles,
+        &told.profiles,
+        &told.lanes,
+        &told.tiers,
+        &told.messages as &[Option<Uuid>],
+        &told.facts,
     )
     .fetch_all(connection)
     .await?;
@@ -182,6 +189,8 @@ struct Given<'a> {
     tokens: Vec<Option<Vec<u8>>>,
     failed_at: Vec<Option<Timestamp>>,
     has_turn: Vec<bool>,
+    /// What figures over time are told of it.
+    profiles: Vec<i32>,
     log: Log<'a>,
 }
 

@@ -128,6 +128,17 @@ pub struct Sla {
     pub since: Timestamp,
 }
 
+/// What figures over time tell of a delivery's message.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
+    /// When the API took it, or its `send_at`.
+    pub accepted_at: Timestamp,
+    /// Whether its pushes carry the token that receipts come with.
+    pub enveloped: bool,
+    /// Whether it has figures over time of its own.
+    pub charted: bool,
+}
+
 /// Which delivery is settled.
 #[derive(Debug, Clone)]
 pub struct Delivery {
@@ -145,6 +156,8 @@ pub struct Delivery {
     pub life: i32,
     /// Whether its subscription is known to be proven: see [`refusals`](crate::store::audience::refusals).
     pub proven: bool,
+    /// Its message's part in figures over time.
+    pub origin: Origin,
     /// What its tier promises, if anything.
     pub sla: Option<Sla>,
 }
@@ -214,6 +227,11 @@ impl Settlement {
         (is_late || end.ending().misses_sla()).then_some(sla.seconds)
     }
 
+    /// Its message, if that has figures over time of its own.
+    pub(crate) fn charted(&self) -> Option<Uuid> {
+        self.delivery.origin.charted.then_some(self.delivery.message.0)
+    }
+
     /// What the token of its queue row signs.
     pub(super) fn queued(&self, retries: u32, scheduled_at: Timestamp) -> Queued {
         let Delivery { message, subscription, .. } = self.delivery;
@@ -272,6 +290,7 @@ mod tests {
             tier: Tier::Promotional,
             life: 0,
             proven: true,
+            origin: Origin { accepted_at: NOW, enveloped: true, charted: false },
             sla: seconds.map(|seconds| Sla { seconds, since: NOW }),
         }
     }

@@ -1,0 +1,103 @@
+//! Figures over time through the real server: how long typical questions about a month take with 100 million deliveries behind
+//! it. `scripts/bench metrics`
+//!
+//! 20 apps with 4 push services and 3 tiers each, every one of which has something to tell of every minute: rows by minute for
+//! two days, by hour and by day for a month, as folding leaves them. `ROUNDS` (30) of each question.
+
+use std::time::Instant;
+
+use bellwire::testkit::model::clock::Clock;
+use chrono::TimeDelta;
+use sqlx::PgPool;
+
+use crate::support::harness::Harness;
+use crate::support::setting;
+use crate::support::table::{Bar, heading, number, percentiles};
+
+const APPS: u32 = 20;
+const DELIVERIES: i64 = 100_000_000;
+const DAYS: i64 = 30;
+/// Milliseconds that a month may take.
+const MONTH_MS: f64 = 50.0;
+
+pub async fn run() {
+    let rounds = setting("ROUNDS", 30);
+    let harness = Harness::open().await;
+    let now = Clock::system().now();
+    for n in 0..APPS {
+        harness.app(&format!("app-{n}")).await;
+    }
+    let rows = fill(&harness.pool, now).await;
+    heading(&format!("{} deliveries in {DAYS} days, {} rows", number(DELIVERIES as f64), number(rows as f64)));
+    let day = |ago: i64| (now - TimeDelta::days(ago)).format("%Y-%m-%dT00:00:00Z").to_string();
+    let month = format!("time[start]={}&time[end]={}", day(DAYS - 1), day(-1));
+    for (what, path, query) in [
+        ("All apps by day, outcomes", "/v1/metrics", "granularity=1d&measures=ended&dimensions=outcome"),
+        ("All apps by hour, accepted and gone", "/v1/metrics", "granularity=1h&measures=accepted,gone"),
+        (
+            "All apps by hour, p50 and p95 by push service",
+            "/v1/metrics",
+            "granularity=1h&measures=latency_p50,latency_p95&dimensions=gateway",
+        ),
+        ("By app and day, accepted", "/v1/metrics", "granularity=1d&measures=accepted&dimensions=app"),
+        ("One app by hour, outcomes", "/v1/apps/app-7/metrics", "granularity=1h&measures=ended&dimensions=outcome"),
+        (
+            "One app by day, p95 and click rate",
+            "/v1/apps/app-7/metrics",
+            "granularity=1d&measures=latency_p95,click_rate",
+        ),
+        ("All apps, the whole month as one", "/v1/metrics", "measures=accepted,acceptance_rate,latency_p99"),
+    ] {
+        let path = format!("{path}?{month}&{query}");
+        let mut took_ms = Vec::new();
+        for _ in 0..rounds {
+            let began = Instant::now();
+            let shown = harness.api.get(&path).await;
+            took_ms.push(began.elapsed().as_secs_f64() * 1e3);
+            assert!(shown["metadata"]["row_count"].as_u64() > Some(0), "{shown}");
+        }
+        percentiles(what, &mut took_ms, [Bar::AtMost(MONTH_MS), Bar::None]);
+    }
+}
+
+/// Writes what folding leaves of a month, and returns how many rows that is.
+async fn fill(pool: &PgPool, now: chrono::DateTime<chrono::Utc>) -> i64 {
+    sqlx::query(
+        "INSERT INTO lanes (app, vapid_key, gateway)
+         SELECT app, id, gateway FROM vapid_keys, unnest(ARRAY['fcm', 'mozilla', 'wns', 'apple']) AS gateway",
+    )
+    .execute(pool)
+    .await
+    .expect("lanes");
+    let mut connection = pool.acquire().await.expect("a connection");
+    sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await.expect("it is ours");
+    // Endings, answers, receipts, and ten classes of waits: what a busy minute has to tell.
+    let written = sqlx::query(
+        "WITH of_lane AS (
+           SELECT s.step, p.lane, t.start, tier, l.gateway, s.seconds, count(*) AS lanes
+           FROM lanes l CROSS JOIN LATERAL (VALUES (l.id), (0)) AS p (lane)
+                CROSS JOIN generate_series(1, 3) AS tier
+                CROSS JOIN (VALUES (1, 'minute', 60, 2), (2, 'hour', 3600, $2), (3, 'day', 86400, $2)) AS s (step, unit, seconds, days)
+                CROSS JOIN LATERAL generate_series(date_trunc(s.unit, $1 - s.days * interval '1 day', 'UTC'), $1,
+                                                   s.seconds * interval '1 second') AS t (start)
+           GROUP BY s.step, p.lane, t.start, tier, l.gateway, s.seconds),
+         counted AS (
+           SELECT *, ($3::float * seconds * lanes / ($2 * 86400.0 * (SELECT count(*) FROM lanes) * 3))::bigint AS n FROM of_lane)
+         INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+         SELECT step, '00000000-0000-0000-0000-000000000000', lane, start, tier, gateway, f.facts, f.ns
+         FROM counted, LATERAL (
+           SELECT array_agg(fact ORDER BY fact)::smallint[] AS facts, array_agg(1 + n / part ORDER BY fact) AS ns
+           FROM (VALUES (1, 1), (2, 50), (3, 60), (5, 900), (10, 1), (12, 60), (13, 80), (15, 90), (20, 1), (21, 2), (22, 20))
+                  AS e (fact, part)
+           FULL JOIN (SELECT 103 + n AS fact, 10 AS part FROM generate_series(1, 10) n) w USING (fact, part)) f
+         ORDER BY step, start, lane",
+    )
+    .bind(now)
+    .bind(i32::try_from(DAYS).expect("a month"))
+    .bind(DELIVERIES as f64)
+    .execute(&mut *connection)
+    .await
+    .expect("rows");
+    sqlx::raw_sql("VACUUM ANALYZE rollups").execute(&mut *connection).await.expect("a vacuum");
+    i64::try_from(written.rows_affected()).expect("some million")
+}

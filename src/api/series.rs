@@ -1,0 +1,230 @@
+//! Figures over time: measures × dimensions × range × step, from rows by minute, hour and day. What they cost to show does not
+//! grow with the deliveries behind them.
+
+mod chart;
+mod measure;
+mod query;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, Server, Watcher};
+use super::extract::{AppRef, named_app};
+use super::problem::Problem;
+use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
+use crate::store::outcomes::rollups::{self, LaneOf, Step, Wanted};
+use chart::{Chart, POINTS_MAX, Point, TooMany};
+use measure::{Dimension, Measure};
+use query::Query;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(chart_all)).routes(routes!(chart))
+}
+
+/// For how long what has happened may still be on its way into the figures: no transaction takes longer.
+const SETTLED_AFTER: TimeDelta = TimeDelta::seconds(60);
+
+/// Figures over time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ChartView {
+    /// A point for each group and step, by time and then by group; steps in which nothing happened are there, too.
+    data: Vec<PointView>,
+    /// What it is that is shown.
+    metadata: Metadata,
+}
+
+/// One step of one group.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PointView {
+    /// When the step begins, in UTC; absent without `granularity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_bucket: Option<DateTime<Utc>>,
+    /// The group: a value for each of `dimensions[]`.
+    #[schema(value_type = Object)]
+    dimensions: Map<String, Value>,
+    /// A number for each of `measures[]`; null: nothing to divide by, or to measure.
+    #[schema(value_type = Object)]
+    metrics: Map<String, Value>,
+}
+
+/// What figures over time are of.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Metadata {
+    /// As it was asked for.
+    granularity: Option<&'static str>,
+    /// The beginning of the first step: `time[start]`, rounded down to whole steps.
+    from: DateTime<Utc>,
+    /// The end of the last one: `time[end]`, rounded up.
+    until: DateTime<Utc>,
+    /// What happened before this is in it; later figures may still grow.
+    complete_until: DateTime<Utc>,
+    /// Points in `data`.
+    row_count: usize,
+}
+
+impl From<Point> for PointView {
+    fn from(point: Point) -> Self {
+        Self { time_bucket: point.at, dimensions: point.dimensions, metrics: point.metrics }
+    }
+}
+
+async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> Result<Json<ChartView>, Problem> {
+    let now = state.clock.now();
+    let query = Query::read(&text.unwrap_or_default(), app.is_some(), state.settings.metrics_kept, now)?;
+    let lanes = lanes(state, app, &query).await?;
+    let messages = rollups::charted(&state.pool, app, &query.filters.messages).await?;
+    if let Some(message) = query.filters.messages.iter().find(|message| !messages.contains(message)) {
+        let detail = format!(
+            "there is no message {message} to more than 100 recipients; the deliveries of others can be listed"
+        );
+        return Err(Problem::invalid_parameter("filters[message]", detail));
+    }
+    let wanted = Wanted {
+        lanes: by_lane(app, &query).then(|| lanes.iter().map(|lane| lane.lane).collect()),
+        messages: messages.iter().map(|message| message.0).collect(),
+        step: query.step,
+        from: query.from,
+        until: query.until,
+    };
+    // One snapshot, so that what is active and what was won and lost add up.
+    let mut tx = state.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let mut chart = Chart::new(&query, &lanes);
+    for row in rollups::read(&mut tx, &wanted).await?.ok_or(TooMany)? {
+        chart.add(&row)?;
+    }
+    if query.measures.contains(&Measure::SubscriptionsActive) {
+        add_active(&mut tx, &mut chart, &wanted).await?;
+    }
+    let settled = now - SETTLED_AFTER;
+    let oldest_note = rollups::oldest_note(&mut tx).await?.unwrap_or(settled);
+    tx.commit().await?;
+    let data: Vec<PointView> = chart.finish()?.into_iter().map(PointView::from).collect();
+    let complete_until = settled.min(oldest_note).duration_trunc(TimeDelta::minutes(1)).unwrap_or(settled);
+    let row_count = data.len();
+    let Query { from, until, granularity, .. } = query;
+    Ok(Json(ChartView { data, metadata: Metadata { granularity, from, until, complete_until, row_count } }))
+}
+
+/// Whether lanes have to be told apart. All of them together are kept, too.
+fn by_lane(app: Option<AppId>, query: &Query) -> bool {
+    let filters = &query.filters;
+    let told_apart = [Dimension::App, Dimension::Lane].iter().any(|dimension| query.dimensions.contains(dimension));
+    let is_filtered = !filters.apps.is_empty() || !filters.lanes.is_empty() || !filters.messages.is_empty();
+    app.is_some() || told_apart || is_filtered
+}
+
+/// The lanes that are asked for.
+async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Vec<LaneOf>, Problem> {
+    let mut apps = Vec::new();
+    for name in &query.filters.apps {
+        let found = named_app(state, AppRef::from(name.as_str())).await;
+        let refused = || Problem::invalid_parameter("filters[app]", format!("there is no app `{name}`"));
+        apps.push(found.map_err(|problem| if problem.status == 404 { refused() } else { problem })?.id);
+    }
+    let mut lanes = rollups::lanes(&state.pool, app, &query.filters.lanes).await?;
+    lanes.retain(|lane| apps.is_empty() || apps.contains(&lane.app));
+    let unknown = query.filters.lanes.iter().find(|number| !lanes.iter().any(|lane| lane.lane == **number));
+    match unknown {
+        Some(number) => Err(Problem::invalid_parameter("filters[lane]", format!("there is no lane {number}"))),
+        None => Ok(lanes),
+    }
+}
+
+/// Adds what is active at the end of the range: what is active now, without what was won and lost since.
+async fn add_active(conn: &mut PgConnection, chart: &mut Chart<'_>, shown: &Wanted) -> Result<(), Problem> {
+    for (lane, n) in rollups::active(conn).await? {
+        chart.add_active(lane, n)?;
+    }
+    let day = TimeDelta::seconds(Step::Day.seconds());
+    let whole_days = (shown.until + day - TimeDelta::nanoseconds(1)).duration_trunc(day).unwrap_or(shown.until);
+    let rest_of_day = Wanted { from: shown.until, until: whole_days, ..shown.clone() };
+    let days = Wanted { step: Step::Day, from: whole_days, until: Timestamp::MAX_UTC, ..shown.clone() };
+    for wanted in [rest_of_day, days] {
+        for row in rollups::read(conn, &wanted).await?.ok_or(TooMany)? {
+            chart.undo(&row)?;
+        }
+    }
+    Ok(())
+}
+
+impl From<TooMany> for Problem {
+    fn from(_: TooMany) -> Self {
+        let detail = format!(
+            "this is more than one answer can show, {POINTS_MAX} points: ask for longer steps, fewer dimensions or a filter"
+        );
+        Problem::invalid_parameter("dimensions[]", detail)
+    }
+}
+
+/// Figures of all apps over time.
+///
+/// Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or
+/// `measures=accepted,gone`.
+#[utoipa::path(get, path = "/v1/metrics", tag = "Operations",
+    params(
+        ("time[start]" = String, Query, description = "From when on (RFC 3339)"),
+        ("time[end]" = String, Query, description = "Until when, not included (RFC 3339)"),
+        ("granularity" = Option<String>, Query, description = "Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h \
+          or 1d, at most 1,500 of them; absent: one sum for the whole range"),
+        ("measures[]" = Vec<String>, Query, description = "What to show: ended, accepted, gone, expired, dead, cancelled, capped, \
+          attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, display_rate, click_rate, \
+          latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, \
+          subscriptions_active"),
+        ("dimensions[]" = Option<Vec<String>>, Query, description = "What to break it down by: app, lane, gateway, tier, message; \
+          `ended` by outcome, `attempts` by status, `subscriptions_lost` by reason"),
+        ("filters[app]" = Option<Vec<String>>, Query, description = "Only these apps, by id or slug"),
+        ("filters[lane]" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
+        ("filters[gateway]" = Option<Vec<String>>, Query, description = "Only these gateways: fcm, mozilla, wns, apple, other"),
+        ("filters[tier]" = Option<Vec<String>>, Query, description = "Only these tiers"),
+        ("filters[message]" = Option<Vec<String>>, Query, description = "Only these messages, 20 at most, each to more than 100 \
+          recipients"),
+        ("filters[outcome]" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
+        ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, \
+          none"),
+        ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
+          replaced, expired, suspended, deleted")),
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = ChartView)))]
+pub(crate) async fn chart_all(
+    _: Watcher,
+    State(state): State<ApiState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ChartView>, Problem> {
+    charted(&state, None, query).await
+}
+
+/// Figures of one app over time.
+///
+/// As those of all apps, but for the dimension and the filter `app`.
+#[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
+    params(
+        ("app" = String, Path, description = "Id or slug"),
+        ("time[start]" = String, Query, description = "From when on (RFC 3339)"),
+        ("time[end]" = String, Query, description = "Until when, not included (RFC 3339)"),
+        ("granularity" = Option<String>, Query, description = "Length of a step; absent: one sum for the whole range"),
+        ("measures[]" = Vec<String>, Query, description = "What to show"),
+        ("dimensions[]" = Option<Vec<String>>, Query, description = "What to break it down by"),
+        ("filters[lane]" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
+        ("filters[gateway]" = Option<Vec<String>>, Query, description = "Only these gateways"),
+        ("filters[tier]" = Option<Vec<String>>, Query, description = "Only these tiers"),
+        ("filters[message]" = Option<Vec<String>>, Query, description = "Only these messages"),
+        ("filters[outcome]" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
+        ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these"),
+        ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
+    security(("api_key" = ["read"])), responses((status = 200, body = ChartView)))]
+pub(crate) async fn chart(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ChartView>, Problem> {
+    charted(&state, Some(server.app.id), query).await
+}

@@ -1,0 +1,192 @@
+//! Adds up rows by bucket and group, and says what each measure comes to. Every group has every bucket, empty ones included.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::measure::Dimension;
+use super::query::Query;
+use crate::model::clock::Timestamp;
+use crate::model::fact::{Counts, Fact, Loss};
+use crate::model::id::AppId;
+use crate::store::outcomes::rollups::{LaneOf, Row};
+
+/// Points of an answer, at most.
+pub(super) const POINTS_MAX: usize = 20_000;
+
+/// What a group has of a dimension.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    Number(i32),
+    Text(String),
+}
+
+impl Label {
+    fn json(&self) -> Value {
+        match self {
+            Label::Number(number) => (*number).into(),
+            Label::Text(text) => text.as_str().into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    buckets: Vec<Counts>,
+    /// Active subscriptions at the end of the last bucket.
+    active: i64,
+}
+
+/// One bucket of one group.
+#[derive(Debug, PartialEq)]
+pub(super) struct Point {
+    /// When its bucket begins; none: there is only one.
+    pub at: Option<Timestamp>,
+    /// What it has of each dimension.
+    pub dimensions: Map<String, Value>,
+    /// What each measure comes to.
+    pub metrics: Map<String, Value>,
+}
+
+/// There would be more points than [`POINTS_MAX`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+/// An answer in the making.
+pub(super) struct Chart<'a> {
+    query: &'a Query,
+    lanes: BTreeMap<i32, &'a LaneOf>,
+    groups: BTreeMap<Vec<Label>, Group>,
+    groups_max: usize,
+}
+
+impl<'a> Chart<'a> {
+    /// Nothing so far. `lanes` are those that rows may be of.
+    pub(super) fn new(query: &'a Query, lanes: &'a [LaneOf]) -> Self {
+        let parts = query.split().map_or(1, |split| split.values(&query.filters).len());
+        let points = usize::try_from(query.buckets()).unwrap_or(usize::MAX).saturating_mul(parts).max(1);
+        let lanes = lanes.iter().map(|lane| (lane.lane, lane)).collect();
+        Self { query, lanes, groups: BTreeMap::new(), groups_max: POINTS_MAX / points }
+    }
+
+    /// Adds what was counted within the range.
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), TooMany> {
+        let bucket = self.query.bucket_s.map_or(0, |seconds| (row.start - self.query.from).num_seconds() / seconds);
+        let Some(group) = self.group_of(row)? else { return Ok(()) };
+        let Some(counts) = usize::try_from(bucket).ok().and_then(|bucket| group.buckets.get_mut(bucket)) else {
+            return Ok(());
+        };
+        row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
+        Ok(())
+    }
+
+    /// Adds active subscriptions of a lane, as they are now.
+    pub(super) fn add_active(&mut self, lane: i32, n: i64) -> Result<(), TooMany> {
+        let Some(lane) = self.lanes.get(&lane).copied() else { return Ok(()) };
+        let row = Row {
+            start: self.query.until,
+            lane: Some(lane.lane),
+            gateway: lane.gateway,
+            tier: None,
+            message: None,
+            facts: Vec::new(),
+            ns: Vec::new(),
+        };
+        if let Some(group) = self.group_of(&row)? {
+            group.active += n;
+        }
+        Ok(())
+    }
+
+    /// Takes what was won and lost after the range out of what is active now.
+    pub(super) fn undo(&mut self, row: &Row) -> Result<(), TooMany> {
+        let mut counts = Counts::default();
+        row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
+        if let Some(group) = self.group_of(row)? {
+            group.active -= net(&counts);
+        }
+        Ok(())
+    }
+
+    /// Everything, by time and then by group.
+    pub(super) fn finish(mut self) -> Result<Vec<Point>, TooMany> {
+        if self.grouping().next().is_none() {
+            self.group(Vec::new())?; // even if nothing happened
+        }
+        let measures: Vec<_> = self.query.measures.iter().map(|measure| (measure, measure.name())).collect();
+        let split = self.query.split();
+        let split_name = self.query.dimensions.iter().find(|one| one.split().is_some()).map(|one| one.name());
+        let parts: Vec<_> =
+            split.map_or(vec![None], |split| split.values(&self.query.filters).into_iter().map(Some).collect());
+        let names: Vec<_> = self.grouping().map(Dimension::name).collect();
+        let mut points = Vec::new();
+        for (labels, group) in &self.groups {
+            let (mut active, mut newest_first) = (group.active, Vec::new());
+            for (n, counts) in group.buckets.iter().enumerate().rev() {
+                let at = self.query.bucket_s.map(|seconds| {
+                    self.query.from + chrono::TimeDelta::seconds(seconds * i64::try_from(n).unwrap_or(i64::MAX))
+                });
+                for part in parts.iter().rev() {
+                    let labels = names.iter().zip(labels).map(|(name, label)| ((*name).to_owned(), label.json()));
+                    let mut dimensions: Map<_, _> = labels.collect();
+                    if let (Some(name), Some(part)) = (split_name, part) {
+                        dimensions.insert(name.to_owned(), (*part).into());
+                    }
+                    let value = |(measure, name): &(&super::measure::Measure, String)| {
+                        (name.clone(), measure.value(counts, active, *part, &self.query.filters))
+                    };
+                    newest_first.push(Point { at, dimensions, metrics: measures.iter().map(value).collect() });
+                }
+                active -= net(counts);
+            }
+            points.extend(newest_first.into_iter().rev());
+        }
+        points.sort_by_key(|point| point.at); // stable: groups stay in their order
+        Ok(points)
+    }
+
+    /// Dimensions that rows are grouped by.
+    fn grouping(&self) -> impl Iterator<Item = Dimension> + use<'_, 'a> {
+        self.query.dimensions.iter().copied().filter(|dimension| dimension.split().is_none())
+    }
+
+    /// The group of a row; none: a filter leaves it out.
+    fn group_of(&mut self, row: &Row) -> Result<Option<&mut Group>, TooMany> {
+        let filters = &self.query.filters;
+        let left_out = !filters.gateways.is_empty() && !filters.gateways.contains(&row.gateway)
+            || !filters.tiers.is_empty() && !row.tier.is_some_and(|tier| filters.tiers.contains(&tier));
+        if left_out {
+            return Ok(None);
+        }
+        let labels: Option<Vec<Label>> = self.grouping().map(|dimension| self.label(dimension, row)).collect();
+        labels.map(|labels| self.group(labels)).transpose()
+    }
+
+    /// What a row has of a dimension. None: nothing, such as what has no tier.
+    fn label(&self, dimension: Dimension, row: &Row) -> Option<Label> {
+        let app = |lane: i32| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
+        match dimension {
+            Dimension::App => row.lane.and_then(app).map(Label::Text),
+            Dimension::Lane => row.lane.map(Label::Number),
+            Dimension::Gateway => Some(Label::Text(row.gateway.name().to_owned())),
+            Dimension::Tier => row.tier.map(|tier| Label::Text(tier.name().to_owned())),
+            Dimension::Message => row.message.map(|message| Label::Text(message.to_string())),
+            Dimension::Outcome | Dimension::Status | Dimension::Reason => None,
+        }
+    }
+
+    fn group(&mut self, labels: Vec<Label>) -> Result<&mut Group, TooMany> {
+        if !self.groups.contains_key(&labels) && self.groups.len() >= self.groups_max {
+            return Err(TooMany);
+        }
+        let buckets = usize::try_from(self.query.buckets()).unwrap_or(0);
+        let empty = || Group { buckets: vec![Counts::default(); buckets], active: 0 };
+        Ok(self.groups.entry(labels).or_insert_with(empty))
+    }
+}
+
+/// By how many active subscriptions there are more after this.
+fn net(counts: &Counts) -> i64 {
+    let lost: u64 = Loss::ALL.into_iter().map(|loss| counts.of(Fact::Lost(loss))).sum();
+    i64::try_from(counts.of(Fact::Won)).unwrap_or(i64::MAX) - i64::try_from(lost).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,275 @@
+//! What can be asked for, and what each measure makes of what was counted.
+
+use serde_json::{Value, json};
+
+use super::query::Filters;
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::fact::{Counts, Fact, Loss, StatusClass};
+
+/// What figures can be broken down by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dimension {
+    App,
+    Lane,
+    Gateway,
+    Tier,
+    Message,
+    Outcome,
+    Status,
+    Reason,
+}
+
+impl Dimension {
+    const ALL: [Self; 8] =
+        [Self::App, Self::Lane, Self::Gateway, Self::Tier, Self::Message, Self::Outcome, Self::Status, Self::Reason];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::App => "app",
+            Self::Lane => "lane",
+            Self::Gateway => "gateway",
+            Self::Tier => "tier",
+            Self::Message => "message",
+            Self::Outcome => "outcome",
+            Self::Status => "status",
+            Self::Reason => "reason",
+        }
+    }
+
+    pub(super) fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dimension| dimension.name() == text)
+    }
+
+    pub(super) fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// How it splits the measure that has it.
+    pub(super) fn split(self) -> Option<Split> {
+        match self {
+            Self::Outcome => Some(Split::Outcome),
+            Self::Status => Some(Split::Status),
+            Self::Reason => Some(Split::Reason),
+            _ => None,
+        }
+    }
+}
+
+/// A dimension that a single measure has: what its sum is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Split {
+    Outcome,
+    Status,
+    Reason,
+}
+
+impl Split {
+    /// Its values that no filter leaves out.
+    pub(super) fn values(self, filters: &Filters) -> Vec<&'static str> {
+        match self {
+            Split::Outcome => allowed(&Measure::OUTCOMES, &filters.outcomes).into_iter().map(Ending::name).collect(),
+            Split::Status => allowed(&StatusClass::ALL, &filters.statuses).into_iter().map(StatusClass::name).collect(),
+            Split::Reason => allowed(&Loss::ALL, &filters.reasons).into_iter().map(Loss::name).collect(),
+        }
+    }
+}
+
+fn allowed<T: Copy + PartialEq>(all: &[T], filter: &[T]) -> Vec<T> {
+    all.iter().copied().filter(|one| filter.is_empty() || filter.contains(one)).collect()
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Measure {
+    /// Deliveries that ended, in whichever way.
+    Ended,
+    /// Those that ended in this way.
+    EndedAs(Ending),
+    /// POSTs.
+    Attempts,
+    /// Attempts that another one follows.
+    Retried,
+    /// Of the deliveries that ended, the share that a gateway accepted.
+    AcceptanceRate,
+    /// Of the deliveries that ended, the share whose subscription is gone.
+    GoneRate,
+    /// Of the POSTs, the share that was not answered by 2xx.
+    ErrorRate,
+    /// Deliveries that a first receipt of this kind came for.
+    Receipts(ReceiptKind),
+    /// Displayed, of the accepted deliveries that a receipt was asked for.
+    DisplayRate,
+    /// Clicked, of those displayed.
+    ClickRate,
+    /// How long so many hundredths of the accepted deliveries waited at most, in seconds.
+    Latency(u8),
+    /// Subscriptions that became active.
+    SubscriptionsWon,
+    /// Subscriptions that are not active any more.
+    SubscriptionsLost,
+    /// Active subscriptions at the end of the bucket.
+    SubscriptionsActive,
+}
+
+impl Measure {
+    /// Ways in which a delivery ends.
+    pub(super) const OUTCOMES: [Ending; 6] =
+        [Ending::Accepted, Ending::Gone, Ending::Expired, Ending::Dead, Ending::Cancelled, Ending::Capped];
+
+    fn all() -> impl Iterator<Item = Self> {
+        let ended = Self::OUTCOMES.map(Self::EndedAs);
+        let receipts = ReceiptKind::ALL.map(Self::Receipts);
+        let latencies = [50, 90, 95, 99].map(Self::Latency);
+        let rest = [
+            Self::Attempts,
+            Self::Retried,
+            Self::AcceptanceRate,
+            Self::GoneRate,
+            Self::ErrorRate,
+            Self::DisplayRate,
+            Self::ClickRate,
+            Self::SubscriptionsWon,
+            Self::SubscriptionsLost,
+            Self::SubscriptionsActive,
+        ];
+        std::iter::once(Self::Ended).chain(ended).chain(rest).chain(receipts).chain(latencies)
+    }
+
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Ended => "ended".into(),
+            Self::EndedAs(ending) => ending.name().into(),
+            Self::Attempts => "attempts".into(),
+            Self::Retried => "retried".into(),
+            Self::AcceptanceRate => "acceptance_rate".into(),
+            Self::GoneRate => "gone_rate".into(),
+            Self::ErrorRate => "error_rate".into(),
+            Self::Receipts(ReceiptKind::Displayed) => "displayed".into(),
+            Self::Receipts(ReceiptKind::Clicked) => "clicked".into(),
+            Self::Receipts(ReceiptKind::Closed) => "closed".into(),
+            Self::DisplayRate => "display_rate".into(),
+            Self::ClickRate => "click_rate".into(),
+            Self::Latency(hundredths) => format!("latency_p{hundredths}"),
+            Self::SubscriptionsWon => "subscriptions_won".into(),
+            Self::SubscriptionsLost => "subscriptions_lost".into(),
+            Self::SubscriptionsActive => "subscriptions_active".into(),
+        }
+    }
+
+    pub(super) fn named(text: &str) -> Option<Self> {
+        Self::all().find(|measure| measure.name() == text)
+    }
+
+    pub(super) fn names() -> String {
+        Self::all().map(Self::name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it can be broken down, and filtered, by that.
+    pub(super) fn has(self, dimension: Dimension) -> bool {
+        let of_subscriptions =
+            matches!(self, Self::SubscriptionsWon | Self::SubscriptionsLost | Self::SubscriptionsActive);
+        match dimension {
+            Dimension::App | Dimension::Lane | Dimension::Gateway => true,
+            Dimension::Tier | Dimension::Message => !of_subscriptions,
+            Dimension::Outcome => self == Self::Ended,
+            Dimension::Status => self == Self::Attempts,
+            Dimension::Reason => self == Self::SubscriptionsLost,
+        }
+    }
+
+    /// What it comes to. `part`: only this value of the dimension that splits it. None where there is nothing to divide by, or to
+    /// measure.
+    pub(super) fn value(self, counts: &Counts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
+        let ended = |ending| counts.of(Fact::Ended(ending));
+        let of_part = |name: &str| part.is_none_or(|part| part == name);
+        let all_ended = || -> u64 {
+            let outcomes = allowed(&Self::OUTCOMES, &filters.outcomes).into_iter();
+            outcomes.filter(|ending| of_part(ending.name())).map(ended).sum()
+        };
+        let posted = || -> u64 {
+            let statuses = allowed(&StatusClass::ALL, &filters.statuses).into_iter();
+            statuses.filter(|status| of_part(status.name())).map(|status| counts.of(Fact::Posted(status))).sum()
+        };
+        let lost = || -> u64 {
+            let reasons = allowed(&Loss::ALL, &filters.reasons).into_iter();
+            reasons.filter(|loss| of_part(loss.name())).map(|loss| counts.of(Fact::Lost(loss))).sum()
+        };
+        let receipts = |kind| counts.of(Fact::Receipt(kind));
+        match self {
+            Self::Ended => json!(all_ended()),
+            Self::EndedAs(ending) => json!(ended(ending)),
+            Self::Attempts => json!(posted()),
+            Self::Retried => json!(ended(Ending::Retry)),
+            Self::AcceptanceRate => share(ended(Ending::Accepted), all_ended()),
+            Self::GoneRate => share(ended(Ending::Gone), all_ended()),
+            Self::ErrorRate => {
+                let all = posted();
+                share(all - counts.of(Fact::Posted(StatusClass::Success)), all)
+            }
+            Self::Receipts(kind) => json!(receipts(kind)),
+            Self::DisplayRate => share(receipts(ReceiptKind::Displayed), counts.of(Fact::ReceiptAsked)),
+            Self::ClickRate => share(receipts(ReceiptKind::Clicked), receipts(ReceiptKind::Displayed)),
+            Self::Latency(hundredths) => json!(counts.wait_quantile(f64::from(hundredths) / 100.0)),
+            Self::SubscriptionsWon => json!(counts.of(Fact::Won)),
+            Self::SubscriptionsLost => json!(lost()),
+            Self::SubscriptionsActive => json!(active),
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> Value {
+    if whole == 0 { Value::Null } else { json!(part as f64 / whole as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_measure_and_dimension_goes_by_its_name() {
+        let all: Vec<_> = Measure::all().collect();
+        assert!(all.iter().all(|measure| Measure::named(&measure.name()) == Some(*measure)));
+        assert!(Dimension::ALL.into_iter().all(|dimension| Dimension::named(dimension.name()) == Some(dimension)));
+    }
+
+    #[test]
+    fn rates_have_honest_denominators() {
+        let mut counts = Counts::default();
+        let times = [
+            (Fact::Ended(Ending::Accepted), 6),
+            (Fact::Ended(Ending::Gone), 2),
+            (Fact::Ended(Ending::Retry), 5),
+            (Fact::Posted(StatusClass::Success), 6),
+            (Fact::Posted(StatusClass::Failed), 4),
+            (Fact::ReceiptAsked, 4),
+            (Fact::Receipt(ReceiptKind::Displayed), 2),
+            (Fact::Receipt(ReceiptKind::Clicked), 1),
+        ];
+        for (fact, n) in times {
+            (0..n).for_each(|_| counts.add(fact));
+        }
+        let value =
+            |name: &str, counts: &Counts| Measure::named(name).unwrap().value(counts, 7, None, &Filters::default());
+        for (name, expected) in [
+            ("ended", json!(8)),
+            ("attempts", json!(10)),
+            ("retried", json!(5)),
+            ("acceptance_rate", json!(0.75)),
+            ("gone_rate", json!(0.25)),
+            ("error_rate", json!(0.4)),
+            ("display_rate", json!(0.5)),
+            ("click_rate", json!(0.5)),
+            ("subscriptions_active", json!(7)),
+        ] {
+            assert_eq!(value(name, &counts), expected, "{name}");
+        }
+        let nothing = Counts::default();
+        for name in ["acceptance_rate", "gone_rate", "error_rate", "display_rate", "click_rate", "latency_p95"] {
+            assert_eq!(value(name, &nothing), Value::Null, "{name} of nothing");
+        }
+        let part = |part| Measure::Ended.value(&counts, 0, Some(part), &Filters::default());
+        assert_eq!((part("accepted"), part("gone"), part("dead")), (json!(6), json!(2), json!(0)));
+        let only_gone = Filters { outcomes: vec![Ending::Gone], ..Filters::default() };
+        assert_eq!(Measure::Ended.value(&counts, 0, None, &only_gone), json!(2));
+    }
+}

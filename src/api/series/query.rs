@@ -1,0 +1,401 @@
+//! What is asked for: measures × dimensions × range × step, read from the query string with the name of whatever is wrong.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use chrono::DateTime;
+
+use super::measure::{Dimension, Measure, Split};
+use crate::api::problem::Problem;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, Tier};
+use crate::model::fact::{Loss, StatusClass};
+use crate::model::id::MessageId;
+use crate::model::lane::Gateway;
+use crate::store::outcomes::rollups::{MetricsKept, Step};
+
+/// Buckets of a request, at most.
+pub(super) const BUCKETS_MAX: i64 = 1_500;
+/// Values of one filter, at most.
+const VALUES_MAX: usize = 100;
+/// Messages that can be asked for at a time.
+const MESSAGES_MAX: usize = 20;
+
+/// Steps that figures can be shown by, with their seconds.
+const GRANULARITIES: [(&str, i64); 12] = [
+    ("1m", 60),
+    ("5m", 300),
+    ("10m", 600),
+    ("15m", 900),
+    ("30m", 1_800),
+    ("1h", 3_600),
+    ("2h", 7_200),
+    ("3h", 10_800),
+    ("4h", 14_400),
+    ("6h", 21_600),
+    ("12h", 43_200),
+    ("1d", 86_400),
+];
+
+/// What to show, checked but for the names of apps, lanes and messages.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Query {
+    /// The beginning of the first bucket.
+    pub from: Timestamp,
+    /// The end of the last bucket.
+    pub until: Timestamp,
+    /// Seconds of a bucket; none: one bucket for all.
+    pub bucket_s: Option<i64>,
+    /// Its name in the request.
+    pub granularity: Option<&'static str>,
+    /// Which rows it takes.
+    pub step: Step,
+    pub measures: Vec<Measure>,
+    pub dimensions: Vec<Dimension>,
+    pub filters: Filters,
+}
+
+/// What is left out. Empty: nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Filters {
+    /// Ids or slugs.
+    pub apps: Vec<String>,
+    pub lanes: Vec<i32>,
+    pub gateways: Vec<Gateway>,
+    pub tiers: Vec<Tier>,
+    pub messages: Vec<MessageId>,
+    pub outcomes: Vec<Ending>,
+    pub statuses: Vec<StatusClass>,
+    pub reasons: Vec<Loss>,
+}
+
+impl Query {
+    /// Reads the query string. `of_one_app`: the request is for one app, so that apps are nothing to ask for.
+    pub(super) fn read(text: &str, of_one_app: bool, kept: MetricsKept, now: Timestamp) -> Result<Self, Problem> {
+        let mut given = Given::read(text)?;
+        let (start, end) = (given.time("time[start]")?, given.time("time[end]")?);
+        if end <= start {
+            return Err(Problem::invalid_parameter("time[end]", "must be later than `time[start]`"));
+        }
+        let granularity = given.granularity()?;
+        let measures: Vec<Measure> = given.named("measures", Measure::named, &Measure::names())?;
+        if measures.is_empty() {
+            let detail = format!("is required: one or more of {}", Measure::names());
+            return Err(Problem::invalid_parameter("measures[]", detail));
+        }
+        let dimensions = given.named("dimensions", Dimension::named, &Dimension::names())?;
+        let filters = given.filters()?;
+        given.finish()?;
+        if of_one_app && (dimensions.contains(&Dimension::App) || !filters.apps.is_empty()) {
+            let parameter = if filters.apps.is_empty() { "dimensions[]" } else { "filters[app]" };
+            return Err(Problem::invalid_parameter(parameter, "`app` is for `/v1/metrics`, which shows all apps"));
+        }
+        let step = step(start, end, granularity.map(|(_, seconds)| seconds), kept, now)?;
+        let bucket_s = granularity.map(|(_, seconds)| seconds);
+        let (from, until) =
+            (down(start, bucket_s.unwrap_or(step.seconds())), up(end, bucket_s.unwrap_or(step.seconds())));
+        let granularity = granularity.map(|(name, _)| name);
+        let query = Self { from, until, bucket_s, granularity, step, measures, dimensions, filters };
+        query.check()?;
+        Ok(query)
+    }
+
+    /// How many buckets there are.
+    pub(super) fn buckets(&self) -> i64 {
+        self.bucket_s.map_or(1, |seconds| (self.until - self.from).num_seconds() / seconds)
+    }
+
+    /// What measures are split by, if they are.
+    pub(super) fn split(&self) -> Option<Split> {
+        self.dimensions.iter().find_map(|dimension| dimension.split())
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let buckets = self.buckets();
+        if buckets > BUCKETS_MAX {
+            let detail =
+                format!("there would be {buckets} steps; at most {BUCKETS_MAX} can be shown: ask for longer ones");
+            return Err(Problem::invalid_parameter("granularity", detail));
+        }
+        if self.dimensions.contains(&Dimension::Message) && self.filters.messages.is_empty() {
+            return Err(Problem::invalid_parameter("filters[message]", "is required with the dimension `message`"));
+        }
+        for measure in &self.measures {
+            let has_not = |dimension: &Dimension| format!("`{}` has no `{}`", measure.name(), dimension.name());
+            if let Some(dimension) = self.dimensions.iter().find(|dimension| !measure.has(**dimension)) {
+                return Err(Problem::invalid_parameter("dimensions[]", has_not(dimension)));
+            }
+            if let Some(dimension) = self.filters.used().into_iter().find(|dimension| !measure.has(*dimension)) {
+                let parameter = format!("filters[{}]", dimension.name());
+                return Err(Problem::invalid_parameter(parameter, has_not(&dimension)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Filters {
+    fn used(&self) -> Vec<Dimension> {
+        let used = [
+            (Dimension::App, !self.apps.is_empty()),
+            (Dimension::Lane, !self.lanes.is_empty()),
+            (Dimension::Gateway, !self.gateways.is_empty()),
+            (Dimension::Tier, !self.tiers.is_empty()),
+            (Dimension::Message, !self.messages.is_empty()),
+            (Dimension::Outcome, !self.outcomes.is_empty()),
+            (Dimension::Status, !self.statuses.is_empty()),
+            (Dimension::Reason, !self.reasons.is_empty()),
+        ];
+        used.into_iter().filter(|(_, is_used)| *is_used).map(|(dimension, _)| dimension).collect()
+    }
+}
+
+/// Which rows show a range by that granularity: the longest that fit, and that are still kept.
+fn step(
+    start: Timestamp,
+    end: Timestamp,
+    bucket_s: Option<i64>,
+    kept: MetricsKept,
+    now: Timestamp,
+) -> Result<Step, Problem> {
+    let is_kept = |step: &Step| start >= now - kept.of(*step);
+    let fits = |step: &Step| match bucket_s {
+        Some(seconds) => seconds % step.seconds() == 0,
+        None => down(start, step.seconds()) == start && down(end, step.seconds()) == end,
+    };
+    let longest_first = || Step::ALL.into_iter().rev();
+    let finest = Step::ALL.into_iter().find(is_kept);
+    let found = longest_first().find(|step| fits(step) && is_kept(step)).or(finest.filter(|_| bucket_s.is_none()));
+    found.ok_or_else(|| {
+        let days = |step| kept.of(step).as_secs() / 86_400;
+        let [minutes, hours, by_day] = Step::ALL.map(days);
+        let detail = format!(
+            "lies too far back for this granularity: figures are kept by the minute for {minutes} days, by the hour for \
+             {hours}, by the day for {by_day}"
+        );
+        Problem::invalid_parameter("time[start]", detail)
+    })
+}
+
+fn down(at: Timestamp, seconds: i64) -> Timestamp {
+    let whole = at.timestamp().div_euclid(seconds) * seconds;
+    DateTime::from_timestamp(whole, 0).unwrap_or(at)
+}
+
+fn up(at: Timestamp, seconds: i64) -> Timestamp {
+    let whole = down(at, seconds);
+    if whole == at { at } else { whole + chrono::TimeDelta::seconds(seconds) }
+}
+
+/// Parameters that are not read yet: `name[]=a&name[]=b` and `name=a,b` mean the same.
+struct Given(BTreeMap<String, Vec<String>>);
+
+impl Given {
+    fn read(text: &str) -> Result<Self, Problem> {
+        let mut given = BTreeMap::<String, Vec<String>>::new();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            let name = name.strip_suffix("[]").unwrap_or(&name).to_owned();
+            let values = value.split(',').map(|value| value.trim().to_owned());
+            given.entry(name).or_default().extend(values.filter(|value| !value.is_empty()));
+        }
+        if let Some((name, _)) = given.iter().find(|(_, values)| values.len() > VALUES_MAX) {
+            return Err(Problem::invalid_parameter(name, format!("takes at most {VALUES_MAX} values")));
+        }
+        Ok(Self(given))
+    }
+
+    fn one(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        let mut values = self.0.remove(name).unwrap_or_default();
+        match values.len() {
+            0 => Ok(None),
+            1 => Ok(values.pop()),
+            _ => Err(Problem::invalid_parameter(name, "must be given once")),
+        }
+    }
+
+    fn time(&mut self, name: &str) -> Result<Timestamp, Problem> {
+        let rule = "must be a time such as `2026-11-01T00:00:00Z`";
+        let text =
+            self.one(name)?.ok_or_else(|| Problem::invalid_parameter(name, format!("is required; it {rule}")))?;
+        // A `+` that was not percent-encoded reads as a space.
+        let time = DateTime::parse_from_rfc3339(&text.replace(' ', "+"));
+        time.map(|time| time.to_utc()).map_err(|_| Problem::invalid_parameter(name, rule))
+    }
+
+    fn granularity(&mut self) -> Result<Option<(&'static str, i64)>, Problem> {
+        let Some(text) = self.one("granularity")? else { return Ok(None) };
+        let found = GRANULARITIES.into_iter().find(|(name, _)| *name == text);
+        let names = GRANULARITIES.map(|(name, _)| name).join(", ");
+        let refused = || Problem::invalid_parameter("granularity", format!("must be one of {names}"));
+        found.map(Some).ok_or_else(refused)
+    }
+
+    /// Values of a list, each by its name and once.
+    fn named<T: PartialEq>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&str) -> Option<T>,
+        names: &str,
+    ) -> Result<Vec<T>, Problem> {
+        let mut read_so_far = Vec::new();
+        for value in self.0.remove(name).unwrap_or_default() {
+            let parameter = if name.ends_with(']') { name.to_owned() } else { format!("{name}[]") };
+            let one =
+                read(&value).ok_or_else(|| Problem::invalid_parameter(parameter, format!("must be one of {names}")))?;
+            if !read_so_far.contains(&one) {
+                read_so_far.push(one);
+            }
+        }
+        Ok(read_so_far)
+    }
+
+    /// Values that are written as ids or numbers.
+    fn parsed<T: FromStr>(&mut self, name: &str, rule: &str) -> Result<Vec<T>, Problem> {
+        let values = self.0.remove(name).unwrap_or_default();
+        let read = values.iter().map(|value| value.parse().map_err(|_| Problem::invalid_parameter(name, rule)));
+        read.collect()
+    }
+
+    fn filters(&mut self) -> Result<Filters, Problem> {
+        fn by_name<T: Copy>(all: impl IntoIterator<Item = T>, name: fn(T) -> &'static str, text: &str) -> Option<T> {
+            all.into_iter().find(|one| name(*one) == text)
+        }
+        fn names<T>(all: impl IntoIterator<Item = T>, name: fn(T) -> &'static str) -> String {
+            all.into_iter().map(name).collect::<Vec<_>>().join(", ")
+        }
+        let messages = self.parsed("filters[message]", "must be the id of a message")?;
+        if messages.len() > MESSAGES_MAX {
+            let detail = format!("takes at most {MESSAGES_MAX} messages");
+            return Err(Problem::invalid_parameter("filters[message]", detail));
+        }
+        Ok(Filters {
+            apps: self.0.remove("filters[app]").unwrap_or_default(),
+            lanes: self.parsed("filters[lane]", "must be the number of a lane")?,
+            gateways: self.named("filters[gateway]", Gateway::from_name, &names(Gateway::ALL, Gateway::name))?,
+            tiers: self.named("filters[tier]", |text| text.parse().ok(), &names(Tier::ALL, Tier::name))?,
+            messages,
+            outcomes: self.named(
+                "filters[outcome]",
+                |text| by_name(Measure::OUTCOMES, Ending::name, text),
+                &names(Measure::OUTCOMES, Ending::name),
+            )?,
+            statuses: self.named(
+                "filters[status]",
+                |text| by_name(StatusClass::ALL, StatusClass::name, text),
+                &names(StatusClass::ALL, StatusClass::name),
+            )?,
+            reasons: self.named(
+                "filters[reason]",
+                |text| by_name(Loss::ALL, Loss::name, text),
+                &names(Loss::ALL, Loss::name),
+            )?,
+        })
+    }
+
+    /// Refuses what nobody has read.
+    fn finish(self) -> Result<(), Problem> {
+        match self.0.into_keys().next() {
+            None => Ok(()),
+            Some(name) => {
+                let known =
+                    "time[start], time[end], granularity, measures[], dimensions[] and filters[…] by a dimension";
+                Err(Problem::invalid_parameter(name, format!("is unknown; there are {known}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Query, Problem> {
+        let now = "2026-11-20T12:00:30Z".parse().unwrap();
+        Query::read(text, false, MetricsKept::DEFAULT, now)
+    }
+
+    #[test]
+    fn a_list_is_written_in_either_way() {
+        let repeated = "time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-20T00:00:00Z&granularity=1h\
+                        &measures[]=accepted&measures[]=gone&dimensions[]=gateway&filters[tier]=1&filters[tier]=promotional";
+        let with_commas = "time%5Bstart%5D=2026-11-19T01:00:00%2B01:00&time[end]=2026-11-20T00:00:00Z&granularity=1h\
+                           &measures=accepted,gone&dimensions=gateway&filters[tier]=transactional,promotional";
+        let query = read(repeated).unwrap();
+        assert_eq!(query, read(with_commas).unwrap());
+        assert_eq!((query.step, query.buckets(), query.measures.len()), (Step::Hour, 24, 2));
+        assert_eq!(query.filters.tiers, [Tier::Transactional, Tier::Promotional]);
+    }
+
+    #[test]
+    fn a_range_is_widened_to_whole_buckets_and_shown_by_the_longest_rows_that_fit() {
+        for (start, end, granularity, step, from, buckets) in [
+            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", Step::Day, "2026-11-01T00:00:00Z", 19),
+            ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", Step::Day, "2026-11-01T00:00:00Z", 20),
+            ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&granularity=2h", Step::Hour, "2026-11-01T10:00:00Z", 2),
+            (
+                "2026-11-20T10:31:00Z",
+                "2026-11-20T10:40:00Z",
+                "&granularity=5m",
+                Step::Minute,
+                "2026-11-20T10:30:00Z",
+                2,
+            ),
+            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "", Step::Day, "2026-11-01T00:00:00Z", 1),
+            ("2026-11-01T01:00:00Z", "2026-11-20T00:00:00Z", "", Step::Hour, "2026-11-01T01:00:00Z", 1),
+            ("2026-11-01T01:00:30Z", "2026-11-20T00:00:00Z", "", Step::Hour, "2026-11-01T01:00:00Z", 1),
+            ("2026-11-20T01:00:30Z", "2026-11-20T02:00:00Z", "", Step::Minute, "2026-11-20T01:00:00Z", 1),
+            ("2024-11-01T01:00:30Z", "2026-11-20T02:00:00Z", "", Step::Day, "2024-11-01T00:00:00Z", 1),
+        ] {
+            let query = read(&format!("time[start]={start}&time[end]={end}&measures=accepted{granularity}")).unwrap();
+            let shown = (query.step, query.from, query.buckets());
+            assert_eq!(shown, (step, from.parse().unwrap(), buckets), "{start} to {end}{granularity}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_wrong_is_named() {
+        let range = "time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-20T00:00:00Z";
+        for (text, parameter) in [
+            ("measures=accepted".to_owned(), "time[start]"),
+            ("time[start]=yesterday".to_owned(), "time[start]"),
+            ("time[start]=2026-11-19T00:00:00Z&measures=accepted".to_owned(), "time[end]"),
+            ("time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-19T00:00:00Z".to_owned(), "time[end]"),
+            (format!("{range}&time[end]=2026-11-21T00:00:00Z&measures=accepted"), "time[end]"),
+            (range.to_owned(), "measures[]"),
+            (format!("{range}&measures[]=happiness"), "measures[]"),
+            (format!("{range}&measures=accepted&granularity=7m"), "granularity"),
+            (format!("{range}&measures=accepted&dimensions=browser"), "dimensions[]"),
+            (format!("{range}&measures=accepted&dimensions=outcome"), "dimensions[]"),
+            (format!("{range}&measures=ended,attempts&dimensions=outcome"), "dimensions[]"),
+            (format!("{range}&measures=subscriptions_won&dimensions=tier"), "dimensions[]"),
+            (format!("{range}&measures=subscriptions_won&filters[tier]=1"), "filters[tier]"),
+            (format!("{range}&measures=accepted&filters[status]=2xx"), "filters[status]"),
+            (format!("{range}&measures=attempts&filters[status]=200"), "filters[status]"),
+            (format!("{range}&measures=accepted&filters[gateway]=gcm"), "filters[gateway]"),
+            (format!("{range}&measures=accepted&filters[lane]=x"), "filters[lane]"),
+            (format!("{range}&measures=accepted&filters[message]=x"), "filters[message]"),
+            (format!("{range}&measures=accepted&dimensions=message"), "filters[message]"),
+            (format!("{range}&measures=accepted&filters[user]=x"), "filters[user]"),
+            (format!("{range}&measures=accepted&timezone=UTC"), "timezone"),
+            (format!("{range}&measures={}", "accepted,".repeat(101)), "measures"),
+            (
+                "time[start]=2026-11-01T00:00:00Z&time[end]=2026-11-20T00:00:00Z&measures=gone&granularity=1m".into(),
+                "time[start]",
+            ),
+            (
+                "time[start]=2026-11-18T13:00:00Z&time[end]=2026-11-20T12:00:00Z&measures=gone&granularity=1m".into(),
+                "granularity",
+            ),
+            ("time[start]=2001-01-01T00:00:00Z&time[end]=2026-11-20T12:00:00Z&measures=gone".into(), "time[start]"),
+        ] {
+            let problem = read(&text).expect_err(&text);
+            assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter), "{text}: {}", problem.detail);
+        }
+        let now = "2026-11-20T12:00:30Z".parse().unwrap();
+        for (more, parameter) in [("dimensions=app", "dimensions[]"), ("filters[app]=shop", "filters[app]")] {
+            let text = format!("{range}&measures=accepted&{more}");
+            let problem = Query::read(&text, true, MetricsKept::DEFAULT, now).expect_err(&text);
+            assert_eq!(problem.errors[0].parameter.as_deref(), Some(parameter));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `bellwire metrics`: figures over time.
+
+use axum::http::Method;
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::Value;
+use url::form_urlencoded;
+
+use super::key::moment;
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, columns, text, time};
+use super::refusal::Names;
+use crate::model::clock::Clock;
+
+const NAMES: &Names = &[
+    ("app", "--app"),
+    ("time[start]", "--since"),
+    ("time[end]", "--until"),
+    ("granularity", "--step"),
+    ("measures[]", "--measure"),
+    ("dimensions[]", "--by"),
+    ("filters[gateway]", "--gateway"),
+    ("filters[tier]", "--tier"),
+    ("filters[message]", "--message"),
+];
+/// What is shown unless somebody asks for something else.
+const MEASURES: &str = "accepted,gone,expired,dead,cancelled,acceptance_rate,latency_p50,latency_p95";
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Figures {
+    /// Only of this app: its short name or id; all apps unless given.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+    /// From then on: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z; a day ago unless given.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<DateTime<Utc>>,
+    /// Until then; now unless given.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<DateTime<Utc>>,
+    /// Length of a step, such as 5m, 1h or 1d; one sum for all unless given.
+    #[arg(long)]
+    step: Option<String>,
+    /// What to show, such as accepted, error_rate or subscriptions_lost; several by commas.
+    #[arg(long = "measure", value_name = "MEASURES", default_value = MEASURES)]
+    measures: String,
+    /// What to break it down by, such as gateway, tier or app; several by commas.
+    #[arg(long, value_name = "DIMENSIONS")]
+    by: Option<String>,
+    /// Only these push services.
+    #[arg(long)]
+    gateway: Option<String>,
+    /// Only these tiers.
+    #[arg(long)]
+    tier: Option<String>,
+    /// Only this message, to more than 100 recipients.
+    #[arg(long)]
+    message: Option<String>,
+}
+
+impl Figures {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let until = self.until.unwrap_or_else(|| Clock::system().now());
+        let since = self.since.unwrap_or(until - TimeDelta::days(1));
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("time[start]", &since.to_rfc3339()).append_pair("time[end]", &until.to_rfc3339());
+        query.append_pair("measures[]", &self.measures);
+        for (name, value) in [
+            ("granularity", &self.step),
+            ("dimensions[]", &self.by),
+            ("filters[gateway]", &self.gateway),
+            ("filters[tier]", &self.tier),
+            ("filters[message]", &self.message),
+        ] {
+            query.extend_pairs(value.iter().map(|value| (name, value)));
+        }
+        let route = self.app.as_deref().map_or_else(|| path(["metrics"]), |app| path(["apps", app, "metrics"]));
+        let at = format!("{route}?{}", query.finish());
+        let shown = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
+        Ok(out.say(&shown, &self.table(&shown))?)
+    }
+
+    fn table(&self, shown: &Value) -> String {
+        let listed = |names: &str| names.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+        let (dimensions, measures) = (self.by.as_deref().map_or_else(Vec::new, listed), listed(&self.measures));
+        let at = self.step.iter().map(|_| "AT".to_owned());
+        let named = dimensions.iter().chain(&measures).map(|name| name.to_uppercase());
+        let row = |point: &Value| {
+            let at = self.step.iter().map(|_| time(point, "/time_bucket"));
+            let groups = dimensions.iter().map(|name| text(point, &format!("/dimensions/{name}")));
+            let values = measures.iter().map(|name| value(point, name));
+            at.chain(groups).chain(values).collect()
+        };
+        columns(std::iter::once(at.chain(named).collect()).chain(rows(shown).map(row)))
+    }
+}
+
+/// What a measure comes to: whole numbers as they are, others to three digits.
+fn value(point: &Value, measure: &str) -> String {
+    match &point["metrics"][measure] {
+        Value::Number(number) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or_default()),
+        _ => text(point, &format!("/metrics/{measure}")),
+    }
+}

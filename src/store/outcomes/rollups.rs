@@ -1,0 +1,247 @@
+//! Figures over time: what was [noted](super::notes), added up by minute, hour and day, and read without a look at history.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, MessageId};
+use crate::model::lane::Gateway;
+use crate::store::outcomes::notes::CHARTED_ABOVE;
+
+/// What stands for all messages of a lane.
+pub(crate) const EVERY_MESSAGE: Uuid = Uuid::nil();
+/// What stands for all lanes of a gateway.
+const EVERY_LANE: i32 = 0;
+/// Notes that are folded in one transaction.
+const CHUNK: i64 = 10_000;
+/// Rows that are read for one answer, at most: some hundred milliseconds.
+const ROWS_MAX: i64 = 200_000;
+
+/// How long a row of `rollups` is: its number is `rollups.step`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// A minute.
+    Minute = 1,
+    /// An hour.
+    Hour = 2,
+    /// A day in UTC.
+    Day = 3,
+}
+
+impl Step {
+    /// Every step, the shortest first.
+    pub(crate) const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
+
+    /// Its length in seconds.
+    pub(crate) fn seconds(self) -> i64 {
+        match self {
+            Step::Minute => 60,
+            Step::Hour => 3_600,
+            Step::Day => 86_400,
+        }
+    }
+}
+
+/// How long figures over time are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsKept {
+    /// By the minute.
+    pub minutes: Duration,
+    /// By the hour.
+    pub hours: Duration,
+    /// By the day.
+    pub days: Duration,
+}
+
+impl MetricsKept {
+    /// As long as a server does that nobody told otherwise.
+    pub const DEFAULT: Self = Self {
+        minutes: Duration::from_secs(2 * 86_400),
+        hours: Duration::from_secs(90 * 86_400),
+        days: Duration::from_secs(1_825 * 86_400),
+    };
+
+    /// By that step.
+    pub(crate) fn of(self, step: Step) -> Duration {
+        match step {
+            Step::Minute => self.minutes,
+            Step::Hour => self.hours,
+            Step::Day => self.days,
+        }
+    }
+}
+
+/// Adds a chunk of notes to the minutes, hours and days that they belong to, all in one transaction: a note counts once,
+/// whatever breaks off. Returns whether the chunk was full, so that there may be more than what comes in all the time. One at a
+/// time: whoever meets another leaves it to that one, so that nobody waits for anybody's rows.
+pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
+    let mut tx = pool.begin().await?;
+    let alone =
+        sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.rollups', 0)) AS "alone!""#);
+    if !alone.fetch_one(&mut *tx).await? {
+        return Ok(false);
+    }
+    let folded = sqlx::query_scalar!(
+        r#"
+        WITH taken AS (
+            DELETE FROM rollup_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM rollup_notes LIMIT $1))
+            RETURNING minute, lane, tier, message, fact, n
+        ),
+        -- The lane's gateway outlives its app in the sum of all apps alone, where nobody asks which it was.
+        known AS (SELECT t.*, coalesce(l.gateway, 'other') AS gateway FROM taken t LEFT JOIN lanes l ON l.id = t.lane),
+        placed AS (
+            SELECT $2::uuid AS message, p.lane, k.gateway, k.tier, k.minute, k.fact, k.n
+            FROM known k CROSS JOIN LATERAL (VALUES (k.lane), ($3)) AS p (lane)
+            UNION ALL
+            SELECT message, lane, gateway, tier, minute, fact, n FROM known WHERE message IS NOT NULL
+        ),
+        summed AS (
+            SELECT s.step, message, lane, date_trunc(s.unit, minute, 'UTC') AS start, tier, gateway, fact, sum(n)::bigint AS n
+            FROM placed CROSS JOIN (VALUES (1::smallint, 'minute'), (2, 'hour'), (3, 'day')) AS s (step, unit)
+            GROUP BY s.step, message, lane, 4, tier, gateway, fact
+        ),
+        added AS (
+            INSERT INTO rollups AS r (step, message, lane, start, tier, gateway, facts, ns)
+            SELECT step, message, lane, start, tier, gateway, array_agg(fact ORDER BY fact), array_agg(n ORDER BY fact)
+            FROM summed GROUP BY step, message, lane, start, tier, gateway
+            ON CONFLICT (step, message, lane, start, tier, gateway) DO UPDATE SET (facts, ns) = (
+                SELECT array_agg(fact ORDER BY fact), array_agg(n ORDER BY fact)
+                FROM (SELECT fact, sum(n)::bigint AS n
+                      FROM (SELECT * FROM unnest(r.facts, r.ns) UNION ALL SELECT * FROM unnest(excluded.facts, excluded.ns))
+                          AS both_of (fact, n)
+                      GROUP BY fact) AS sums)
+        )
+        SELECT count(*) AS "n!" FROM taken
+        "#,
+        CHUNK,
+        EVERY_MESSAGE,
+        EVERY_LANE
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(folded == CHUNK)
+}
+
+/// A lane that figures are asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneOf {
+    /// Its number.
+    pub lane: i32,
+    /// The app it belongs to.
+    pub app: AppId,
+    /// Where it leads.
+    pub gateway: Gateway,
+}
+
+/// The lanes of an app, or of all apps; only these, if any are named.
+pub(crate) async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[i32]) -> sqlx::Result<Vec<LaneOf>> {
+    let rows = sqlx::query!(
+        "SELECT id, app, gateway FROM lanes WHERE ($1::uuid IS NULL OR app = $1) AND ($2 OR id = ANY ($3)) ORDER BY id",
+        app.map(|app| app.0),
+        only.is_empty(),
+        only
+    );
+    let rows = rows.fetch_all(pool).await?;
+    let lane = |id, app, gateway: &str| LaneOf {
+        lane: id,
+        app: AppId(app),
+        gateway: Gateway::from_name(gateway).unwrap_or(Gateway::Other),
+    };
+    Ok(rows.into_iter().map(|row| lane(row.id, row.app, &row.gateway)).collect())
+}
+
+/// Those of these messages that an app, or any app, has, and that have figures over time of their own.
+pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[MessageId]) -> sqlx::Result<Vec<MessageId>> {
+    let rows = sqlx::query_scalar!(
+        "SELECT id FROM messages WHERE id = ANY ($1) AND ($2::uuid IS NULL OR app = $2) AND audience_estimate > $3",
+        &messages.iter().map(|message| message.0).collect::<Vec<_>>(),
+        app.map(|app| app.0),
+        CHARTED_ABOVE
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(MessageId).collect())
+}
+
+/// Which rows to read.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// Of these lanes; none: of all together.
+    pub lanes: Option<Vec<i32>>,
+    /// Of these messages; empty: of all together.
+    pub messages: Vec<Uuid>,
+    /// How long each is.
+    pub step: Step,
+    /// When the first of them begins.
+    pub from: Timestamp,
+    /// Before when the last of them begins.
+    pub until: Timestamp,
+}
+
+/// What was counted of a lane and tier in a step.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// When it began.
+    pub start: Timestamp,
+    /// Its lane; none: all of the gateway.
+    pub lane: Option<i32>,
+    /// Its gateway.
+    pub gateway: Gateway,
+    /// Its tier, if it has one.
+    pub tier: Option<Tier>,
+    /// Its message; none: all.
+    pub message: Option<MessageId>,
+    /// What was counted, by [`Fact::code`](crate::model::fact::Fact::code).
+    pub facts: Vec<i16>,
+    /// How much of each.
+    pub ns: Vec<i64>,
+}
+
+/// Reads the rows that are wanted, in no order. None: they are more than anybody should ask for at once.
+pub(crate) async fn read(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Result<Option<Vec<Row>>> {
+    let lanes = wanted.lanes.clone().unwrap_or_else(|| vec![EVERY_LANE]);
+    let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };
+    let rows = sqlx::query!(
+        "SELECT start, lane, gateway, tier, message, facts, ns FROM rollups
+         WHERE step = $1 AND message = ANY ($2) AND lane = ANY ($3) AND start >= $4 AND start < $5 LIMIT $6",
+        wanted.step as i16,
+        &messages,
+        &lanes,
+        wanted.from,
+        wanted.until,
+        ROWS_MAX + 1
+    )
+    .map(|row| Row {
+        start: row.start,
+        lane: (row.lane != EVERY_LANE).then_some(row.lane),
+        gateway: Gateway::from_name(&row.gateway).unwrap_or(Gateway::Other),
+        tier: Tier::from_code(row.tier),
+        message: (row.message != EVERY_MESSAGE).then_some(MessageId(row.message)),
+        facts: row.facts,
+        ns: row.ns,
+    })
+    .fetch_all(conn)
+    .await?;
+    Ok((rows.len() as i64 <= ROWS_MAX).then_some(rows))
+}
+
+/// Active subscriptions by lane, as far as their changes are folded: none of what [`read`] does not show yet is in it.
+pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(i32, i64)>> {
+    sqlx::query!(
+        r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
+           FROM (SELECT lane, n FROM audience_counts WHERE topic = 0
+                 UNION ALL
+                 SELECT lane, CASE WHEN fact = 40 THEN -n ELSE n END FROM rollup_notes WHERE fact BETWEEN 40 AND 46) AS known
+           GROUP BY lane"#
+    )
+    .map(|row| (row.lane, row.n))
+    .fetch_all(conn)
+    .await
+}
+
+/// The minute of the oldest note that is not folded yet.
+pub(crate) async fn oldest_note(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!("SELECT min(minute) FROM rollup_notes").fetch_one(conn).await
+}

@@ -1,0 +1,339 @@
+//! Figures over time say what the accounts say, whenever they are folded and whatever breaks off. `TestApp::finish` compares
+//! the two at the end of every test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::outcomes::rollups;
+use serde_json::{Value, json};
+
+use crate::api::TestApi;
+use crate::receipts::{report, settings, token};
+use crate::support::app::{DAY, PATIENCE, scalar, until_waiting};
+use crate::support::{TestApp, seed};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const OUTCOMES: [&str; 6] = ["accepted", "gone", "expired", "dead", "cancelled", "capped"];
+
+/// The days around the present time of a test.
+fn range(app: &TestApp) -> String {
+    let now = app.clock.now();
+    let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT00:00:00Z").to_string();
+    format!("time[start]={}&time[end]={}", time(now - DAY), time(now + DAY))
+}
+
+async fn fold(app: &TestApp) {
+    while rollups::fold(&app.pool).await.unwrap() {}
+}
+
+/// What operators are shown.
+async fn shown(app: &TestApp, query: &str) -> Value {
+    app.operate(Method::GET, &format!("/v1/metrics?{}&{query}", range(app)), Value::Null).await.ok(200)
+}
+
+/// Sums of a measure over all points, by what they have of a dimension.
+fn sums(shown: &Value, dimension: &str, measure: &str) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
+    for point in shown["data"].as_array().unwrap() {
+        let of = match &point["dimensions"][dimension] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        *sums.entry(of).or_default() += point["metrics"][measure].as_i64().unwrap();
+    }
+    sums.retain(|_, n| *n != 0);
+    sums
+}
+
+/// What a message came to, as its account says.
+async fn account(app: &TestApp, message: &str) -> BTreeMap<String, i64> {
+    let mut counts = app.counts(message).await;
+    counts.retain(|name, _| OUTCOMES.contains(&name.as_str()));
+    counts
+}
+
+fn failing(endpoints: std::ops::Range<u32>, status: u16) -> Rule {
+    let action = Action::Answer { status, headers: Vec::new(), body: String::new() };
+    Rule { endpoints: Some(endpoints.collect()), ..Rule::always(action) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_over_time_add_up_with_the_accounts_whatever_became_of_a_campaign() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..150).await;
+    let alone = app.subscribe("mozilla", 500..503).await;
+    app.simulator.add_rule(failing(0..10, 410)).unwrap();
+    app.simulator.add_rule(failing(10..20, 400)).unwrap();
+    app.simulator.add_rule(Rule { attempts: Some([1, 1]), ..failing(20..50, 503) }).unwrap();
+    app.simulator.add_rule(failing(50..60, 503)).unwrap();
+    let campaign = app.send(json!({"all": true}), json!({"ttl": 600})).await;
+    app.run_until_idle().await;
+    let lone = app.send(json!({"subscriptions": [alone[0].id]}), json!({"tier": "transactional"})).await;
+    app.run_until_idle().await;
+    fold(&app).await; // what comes later is added to rows that are there
+    for _ in 0..8 {
+        app.advance(Duration::from_secs(90)).await;
+        app.sweep().await;
+    }
+    let cancelled = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    app.steer(&cancelled, "cancel").await;
+    app.advance(Duration::from_secs(90)).await;
+    fold(&app).await;
+
+    let of_campaign = account(&app, &campaign).await;
+    assert!(["accepted", "gone", "expired", "dead"].iter().all(|outcome| of_campaign[*outcome] > 0), "{of_campaign:?}");
+    let mut all = BTreeMap::new();
+    for message in [&campaign, &lone, &cancelled] {
+        account(&app, message).await.into_iter().for_each(|(name, n)| *all.entry(name).or_insert(0) += n);
+    }
+    for granularity in ["", "&granularity=1m", "&granularity=1h", "&granularity=1d"] {
+        // Of the two days, fewer minutes can be shown at a time.
+        let now = app.clock.now();
+        let times = format!("time[start]={}&time[end]={}", (now - HOUR).to_rfc3339(), now.to_rfc3339());
+        let query = format!("{}&measures=ended&dimensions=outcome{granularity}", times.replace('+', "%2B"));
+        let shown = app.operate(Method::GET, &format!("/v1/metrics?{query}"), Value::Null).await.ok(200);
+        assert_eq!(sums(&shown, "outcome", "ended"), all, "{granularity}: {shown}");
+        let shown = app.get(&format!("/v1/apps/shop/metrics?{query}")).await;
+        assert_eq!(sums(&shown, "outcome", "ended"), all, "of its app, {granularity}");
+        let shown = app.get(&format!("/v1/apps/shop/metrics?{query}&filters[message]={campaign}")).await;
+        assert_eq!(sums(&shown, "outcome", "ended"), of_campaign, "of the campaign, {granularity}");
+    }
+    let by = async |dimension: &str, measure: &str| {
+        sums(&shown(&app, &format!("measures={measure}&dimensions={dimension}")).await, dimension, measure)
+    };
+    let attempts = scalar(&app.pool, "SELECT count(*) FROM attempts WHERE status IS NOT NULL").await;
+    assert_eq!(by("status", "attempts").await.values().sum::<i64>(), attempts);
+    assert_eq!(by("status", "attempts").await["2xx"], all["accepted"]);
+    let retried = scalar(&app.pool, "SELECT count(*) FROM attempts WHERE ending = 2").await;
+    assert_eq!(by("gateway", "retried").await, [("fcm".to_owned(), retried)].into());
+    assert_eq!(by("tier", "accepted").await["transactional"], 1);
+    let latency = shown(&app, "measures=latency_p50,latency_p95,acceptance_rate").await;
+    let metrics = |name: &str| latency["data"][0]["metrics"][name].as_f64().unwrap();
+    assert!((metrics("acceptance_rate") - all["accepted"] as f64 / all.values().sum::<i64>() as f64).abs() < 1e-9);
+    for (name, share) in [("latency_p50", 0.5), ("latency_p95", 0.95)] {
+        let truth: f64 = sqlx::query_scalar(
+            "SELECT percentile_disc($1) WITHIN GROUP (ORDER BY extract(epoch FROM a.at - m.accepted_at)::float8)
+             FROM attempts a JOIN messages m ON m.id = a.message WHERE a.ending = 1",
+        )
+        .bind(share)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        let (read, truth) = (metrics(name), truth.max(0.01));
+        assert!((read / truth).max(truth / read) <= 1.19, "{name} of {truth} s reads as {read} s");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_counts_once_whatever_breaks_off_while_it_is_folded() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..120).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    fold(&app).await;
+    let second = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    let notes = scalar(&app.pool, "SELECT sum(n)::bigint FROM rollup_notes").await;
+    assert!(notes > 0);
+
+    // One that folds is held up; it keeps nobody waiting, and dies.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM rollups FOR UPDATE").execute(&mut *held).await.unwrap();
+    let pool = app.pool.clone();
+    let folding = tokio::spawn(async move { rollups::fold(&pool).await });
+    until_waiting(&app.pool, 1).await;
+    assert!(!rollups::fold(&app.pool).await.unwrap(), "another one leaves it to the first");
+    let third = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&third).await["accepted"], 120, "settling does not wait for it");
+    let killed = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    assert_eq!(scalar(&app.pool, killed).await, 1);
+    folding.await.unwrap().unwrap_err();
+    held.rollback().await.unwrap();
+    assert!(scalar(&app.pool, "SELECT sum(n)::bigint FROM rollup_notes").await > notes, "all are there again");
+
+    // Postgres takes a moment to let go of what the dead one had.
+    let folded = async {
+        while scalar(&app.pool, "SELECT count(*) FROM rollup_notes").await > 0 {
+            fold(&app).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, folded).await.expect("somebody folds");
+    fold(&app).await;
+    let shown = shown(&app, "measures=accepted&dimensions=gateway").await;
+    assert_eq!(sums(&shown, "gateway", "accepted"), [("fcm".to_owned(), 360)].into());
+    for message in [message, second, third] {
+        let path = format!("/v1/apps/shop/metrics?{}&measures=accepted&filters[message]={message}", range(&app));
+        assert_eq!(app.get(&path).await["data"][0]["metrics"]["accepted"], 120);
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_noted_while_maintenance_was_away_for_long_is_folded_in_chunks() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let (now, lane) = (app.clock.now(), app.lane("fcm").await);
+    // 25,000 minutes back from now, one delivery in each.
+    let notes = "INSERT INTO rollup_notes (minute, lane, tier, fact, n)
+                 SELECT date_trunc('minute', $1::timestamptz) - n * interval '1 minute', $2::integer, 2, 1, 1
+                 FROM generate_series(0, 24999) n";
+    sqlx::query(notes).bind(now).bind(i32::try_from(lane).unwrap()).execute(&app.pool).await.unwrap();
+    let oldest = app.get(&format!("/v1/apps/shop/metrics?{}&measures=accepted", range(&app))).await;
+    let complete_until: chrono::DateTime<chrono::Utc> =
+        oldest["metadata"]["complete_until"].as_str().unwrap().parse().unwrap();
+    assert_eq!((now - complete_until).num_minutes(), 24_999, "it says that nothing is complete since");
+    let mut chunks = 1;
+    while rollups::fold(&app.pool).await.unwrap() {
+        chunks += 1;
+    }
+    assert_eq!((chunks, scalar(&app.pool, "SELECT count(*) FROM rollup_notes").await), (3, 0));
+    for step in 1..=3 {
+        let sum: i64 = sqlx::query_scalar("SELECT sum(ns[1])::bigint FROM rollups WHERE step = $1 AND lane = 0")
+            .bind(step)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!(sum, 25_000, "of step {step}");
+    }
+    let all = shown(&app, "measures=accepted&granularity=1d").await;
+    let complete_until = all["metadata"]["complete_until"].as_str().unwrap();
+    assert!(now - complete_until.parse::<chrono::DateTime<chrono::Utc>>().unwrap() < chrono::TimeDelta::minutes(2));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_of_a_range_is_there_even_when_nothing_happened() {
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    app.send(to, json!({})).await;
+    app.run_until_idle().await;
+    fold(&app).await;
+    let hours = shown(&app, "measures=accepted,acceptance_rate&granularity=1h&dimensions=gateway").await;
+    let points = hours["data"].as_array().unwrap();
+    assert_eq!((points.len(), &hours["metadata"]["row_count"]), (48, &json!(48)));
+    let hour_of = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT%H:00:00Z").to_string();
+    for point in points {
+        let is_now = point["time_bucket"] == hour_of(app.clock.now());
+        let expected = if is_now { (json!(1), json!(1.0)) } else { (json!(0), Value::Null) };
+        assert_eq!(
+            (point["metrics"]["accepted"].clone(), point["metrics"]["acceptance_rate"].clone()),
+            expected,
+            "{point}"
+        );
+    }
+    let quiet = shown(&app, "measures=dead&granularity=1d&filters[gateway]=apple").await;
+    assert_eq!(quiet["data"].as_array().unwrap().len(), 2, "without a dimension there is always one group: {quiet}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_won_and_lost_show_by_reason_and_what_was_active_at_each_time() {
+    let app = TestApp::start().await;
+    let first = app.subscribe("fcm", 0..5).await;
+    app.clock.advance(2 * HOUR);
+    app.subscribe("mozilla", 100..102).await;
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", first[0].id), Value::Null).await.ok(204);
+    app.simulator.add_rule(Rule { endpoints: Some([1].into()), ..Rule::always(Action::Gone) }).unwrap();
+    app.send(json!({"subscriptions": [first[1].id]}), json!({})).await;
+    app.run_until_idle().await;
+    app.clock.advance(2 * HOUR);
+    app.reopens_at("fcm", 1).await;
+    app.sweep().await;
+    app.sweep().await;
+    let lost = shown(&app, "measures=subscriptions_lost&dimensions=reason").await;
+    let expected = [("gone".to_owned(), 1), ("unsubscribed".to_owned(), 1)].into();
+    assert_eq!(sums(&lost, "reason", "subscriptions_lost"), expected, "{lost}");
+    let won = shown(&app, "measures=subscriptions_won&dimensions=gateway").await;
+    let expected = [("fcm".to_owned(), 6), ("mozilla".to_owned(), 2)].into();
+    assert_eq!(sums(&won, "gateway", "subscriptions_won"), expected);
+    let hours = shown(&app, "measures=subscriptions_active&granularity=1h&dimensions=gateway").await;
+    let mut active = BTreeMap::<_, Vec<i64>>::new();
+    for point in hours["data"].as_array().unwrap() {
+        let gateway = point["dimensions"]["gateway"].as_str().unwrap().to_owned();
+        active.entry(gateway).or_default().push(point["metrics"]["subscriptions_active"].as_i64().unwrap());
+    }
+    active.values_mut().for_each(Vec::dedup);
+    assert_eq!(active, [("fcm".to_owned(), vec![0, 5, 3, 4]), ("mozilla".to_owned(), vec![0, 2])].into());
+    // A range that ends before all that shows none of it.
+    let path = "/v1/metrics?time[start]=START&time[end]=END&measures=subscriptions_active";
+    let time = |ago: Duration| (app.clock.now() - ago).format("%Y-%m-%dT%H:00:00Z").to_string();
+    let path = path.replace("START", &time(12 * HOUR)).replace("END", &time(3 * HOUR));
+    let earlier = app.operate(Method::GET, &path, Value::Null).await.ok(200);
+    assert_eq!(earlier["data"][0]["metrics"]["subscriptions_active"], 5, "{earlier}");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn receipts_show_as_shares_of_what_could_report() {
+    let api = TestApi::with(settings(), None).await;
+    let mut subscriptions = Vec::new();
+    for n in 0..4 {
+        let made = api.subscribe(&crate::api::fcm(&format!("s{n}")), json!({})).await;
+        subscriptions.push(made["id"].as_str().unwrap().to_owned());
+    }
+    let message = json!({"to": {"subscriptions": subscriptions}, "content": crate::api::content(), "ttl": 60});
+    let message = api.post("/messages", message).await.ok(202)["id"].as_str().unwrap().to_owned();
+    // Nothing is sent here: a first receipt tells that the push arrived.
+    for subscription in &subscriptions[..2] {
+        let receipt = token(&api.vault, &message, subscription);
+        for kind in ["displayed", "displayed", "clicked"] {
+            report(&api, json!({"receipt": receipt, "kind": kind})).await.ok(204);
+        }
+    }
+    let closed = token(&api.vault, &message, &subscriptions[2]);
+    report(&api, json!({"receipt": closed, "kind": "closed"})).await.ok(204);
+    while rollups::fold(&api.pool).await.unwrap() {}
+    let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT00:00:00Z").to_string();
+    let now = api.clock.now();
+    let query = format!(
+        "/metrics?time[start]={}&time[end]={}&measures=accepted,displayed,clicked,closed,display_rate,click_rate",
+        time(now - DAY),
+        time(now + DAY)
+    );
+    let shown = api.get(&query).await.ok(200);
+    let expected =
+        json!({"accepted": 3, "displayed": 2, "clicked": 2, "closed": 1, "display_rate": 2.0 / 3.0, "click_rate": 1.0});
+    assert_eq!(shown["data"][0]["metrics"], expected, "{shown}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_refused_by_name_and_apps_see_only_their_own() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..120).await;
+    let campaign = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    fold(&app).await;
+    let other = json!({"slug": "other", "name": "Other", "subject": "mailto:ops@example.com"});
+    app.operate(Method::POST, "/v1/apps", other).await.ok(201);
+    let range = range(&app);
+    let lone = app.send(json!({"all": true}), json!({})).await.replace("msg_0", "msg_1");
+    for (path, query, parameter) in [
+        ("/v1/apps/shop/metrics", "measures=nothing".to_owned(), "measures[]"),
+        ("/v1/apps/shop/metrics", "measures=accepted&filters[lane]=999".to_owned(), "filters[lane]"),
+        ("/v1/apps/other/metrics", format!("measures=accepted&filters[message]={campaign}"), "filters[message]"),
+        (
+            "/v1/apps/other/metrics",
+            format!("measures=accepted&filters[lane]={}", app.lane("fcm").await),
+            "filters[lane]",
+        ),
+        ("/v1/metrics", format!("measures=accepted&filters[message]={lone}"), "filters[message]"),
+        ("/v1/metrics", "measures=accepted&filters[app]=nobody".to_owned(), "filters[app]"),
+    ] {
+        let refused = app.operate(Method::GET, &format!("{path}?{range}&{query}"), Value::Null).await.ok(400);
+        assert_eq!(refused["errors"][0]["parameter"], parameter, "{path}?{query}: {refused}");
+    }
+    let path = format!("/v1/apps/other/metrics?{range}&measures=accepted");
+    let of_other = app.operate(Method::GET, &path, Value::Null).await.ok(200);
+    assert_eq!(of_other["data"][0]["metrics"]["accepted"], 0);
+    let by_app = shown(&app, "measures=accepted&dimensions=app&filters[app]=shop").await;
+    assert_eq!(by_app["data"][0]["metrics"]["accepted"], 120, "{by_app}");
+    assert_eq!(app.call(Method::GET, &format!("/v1/metrics?{range}&measures=accepted"), Value::Null).await.status, 403);
+    app.run_until_idle().await;
+    app.finish().await;
+}
