@@ -7,6 +7,7 @@ mod campaign;
 mod codes;
 mod lanes;
 mod latency;
+mod listeners;
 mod metrics;
 mod peers;
 mod post;
@@ -47,6 +48,8 @@ enum Benchmark {
     Simulator,
     /// A campaign through the real server
     Campaign,
+    /// The same with and without listeners to the event stream
+    Listeners,
     /// Receipts, stored before they are answered
     Receipts,
     /// One-time codes when nothing else is sent
@@ -88,6 +91,7 @@ impl Benchmark {
             Self::Post => post::run(),
             Self::Simulator => simulator::run(),
             Self::Campaign => block_on(campaign::run()),
+            Self::Listeners => block_on(listeners::run()),
             Self::Receipts => block_on(receipts::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),

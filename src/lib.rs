@@ -12,9 +12,9 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```
 //!
-//! Dependencies point one way: entrances ([`cli`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`receipts`]) →
+//! Dependencies point one way: entrances ([`cli`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`]) →
 //! edges ([`store`], [`gateway`], [`http_server`], [`postgres`], [`config`], [`metrics`]) → rules ([`webpush`], [`classify`], [`policy`],
-//! [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], inbound ones in [`http_server`], the
+//! [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
 mod api;
@@ -22,8 +22,10 @@ mod classify;
 mod cli;
 mod config;
 mod dispatch;
+mod explain;
 mod gateway;
 mod http_server;
+mod live;
 mod metrics;
 mod model;
 mod policy;

@@ -30,6 +30,9 @@ pub mod gateway {
 pub mod http_server {
     pub use crate::http_server::{Limits, serve};
 }
+pub mod live {
+    pub use crate::live::Settings;
+}
 pub mod metrics {
     pub use crate::metrics::Metrics;
 }

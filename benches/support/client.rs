@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Hyper;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -39,6 +40,16 @@ impl Client {
         let (status, body) = self.call(Method::GET, path, None).await.expect("the server answers");
         assert!(status.is_success(), "GET {path}: {status} {body}");
         body
+    }
+
+    /// `GET` of what has no end, which must begin well.
+    pub async fn open(&self, path: &str) -> Incoming {
+        let request =
+            Request::builder().uri(format!("{}{path}", self.base)).header(header::AUTHORIZATION, &self.bearer);
+        let request = request.body(Full::default()).expect("a valid request");
+        let response = self.hyper.request(request).await.expect("the server answers");
+        assert!(response.status().is_success(), "GET {path}: {}", response.status());
+        response.into_body()
     }
 
     /// `POST`, which must succeed.

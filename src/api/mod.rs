@@ -21,6 +21,7 @@ pub(crate) mod deliveries;
 pub(crate) mod details;
 pub(crate) mod events;
 pub(crate) mod example;
+pub(crate) mod explain;
 pub(crate) mod extract;
 pub(crate) mod flows;
 pub(crate) mod gateways;
@@ -49,6 +50,7 @@ pub(crate) mod session;
 pub(crate) mod site;
 pub(crate) mod slas;
 mod state;
+pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod team;
 pub(crate) mod topics;
@@ -100,7 +102,9 @@ fn routes_by_caller() -> Routes {
             .merge(batch::routes())
             .merge(deliveries::routes())
             .merge(dead_letters::routes())
+            .merge(explain::routes())
             .merge(events::routes())
+            .merge(stream::routes())
             .merge(hygiene::routes())
             .merge(gateways::routes())
             .merge(calendar::routes())

@@ -16,6 +16,7 @@ use super::remembered::Remembered;
 use super::session::cookie::Cookies;
 use super::{batch, cors, example, health};
 use crate::gateway::Gateways;
+use crate::live::{self, Live};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::policy;
@@ -47,6 +48,7 @@ pub struct ApiState {
     pub(super) limits: Arc<Limits>,
     pub(super) intake: Intake,
     pub(super) receipts: Receipts,
+    pub(super) live: Live,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
@@ -119,6 +121,8 @@ pub struct Settings {
     pub sends_waiting_max: usize,
     /// How receipts are gathered.
     pub receipts: receipts_engine::Settings,
+    /// What listeners of the event streams may cost.
+    pub live: live::Settings,
     /// The example page; none: there is none.
     pub example: Option<example::Example>,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
@@ -145,6 +149,7 @@ impl Default for Settings {
             receipts_per_app: Rate { burst: 100_000, per_minute: 1_000_000 },
             sends_waiting_max: 8 * batch::MESSAGES_MAX,
             receipts: receipts_engine::Settings::default(),
+            live: live::Settings::default(),
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
@@ -170,6 +175,7 @@ impl ApiState {
         let intake =
             Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
+        let live = Live::new(pool.clone(), clock.clone(), settings.live);
         Self {
             pool,
             vault,
@@ -181,6 +187,7 @@ impl ApiState {
             limits,
             intake,
             receipts,
+            live,
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),

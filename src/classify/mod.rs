@@ -59,6 +59,20 @@ impl Failure {
         matches!(self, Failure::Resolve | Failure::Connect | Failure::Tls)
     }
 
+    /// Every failure.
+    pub(crate) const ALL: [Failure; 10] = [
+        Failure::Resolve,
+        Failure::InvalidHost,
+        Failure::Forbidden,
+        Failure::Connect,
+        Failure::Tls,
+        Failure::Unprocessed,
+        Failure::Withdrawn,
+        Failure::Reset,
+        Failure::Protocol,
+        Failure::Deadline,
+    ];
+
     /// The name used in the database, JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

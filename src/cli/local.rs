@@ -54,6 +54,8 @@ pub(super) struct Ask<'a> {
     pub body: Value,
     /// `Idempotency-Key`
     pub idempotency_key: Option<&'a str>,
+    /// `Last-Event-ID`
+    pub last_event_id: Option<&'a str>,
     /// Arguments by the places that they fill.
     pub names: &'a Names,
 }
@@ -61,7 +63,7 @@ pub(super) struct Ask<'a> {
 impl Ask<'static> {
     /// A request without a body.
     pub(super) fn new(method: Method, path: String) -> Self {
-        Self { method, path, body: Value::Null, idempotency_key: None, names: &[] }
+        Self { method, path, body: Value::Null, idempotency_key: None, last_event_id: None, names: &[] }
     }
 }
 
@@ -125,6 +127,9 @@ impl Local {
         let mut request = Request::builder().method(ask.method).uri(ask.path);
         if let Some(key) = ask.idempotency_key {
             request = request.header("Idempotency-Key", key);
+        }
+        if let Some(id) = ask.last_event_id {
+            request = request.header("Last-Event-ID", id);
         }
         let body = if ask.body.is_null() {
             Body::empty()

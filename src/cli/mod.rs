@@ -8,6 +8,7 @@ pub(crate) mod admin;
 mod app;
 mod audit;
 mod dead_letters;
+mod explain;
 mod identity;
 mod init;
 mod key;
@@ -22,6 +23,7 @@ mod serve;
 mod team;
 mod topic;
 mod vapid;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,8 @@ const MORE_SETTINGS: &str =
 const INIT_EXAMPLE: &str = "Example:
   bellwire init shop --origin http://localhost:3000";
 
+const EXPLAIN_EXAMPLE: &str = "Example:
+  bellwire explain msg_0198… sub_0197…";
 const METRICS_EXAMPLES: &str = "Examples:
   bellwire metrics --app shop --step 1h --by gateway
   bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
@@ -159,6 +163,24 @@ enum Verb {
     Message {
         #[command(subcommand)]
         verb: message::Message,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Show what happens as it happens: progress of campaigns, lanes, alerts, outcomes by second. Until Ctrl-C.
+    ///
+    /// A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
+    #[command(after_help = MORE_SETTINGS)]
+    Watch {
+        #[command(flatten)]
+        watch: watch::Watch,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Tell one delivery's story: which rule, whose policy, what the push service said, why then, what next.
+    #[command(after_help = EXPLAIN_EXAMPLE)]
+    Explain {
+        #[command(flatten)]
+        explain: explain::Explain,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -345,6 +367,12 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Message { verb, settings } => {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
+        }
+        Verb::Watch { watch, settings } => {
+            settings.with(Beginning::Before, async |local| watch.run(local, out).await).await?;
+        }
+        Verb::Explain { explain, settings } => {
+            settings.with(Beginning::Before, async |local| explain.run(local, out).await).await?;
         }
         Verb::DeadLetters { verb, settings } => {
             settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;

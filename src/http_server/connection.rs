@@ -43,6 +43,7 @@ pub(super) async fn serve(
             let mut request = request
                 .map(|body| Body::new(Asked { at_end: body.is_end_stream(), body, progress: exchange.0.clone() }));
             request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(Stopping(stop.clone()));
             let Ok(mut response) = router.call(request).await;
             if *stop.borrow() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -67,6 +68,17 @@ pub(super) async fn serve(
 fn log(ended: hyper::Result<()>, peer: SocketAddr) {
     if let Err(error) = ended {
         debug!(%error, client = %peer.ip(), "a connection broke off");
+    }
+}
+
+/// Tells a response that has no end of its own when to come to one. Each request finds it in its extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopping(watch::Receiver<bool>);
+
+impl Stopping {
+    /// Is ready once the server stops.
+    pub(crate) async fn told(&mut self) {
+        let _ = self.0.wait_for(|stop| *stop).await;
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+pub(crate) use connection::Stopping;
 use slots::ConnectionSlots;
 
 /// How long nobody is let in after the system refused a connection for want of descriptors or memory.

@@ -85,6 +85,13 @@ impl Guide {
         })
     }
 
+    pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {
+        match retries_so_far.checked_sub(self.immediate_retries) {
+            None => format!("immediateRetries = {}", self.immediate_retries),
+            Some(n) => format!("min({}, {} · 2^{n}) ms", self.max_delay_ms, self.base_delay_ms),
+        }
+    }
+
     pub(super) fn write(&self, members: &mut Map<String, Value>) {
         members.insert("baseDelayMs".into(), json!(self.base_delay_ms));
         members.insert("maxDelayMs".into(), json!(self.max_delay_ms));

@@ -112,6 +112,15 @@ impl Retry {
         }
     }
 
+    /// How [`step`](Self::step) comes to its delay, for people to follow. Empty if there is no such retry.
+    pub(crate) fn arithmetic(&self, retries_so_far: u32) -> String {
+        match self {
+            Retry::Guide(guide) => guide.arithmetic(retries_so_far),
+            Retry::Phased(phased) => phased.arithmetic(retries_so_far),
+            Retry::Scripted(scripted) => scripted.arithmetic(retries_so_far),
+        }
+    }
+
     /// The same after a throttling answer: the preset `sns-aws-managed` has another timetable for these.
     pub fn throttled_step(&self, retries_so_far: u32) -> Option<Step> {
         match self {

@@ -257,6 +257,20 @@ impl Phased {
         Some(Step { phase, nominal, shortest: nominal.mul_f64(1.0 - JITTER_SHARE), longest: nominal })
     }
 
+    pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {
+        match self.nominal_s(retries_so_far) {
+            None => String::new(),
+            Some((Phase::Immediate, _)) => format!("numNoDelayRetries = {}", self.immediate),
+            Some((Phase::PreBackoff, _)) => format!("minDelayTarget = {} s", self.min_delay_s),
+            Some((Phase::PostBackoff, _)) => format!("maxDelayTarget = {} s", self.max_delay_s),
+            Some((Phase::Backoff, _)) => {
+                let step = retries_so_far - self.immediate - self.pre_backoff + 1;
+                let (function, from, to) = (self.function.name(), self.min_delay_s, self.max_delay_s);
+                format!("{function} backoff from {from} to {to} s, step {step} of {}", self.backoff)
+            }
+        }
+    }
+
     pub(super) fn write(&self, members: &mut Map<String, Value>) {
         if let Some(preset) = self.preset {
             members.insert("preset".into(), json!(preset.name()));

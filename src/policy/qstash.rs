@@ -64,6 +64,13 @@ impl Scripted {
         Some(Step { phase: Phase::Backoff, nominal, shortest: nominal, longest: nominal })
     }
 
+    pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {
+        match &self.source {
+            Some(source) => format!("`{source}` ms with retried = {retries_so_far}"),
+            None => format!("min(86400, e^(2.5 · {})) s", retries_so_far + 1),
+        }
+    }
+
     pub(super) fn write(&self, members: &mut Map<String, Value>) {
         members.insert("retries".into(), json!(self.retries()));
         if let Some(source) = &self.source {

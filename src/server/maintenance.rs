@@ -143,6 +143,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while sweeps::expire_parked(pool, now).await? > 0 {}
     while sweeps::expire_subscriptions(pool, now).await? > 0 {}
     while refusals::suspend(pool, now).await? > 0 {}
+    while store::outcomes::stream::end_campaigns(pool, now).await? > 0 {}
     while sweeps::delete_contents(pool, now).await? > 0 {}
     while topics::clear_removed(pool).await? > 0 {}
     while audience_counts::fold(pool).await? == Progress::More {}

@@ -237,6 +237,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         receipts_per_app: Rate { burst: config.receipt_app_burst, per_minute: config.receipt_app_rate_per_minute },
         sends_waiting_max: api::Settings::default().sends_waiting_max,
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
+        live: api::Settings::default().live,
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },

@@ -105,6 +105,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("Payload", Long(0, 3_993)),
     ("base64", Like("^[A-Za-z0-9+/_=-]*$")),
     ("Idempotency-Key", Long(1, 255)),
+    ("Last-Event-ID", Like("^[0-9]{1,20}-[0-9]{1,20}$")),
+    ("kinds", Long(1, 1_024)),
+    ("Sentence.text", Long(1, 4_096)),
     ("Bellwire-Retry-Delay", Long(1, 1_024)),
     ("iterator", Like("^[A-Za-z0-9_-]{1,64}$")),
     // Keys and addresses of browsers.
@@ -164,6 +167,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("property", Long(1, 128)),
     ("text/plain", Long(1, TEXT_MAX)),
     ("image/svg+xml", Long(1, 1 << 24)),
+    ("text/event-stream", Long(0, i32::MAX as u32)),
     ("text/csv", Long(0, i32::MAX as u32)),
     ("application/x-ndjson", Long(0, i32::MAX as u32)),
 ];

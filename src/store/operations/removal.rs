@@ -186,6 +186,7 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
+         campaigns AS (DELETE FROM campaigns_in_motion k USING mine m WHERE k.message = m.id),
          charts AS (DELETE FROM rollups r USING mine m WHERE r.step IN (1, 2, 3) AND r.message = m.id),
          receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
          DELETE FROM messages USING mine WHERE messages.id = mine.id",
@@ -198,7 +199,7 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted.rows_affected())
 }
 
-/// Letters, their trail, events, and answers to idempotent requests.
+/// Letters, their trail, events, what listeners were told, and answers to idempotent requests.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let letters = sqlx::query!(
@@ -217,6 +218,11 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
         app.0,
         CHUNK
     );
+    let told = sqlx::query!(
+        "DELETE FROM stream_events WHERE ctid = ANY (ARRAY(SELECT ctid FROM stream_events WHERE app = $1 LIMIT $2))",
+        app.0,
+        CHUNK
+    );
     let answers = sqlx::query!(
         "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(SELECT ctid FROM idempotency_keys WHERE app = $1 LIMIT $2))",
         app.0,
@@ -226,6 +232,7 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
+        + told.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)

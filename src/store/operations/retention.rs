@@ -11,9 +11,10 @@ use crate::store::BEGIN_BY_INDEX;
 use crate::store::outcomes::rollups::Step;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
+const STREAM_EVENTS_KEPT: Duration = Duration::from_secs(24 * 3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
 /// How long reliability metrics are kept: a day more than the longest that anybody looks back.
-const FIGURES_KEPT: Duration = Duration::from_secs(2 * 86_400);
+const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
 /// How long a throttle that nobody asks for is remembered.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
 /// Rows of small tables, and of large ones that nothing depends on.
@@ -95,7 +96,8 @@ pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) 
     Ok(deleted.rows_affected())
 }
 
-/// Deletes a chunk of what is needed for hours or days: stops, answers to idempotent requests, reliability metrics, trips of breakers.
+/// Deletes a chunk of what is needed for hours or days: stops, what listeners were told, answers to idempotent requests,
+/// reliability metrics, trips of breakers.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let stops = sqlx::query!(
@@ -104,27 +106,34 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
         now - STOPS_KEPT,
         CHUNK
     );
+    let told = sqlx::query!(
+        "DELETE FROM stream_events WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM stream_events WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        now - STREAM_EVENTS_KEPT,
+        CHUNK
+    );
     let answers = sqlx::query!(
         "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
         now - IDEMPOTENCY_KEPT,
         CHUNK
     );
-    let slis = sqlx::query!(
+    let reliability = sqlx::query!(
         "DELETE FROM reliability_counts WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM reliability_counts WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - FIGURES_KEPT,
+        now - RELIABILITY_KEPT,
         CHUNK
     );
     let trips = sqlx::query!(
         "DELETE FROM breaker_trips WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM breaker_trips WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - FIGURES_KEPT,
+        now - RELIABILITY_KEPT,
         CHUNK
     );
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
+        + told.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected()
-        + slis.execute(&mut *tx).await?.rows_affected()
+        + reliability.execute(&mut *tx).await?.rows_affected()
         + trips.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)

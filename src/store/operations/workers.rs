@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -67,9 +67,9 @@ pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now
 }
 
 /// Whether any worker lives.
-pub(crate) async fn any(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn any(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<bool> {
     sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
-        .fetch_one(pool)
+        .fetch_one(executor)
         .await
 }
 

@@ -1,6 +1,6 @@
 //! Deliveries one by one: where each stands, and what was attempted.
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -83,7 +83,7 @@ pub(crate) async fn list(
 
 /// The attempts of these deliveries, in order.
 pub(crate) async fn attempts(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     message: MessageId,
     subscriptions: &[Uuid],
 ) -> Result<Vec<AttemptRow>, sqlx::Error> {
@@ -94,7 +94,7 @@ pub(crate) async fn attempts(
         message.0,
         subscriptions
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 

@@ -11,4 +11,6 @@ pub(crate) mod receipts;
 pub(crate) mod reliability;
 pub(crate) mod rollups;
 pub(crate) mod slas;
+pub(crate) mod stories;
+pub(crate) mod stream;
 pub(crate) mod tally;

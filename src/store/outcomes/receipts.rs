@@ -1,7 +1,7 @@
 //! Receipts: written in batches, counted exactly, read with their deliveries.
 
 use chrono::TimeDelta;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -173,7 +173,11 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
 }
 
 /// The receipts of these deliveries, in the order in which they came.
-pub(crate) async fn of(pool: &PgPool, message: MessageId, subscriptions: &[Uuid]) -> sqlx::Result<Vec<ReceiptRow>> {
+pub(crate) async fn of(
+    executor: impl PgExecutor<'_>,
+    message: MessageId,
+    subscriptions: &[Uuid],
+) -> sqlx::Result<Vec<ReceiptRow>> {
     sqlx::query_as!(
         ReceiptRow,
         "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)
@@ -181,7 +185,7 @@ pub(crate) async fn of(pool: &PgPool, message: MessageId, subscriptions: &[Uuid]
         message.0,
         subscriptions
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 

@@ -128,7 +128,11 @@ pub(crate) async fn change(
 }
 
 /// What is in force for an app as a whole or one lane; none: it was never set.
-pub(crate) async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
+pub(crate) async fn find(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    lane: Option<LaneId>,
+) -> sqlx::Result<Option<Flow>> {
     let row = sqlx::query_as!(
         Row,
         "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
@@ -136,7 +140,7 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, lane: Option<LaneId>) -> sql
         app.0,
         lane.map(|lane| lane.0)
     )
-    .fetch_optional(pool)
+    .fetch_optional(executor)
     .await?;
     Ok(row.map(Flow::from))
 }

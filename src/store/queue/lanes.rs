@@ -2,7 +2,7 @@
 //! given to them.
 
 use chrono::TimeDelta;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -103,7 +103,7 @@ pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>,
 }
 
 /// What is known of these lanes' origins.
-pub(crate) async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
+pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
@@ -117,7 +117,7 @@ pub(crate) async fn states(pool: &PgPool, lanes: &[i32]) -> Result<Vec<OriginRow
          WHERE lane = ANY($1) ORDER BY lane, origin"#,
         lanes
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 

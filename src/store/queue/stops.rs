@@ -44,6 +44,15 @@ impl StopKind {
             StopKind::Resume => "resume",
         }
     }
+
+    /// What listeners of the event streams are told of a message's stop.
+    fn told_as(self) -> &'static str {
+        match self {
+            StopKind::Cancel => "message.cancelled",
+            StopKind::Pause => "message.paused",
+            _ => "message.resumed",
+        }
+    }
 }
 
 /// One stop.
@@ -116,7 +125,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
     Ok(Reading { stops, horizon })
 }
 
-/// Tells all workers of a message, with the transaction that makes it so and has locked its row.
+/// Tells all workers, and listeners, of a message, with the transaction that makes it so and has locked its row.
 pub(crate) async fn stop_message(
     conn: &mut PgConnection,
     kind: StopKind,
@@ -124,10 +133,14 @@ pub(crate) async fn stop_message(
     now: Timestamp,
 ) -> sqlx::Result<Stop> {
     let seq = sqlx::query_scalar!(
-        "INSERT INTO stops (at, kind, target) VALUES ($1, $2, $3) RETURNING seq",
+        "WITH told AS (
+           INSERT INTO stream_events (at, app, kind, data)
+           SELECT $1, app, $4, jsonb_build_object('message', 'msg_' || id) FROM messages WHERE id = $3)
+         INSERT INTO stops (at, kind, target) VALUES ($1, $2, $3) RETURNING seq",
         now,
         kind.name(),
-        message.0
+        message.0,
+        kind.told_as()
     )
     .fetch_one(conn)
     .await?;

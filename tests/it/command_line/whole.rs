@@ -140,12 +140,15 @@ async fn the_first_message_is_sent_and_steered_from_the_shell() {
     assert_eq!(from_outside("/v1/apps", "").await, 401);
     assert_eq!(from_outside("/v1/api-keys", &operator).await, 404, "operators' keys are for the command line");
     let made = run(&mut whole.command(&["init", "shop", "--origin", "http://localhost:3000", "--json"])).await;
-    whole.subscribe(output_json(&made)["key"]["secret"].as_str().expect("a secret")).await;
+    let subscription = whole.subscribe(output_json(&made)["key"]["secret"].as_str().expect("a secret")).await;
 
     let output = run(&mut whole.command(&["send", "--app", "shop", "--topic", "news", "--title", "Hello"])).await;
     assert!(!String::from_utf8_lossy(&output.stderr).contains("No server"), "{output:?}");
     let sent = whole.until(&line(&output), |message| message["state"] == "done").await;
     assert_eq!((&sent["counts"]["targeted"], &sent["counts"]["accepted"]), (&json!(1), &json!(1)));
+    let told = run(&mut whole.command(&["explain", &line(&output), subscription["id"].as_str().expect("an id")])).await;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.starts_with("State: accepted") && told.contains("mozilla answered 201"), "{told}");
     let report = call(Method::GET, &whole.simulator, "/report", "", Value::Null).await;
     assert_eq!((&report["accepted"], &report["faults"]), (&json!(1), &json!({})));
 
@@ -157,4 +160,10 @@ async fn the_first_message_is_sent_and_steered_from_the_shell() {
     assert_eq!(whole.message("resume", &held).await["state"], "sending");
     assert_eq!(whole.message("cancel", &held).await["state"], "cancelled");
     whole.until(&held, |message| message["counts"]["cancelled"] == 1).await;
+
+    // Whoever watches from the beginning is told that there was more, and then everything.
+    let mut watch = whole.command(&["watch", "--app", "shop", "--kinds", "message", "--after", "0-1", "--json"]);
+    let cancelled = |event: &Value| (event["kind"] == "message.cancelled").then(|| event["data"]["message"].clone());
+    let (_watching, message) = start(&mut watch, false, cancelled);
+    assert_eq!(message, held);
 }

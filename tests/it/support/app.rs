@@ -10,6 +10,7 @@ use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState};
 use bellwire::testkit::dispatch::{Dispatcher, Settings};
 use bellwire::testkit::gateway::{self, Gateways};
+use bellwire::testkit::live;
 use bellwire::testkit::metrics::Metrics;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::server::{self, maintenance};
@@ -40,6 +41,8 @@ pub struct Setup {
     pub database: Option<TestDatabase>,
     /// Whether the engine finds Postgres through a fault proxy.
     pub through_proxy: bool,
+    /// What listeners may cost.
+    pub live: live::Settings,
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -149,7 +152,7 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings = api::Settings::default();
+        let settings = api::Settings { live: setup.live, ..api::Settings::default() };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
             ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);

@@ -1,0 +1,243 @@
+//! `…/deliveries/{subscription}/explain`: a delivery's story. What is stored becomes [`Facts`]; [`explain::tell`] does the
+//! rest.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::At;
+use super::messages::missing;
+use super::policies::restore;
+use super::problem::Problem;
+use crate::explain::{self, Facts, Sentence};
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::delivery::{Ending, ReceiptKind, Tier};
+use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
+use crate::model::subscription::{Endpoint, SubscriptionState};
+use crate::policy::calendar::Calendar;
+use crate::policy::lane_state::ALL_ORIGINS;
+use crate::policy::{Place, Places, Policy};
+use crate::store::keys::apps::App;
+use crate::store::outcomes::deliveries::AttemptRow;
+use crate::store::outcomes::receipts::{ReceiptRow, kept_since};
+use crate::store::outcomes::stories::{self, DeadLetterRow, Stored, StoryRow};
+use crate::store::queue::lanes::OriginRow;
+use crate::vault;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// Where the endpoint begins in a sealed address, behind the browser's keys.
+const ENDPOINT_AT: usize = 65 + 16;
+
+/// One delivery's story in plain words, told from what is stored.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExplanationView {
+    /// What was to be sent.
+    #[schema(value_type = String)]
+    message: MessageId,
+    /// Whom it goes to.
+    #[schema(value_type = String)]
+    subscription: SubscriptionId,
+    /// When this was so. What the story calls "ago" counts from here.
+    now: DateTime<Utc>,
+    /// `queued`, `dispatching`, `retrying`, how it ended (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or
+    /// `none`: there is no delivery, or nothing is known of it any more.
+    state: &'static str,
+    /// What happened in order, where the delivery stands, and what comes next.
+    story: Vec<Sentence>,
+}
+
+/// Explains one delivery: which rule, whose policy, what the push service said, why then, what next. What is not stored is
+/// called not known. A subscription that the message was not for gets an explanation, too.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = ExplanationView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(message): At<MessageId>,
+    At(subscription): At<SubscriptionId>,
+) -> Result<Answer<ExplanationView>, Problem> {
+    let now = state.clock.now();
+    let stored = stories::read(&state.pool, server.app.id, message, subscription, now).await?;
+    let stored = stored.ok_or_else(|| missing(&state, message))?;
+    if stored.is_empty() {
+        return Err(Problem::not_found("delivery"));
+    }
+    let facts = facts(&state, &server.app, message, subscription, stored, now);
+    Ok(Answer(ExplanationView { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
+}
+
+impl Stored {
+    /// Whether the app knows neither the subscription nor anything that was sent to it.
+    fn is_empty(&self) -> bool {
+        let row = &self.row;
+        row.subscription_state.is_none()
+            && row.retries.is_none()
+            && row.batch_due_at.is_none()
+            && self.attempts.is_empty()
+            && self.letter.is_none()
+    }
+}
+
+fn facts(
+    state: &ApiState,
+    app: &App,
+    message: MessageId,
+    subscription: SubscriptionId,
+    stored: Stored,
+    now: Timestamp,
+) -> Facts {
+    let Stored { mut row, attempts, reports, letter, origins, flows, worker_lives } = stored;
+    let tier = Tier::from_code(row.tier).expect("checked by the table");
+    let oldest = kept_since(now, state.settings.receipts.retention_days).date_naive().and_time(chrono::NaiveTime::MIN);
+    let origin = row.address.take().and_then(|sealed| origin_of(state, subscription, &sealed));
+    let concerns = |row: &OriginRow| row.origin == ALL_ORIGINS || origin.as_deref() == Some(&*row.origin);
+    let report = |row: ReceiptRow| Some(explain::Report { kind: ReceiptKind::from_code(row.kind)?, at: row.at });
+    let unsigned = |n: i32| u32::try_from(n).unwrap_or(0);
+    Facts {
+        now,
+        policy: in_force(state, app, tier, &row),
+        calendar: Calendar::restore(&row.app_timezone, row.quiet_hours.take(), row.off_peak.take()),
+        subscription: subscription_of(&row),
+        gateway: row.gateway.as_deref().and_then(Gateway::from_name),
+        waiting: waiting(&row, subscription, now),
+        attempts: attempts.into_iter().map(attempt).collect(),
+        reports: reports.into_iter().filter_map(report).collect(),
+        letter: letter.map(letter_of),
+        origins: origins.into_iter().filter(concerns).map(origin_state).collect(),
+        flows: flows
+            .into_iter()
+            .map(|flow| explain::FlowLimit {
+                of_lane: flow.lane.is_some(),
+                rate: flow.rate,
+                parallelism: flow.parallelism,
+                paused: flow.paused,
+            })
+            .collect(),
+        worker_lives,
+        message: explain::Message {
+            id: message,
+            tier,
+            state: row.state,
+            audience: row.audience,
+            ttl_s: unsigned(row.ttl_s),
+            accepted_at: row.accepted_at,
+            expires_at: row.expires_at,
+            replay_of: row.replay_of.map(MessageId),
+            content_deleted: row.content_deleted,
+            history_deleted: message.0 < first_uuid_of(oldest.and_utc()),
+            enveloped: row.enveloped,
+            topic: row.topic,
+        },
+    }
+}
+
+/// The origin of a subscription's endpoint. None: its address cannot be opened, which its deliveries die of.
+fn origin_of(state: &ApiState, subscription: SubscriptionId, sealed: &[u8]) -> Option<String> {
+    let plain = zeroize::Zeroizing::new(state.vault.open(vault::ADDRESS, subscription.0, sealed).ok()?);
+    let endpoint = Endpoint::parse(std::str::from_utf8(plain.get(ENDPOINT_AT..)?).ok()?).ok()?;
+    Some(endpoint.origin().to_owned())
+}
+
+fn in_force(state: &ApiState, app: &App, tier: Tier, row: &StoryRow) -> explain::InForce {
+    let layer = |place, policy: &Option<_>| restore(app, place, policy.as_ref()).0;
+    let message = layer(Place::Message, &row.message_policy);
+    let subscription = layer(Place::Subscription, &row.subscription_policy);
+    let topic = layer(Place::Topic, &row.topic_policy);
+    let of_tier = layer(Place::Tier, &row.tier_policy);
+    let places = Places {
+        message: message.as_ref(),
+        subscription: subscription.as_ref(),
+        topic: topic.as_ref(),
+        tier: of_tier.as_ref(),
+        server: state.settings.policy,
+    };
+    explain::InForce { policy: Policy::in_force(tier, &places), retry_set_by: places.set_by().retry }
+}
+
+fn subscription_of(row: &StoryRow) -> Option<explain::Subscription> {
+    Some(explain::Subscription {
+        state: row.subscription_state?,
+        since: row.since?,
+        ended_at: row.ended_at,
+        timezone: row.timezone.clone(),
+        joined_at: row.joined_at,
+        replaced_by: row.replaced_by.map(SubscriptionId),
+        is_successor: row.is_successor.unwrap_or(false),
+        is_past: row.is_past,
+    })
+}
+
+fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Option<explain::Waiting> {
+    if let (Some(recipients), Some(lease_until)) = (row.batch_recipients, row.batch_due_at) {
+        let recipients = u32::try_from(recipients).unwrap_or(0);
+        return Some(explain::Waiting::InBatch { recipients, lease_until });
+    }
+    if let (Some(retries), Some(scheduled_at)) = (row.retries, row.scheduled_at) {
+        return Some(explain::Waiting::Alone(explain::Row {
+            retries: u32::try_from(retries).unwrap_or(0),
+            due_at: row.due_at,
+            scheduled_at,
+            failed_at: row.failed_at,
+            leased: row.leased.unwrap_or(false),
+            leases: row.leases.and_then(|leases| u32::try_from(leases).ok()).unwrap_or(0),
+            has_turn: row.has_turn.unwrap_or(false),
+        }));
+    }
+    is_ahead(row, subscription, now).then_some(explain::Waiting::BehindCursor { due_at: row.cursor_due_at })
+}
+
+/// Whether the fan-out, as it goes on now, comes to the subscription.
+fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> bool {
+    row.cursor_after.is_some_and(|after| after < subscription.0)
+        && row.subscription_state == Some(SubscriptionState::Active)
+        && row.since.is_some_and(|since| since <= row.accepted_at)
+        && row.ends_at.is_none_or(|ends_at| now < ends_at)
+        && (row.topic.is_none() || row.joined_at.is_some_and(|at| at <= row.accepted_at))
+}
+
+fn attempt(row: AttemptRow) -> explain::Attempt {
+    explain::Attempt {
+        number: u32::try_from(row.attempt).unwrap_or(0),
+        at: row.at,
+        ending: Ending::from_code(row.ending).unwrap_or(Ending::Dead),
+        status: row.status.and_then(|status| u16::try_from(status).ok()),
+        took_ms: row.took_ms.and_then(|ms| u32::try_from(ms).ok()),
+        reason: row.reason,
+    }
+}
+
+fn letter_of(row: DeadLetterRow) -> explain::Letter {
+    explain::Letter {
+        id: DeadLetterId(row.id),
+        reason: row.reason,
+        retries: u32::try_from(row.retries).unwrap_or(0),
+        policy: row.policy,
+        state: row.state,
+        at: row.at,
+        settled_at: row.settled_at,
+        replay: row.replay.map(MessageId),
+    }
+}
+
+/// What operators wrote beside it is not for apps.
+fn origin_state(row: OriginRow) -> explain::OriginState {
+    explain::OriginState {
+        held_until: row.held_until,
+        reason: row.reason,
+        breaker_of_one: row.breaker_of.is_some(),
+        breaker: row.breaker,
+        open_until: row.open_until,
+    }
+}

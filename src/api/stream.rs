@@ -1,0 +1,230 @@
+//! `/v1/events/stream` and `/v1/apps/{app}/events/stream`: what happens, as server-sent events.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::time::Duration;
+
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+
+use super::ApiState;
+use super::auth::{MayRead, Operator, Server};
+use super::extract::Query;
+use super::problem::Problem;
+use crate::http_server::Stopping;
+use crate::live::{Event, Heard, Kind, Listener, Refused, Wanted};
+use crate::model::id::AppId;
+use crate::store::outcomes::stream::Position;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(all)).routes(routes!(of_app))
+}
+
+/// The header by which a listener resumes.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// How long a stream lasts for whoever is signed in: a session that was ended, or a role that was taken, is seen at the next.
+const SIGNED_IN_FOR: Duration = Duration::from_secs(60);
+/// How long a listener that was cut off is to wait before it comes back.
+const COME_BACK: Duration = Duration::from_secs(2);
+
+/// To what to listen.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamQuery {
+    /// Only events of these kinds, separated by commas: `message.progress`, `lane.held` …, or all that begin alike: `lane`.
+    kinds: Option<String>,
+}
+
+impl StreamQuery {
+    fn kinds(&self) -> Result<Option<Vec<Kind>>, Problem> {
+        let Some(given) = &self.kinds else { return Ok(None) };
+        let mut kinds = Vec::new();
+        for word in given.split(',') {
+            let is_meant = |kind: &Kind| {
+                kind.name() == word || kind.name().split_once('.').is_some_and(|(group, _)| group == word)
+            };
+            if !Kind::ALL.iter().any(is_meant) {
+                let known = Kind::ALL.map(Kind::name).join(", ");
+                return Err(Problem::invalid_parameter("kinds", format!("must be of {known}, separated by commas")));
+            }
+            kinds.extend(Kind::ALL.into_iter().filter(is_meant));
+            kinds.sort_unstable();
+            kinds.dedup();
+        }
+        Ok(Some(kinds))
+    }
+}
+
+/// Streams what happens on the server, in all apps, as server-sent events.
+///
+/// Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
+/// `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
+/// hears none twice. Those without (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. Whoever is
+/// too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
+/// once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
+/// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
+#[utoipa::path(get, path = "/v1/events/stream", tag = "Events",
+    params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
+    security(("api_key" = ["operator"])), responses((status = 200, content_type = "text/event-stream", body = String)))]
+pub(crate) async fn all(
+    operator: Operator,
+    State(state): State<ApiState>,
+    stopping: Option<Extension<Stopping>>,
+    headers: HeaderMap,
+    Query(query): Query<StreamQuery>,
+) -> Result<Response, Problem> {
+    listen(&state, None, operator.caller.counted_as(), stopping, &headers, &query).await
+}
+
+/// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
+#[utoipa::path(get, path = "/v1/apps/{app}/events/stream", tag = "Events",
+    params(("app" = String, Path, description = "Id or slug"), StreamQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
+    security(("api_key" = ["read"])), responses((status = 200, content_type = "text/event-stream", body = String)))]
+pub(crate) async fn of_app(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    stopping: Option<Extension<Stopping>>,
+    headers: HeaderMap,
+    Query(query): Query<StreamQuery>,
+) -> Result<Response, Problem> {
+    listen(&state, Some(server.app.id), server.caller.counted_as(), stopping, &headers, &query).await
+}
+
+async fn listen(
+    state: &ApiState,
+    app: Option<AppId>,
+    key: Option<Uuid>,
+    stopping: Option<Extension<Stopping>>,
+    headers: &HeaderMap,
+    query: &StreamQuery,
+) -> Result<Response, Problem> {
+    let wanted = Wanted { app, kinds: query.kinds()?, key, after: last_event_id(headers)? };
+    let listener = state.live.listen(wanted).await.map_err(refused)?;
+    let heartbeat = KeepAlive::new().interval(state.settings.live.heartbeat);
+    let is_signed_in = state.settings.cookies.shown(headers).is_some();
+    let until = Until {
+        stopping: stopping.map(|Extension(stopping)| stopping),
+        renewal: is_signed_in.then(|| Instant::now() + SIGNED_IN_FOR),
+    };
+    let told = stream::unfold(Telling::Hello(listener, until), Telling::next);
+    let mut response = Sse::new(told).keep_alive(heartbeat).into_response();
+    // Proxies that gather responses would keep events back.
+    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
+    let Some(given) = headers.get(LAST_EVENT_ID).filter(|given| !given.is_empty()) else { return Ok(None) };
+    let position = given.to_str().ok().and_then(|text| text.parse().ok());
+    let wrong = || Problem::invalid_header("Last-Event-ID", "must be the id of an event of this stream");
+    position.map(Some).ok_or_else(wrong)
+}
+
+fn refused(refused: Refused) -> Problem {
+    match refused {
+        Refused::Full => {
+            let detail = "This process has as many listeners as it lets in.";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "listeners_full", detail)
+                .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
+        }
+        Refused::KeyFull => {
+            let detail = "This API key has as many listeners as one key may have.";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "key_listeners_full", detail)
+                .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
+        }
+        Refused::Database(error) => error.into(),
+    }
+}
+
+/// What ends a stream from this side.
+struct Until {
+    /// The server stops.
+    stopping: Option<Stopping>,
+    /// Whoever is signed in has to show again that they still are, and what they may.
+    renewal: Option<Instant>,
+}
+
+impl Until {
+    /// Resolves with the reason to end.
+    async fn over(&mut self) -> &'static str {
+        let stopped = async {
+            match &mut self.stopping {
+                Some(stopping) => stopping.told().await,
+                None => pending().await,
+            }
+        };
+        let renewal = async {
+            match self.renewal {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = stopped => "stopping",
+            () = renewal => "renew",
+        }
+    }
+}
+
+/// Where a stream stands.
+enum Telling {
+    /// Before its first word.
+    Hello(Listener, Until),
+    /// In the middle.
+    On(Listener, Until),
+    /// After its last word.
+    Over,
+}
+
+impl Telling {
+    async fn next(self) -> Option<(Result<sse::Event, Infallible>, Self)> {
+        let (mut listener, mut until) = match self {
+            // Whoever listens knows that it does, and when to come back.
+            Self::Hello(listener, until) => {
+                let hello = sse::Event::default().comment("listening").retry(COME_BACK);
+                return Some((Ok(hello), Self::On(listener, until)));
+            }
+            Self::On(listener, until) => (listener, until),
+            Self::Over => return None,
+        };
+        let heard = tokio::select! {
+            biased;
+            reason = until.over() => return Some((Ok(end(reason)), Self::Over)),
+            heard = listener.next() => heard,
+        };
+        let (event, goes_on) = match heard {
+            Some(Heard::Event(event)) => (told(&event), true),
+            Some(Heard::Gap) => (sse::Event::default().event("gap").data("{}"), true),
+            Some(Heard::Lagged) => (end("lagged"), false),
+            Some(Heard::Revoked) => (end("key_revoked"), false),
+            None => (end("stopping"), false),
+        };
+        Some((Ok(event), if goes_on { Self::On(listener, until) } else { Self::Over }))
+    }
+}
+
+fn told(event: &Event) -> sse::Event {
+    let told = sse::Event::default().event(event.kind.name()).data(&*event.json);
+    match event.position {
+        Some(position) => told.id(position.to_string()),
+        None => told,
+    }
+}
+
+/// The last event of a stream that is not cut off by the listener.
+fn end(reason: &str) -> sse::Event {
+    sse::Event::default().event("end").data(json!({"reason": reason}).to_string())
+}

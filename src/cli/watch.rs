@@ -1,0 +1,260 @@
+//! `bellwire watch`: what happens, as it happens. A page on a terminal, drawn anew with each event; lines elsewhere.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IsTerminal as _, Write};
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::http::Method;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::Value;
+
+use super::local::{Ask, Local, path};
+use super::output::{Output, table, text, time};
+use super::refusal::Names;
+use super::serve::told_to_stop;
+
+const NAMES: &Names = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
+/// How long to wait before coming back to a stream that ended.
+const COME_BACK: Duration = Duration::from_secs(1);
+/// Events that a page shows, the newest last.
+const RECENT: usize = 20;
+/// Columns of a bar.
+const BAR: usize = 30;
+/// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// What to watch.
+#[derive(Debug, Args)]
+#[group(skip)] // its verb has the same name
+pub(super) struct Watch {
+    /// Only what concerns this app, by its short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+    /// Only events of these kinds, separated by commas, such as `message.progress,lane`.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    kinds: Option<String>,
+    /// From behind the event of this id, at most a day ago.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    after: Option<String>,
+}
+
+impl Watch {
+    /// Watches until it is told to stop. A stream that ends is taken up behind the last event.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let mut at = match &self.app {
+            Some(app) => path(["apps", app, "events", "stream"]),
+            None => path(["events", "stream"]),
+        };
+        if let Some(kinds) = &self.kinds {
+            at += &format!("?{}", serde_urlencoded::to_string([("kinds", kinds)])?);
+        }
+        let mut screen = Screen::new(out);
+        let mut last = self.after;
+        let mut stop = pin!(told_to_stop()?);
+        loop {
+            let (after, mut frames) = (last.clone(), Frames::default());
+            let ask = Ask { names: NAMES, last_event_id: after.as_deref(), ..Ask::new(Method::GET, at.clone()) };
+            let streaming = local.stream(ask, |octets| {
+                for frame in frames.push(octets) {
+                    screen.show(&frame)?;
+                    last = frame.id.or(last.take());
+                }
+                Ok(())
+            });
+            tokio::select! {
+                ended = streaming => ended?,
+                () = &mut stop => return Ok(()),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(COME_BACK) => {}
+                () = &mut stop => return Ok(()),
+            }
+        }
+    }
+}
+
+/// An event as it came.
+#[derive(Debug, Clone, PartialEq)]
+struct Frame {
+    id: Option<String>,
+    kind: String,
+    data: Value,
+}
+
+/// Server-sent events out of octets that may be cut anywhere (HTML, section 9.2.6), as far as ours need it.
+#[derive(Default)]
+struct Frames(Vec<u8>);
+
+impl Frames {
+    /// Takes in octets; the events that they complete.
+    fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
+        self.0.extend_from_slice(octets);
+        let mut frames = Vec::new();
+        while let Some(end) = self.0.windows(2).position(|pair| pair == b"\n\n") {
+            let block: Vec<u8> = self.0.drain(..end + 2).collect();
+            frames.extend(Self::read(&String::from_utf8_lossy(&block)));
+        }
+        frames
+    }
+
+    /// None: it is a comment.
+    fn read(block: &str) -> Option<Frame> {
+        let field = |name: &str| {
+            let value = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(value.strip_prefix(' ').unwrap_or(value))
+        };
+        let data = serde_json::from_str(field("data")?).ok()?;
+        Some(Frame { id: field("id").map(str::to_owned), kind: field("event")?.to_owned(), data })
+    }
+}
+
+/// Where events go.
+enum Screen {
+    /// A line of JSON each, with its id.
+    Json,
+    /// A line each.
+    Lines,
+    /// A page that is drawn anew.
+    Page(Page),
+}
+
+impl Screen {
+    fn new(out: Output) -> Self {
+        match out.json {
+            true => Self::Json,
+            false if io::stdout().is_terminal() => Self::Page(Page::default()),
+            false => Self::Lines,
+        }
+    }
+
+    fn show(&mut self, frame: &Frame) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self {
+            Self::Json => {
+                let mut event = frame.data.clone();
+                event["id"] = frame.id.clone().into();
+                event["kind"] = frame.kind.clone().into();
+                writeln!(out, "{event}")?;
+            }
+            Self::Lines => writeln!(out, "{}", line(frame))?,
+            Self::Page(page) => {
+                page.take(frame);
+                write!(out, "{CLEAR}{page}")?;
+            }
+        }
+        out.flush()
+    }
+}
+
+/// An event on one line.
+fn line(frame: &Frame) -> String {
+    let members = frame.data["data"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let said = members.map(|(name, _)| format!("{name}={}", text(&frame.data["data"], &format!("/{name}"))));
+    let app = text(&frame.data, "/app");
+    let line = [vec![time(&frame.data, "/at"), frame.kind.clone(), app], said.collect()].concat().join("  ");
+    line.replace(char::is_control, " ") // nothing steers the terminal
+}
+
+/// What a terminal shows: campaigns in motion, the outcomes of the last second, the latest events.
+#[derive(Debug, Default)]
+struct Page {
+    campaigns: BTreeMap<String, Value>,
+    outcomes: BTreeMap<String, Value>,
+    recent: VecDeque<String>,
+}
+
+impl Page {
+    fn take(&mut self, frame: &Frame) {
+        let message = || text(&frame.data, "/data/message");
+        match frame.kind.as_str() {
+            "message.progress" => drop(self.campaigns.insert(message(), frame.data["data"].clone())),
+            "outcomes" => drop(self.outcomes.insert(text(&frame.data, "/app"), frame.data["data"].clone())),
+            kind => {
+                if kind == "message.done" {
+                    self.campaigns.remove(&message());
+                }
+                self.recent.push_back(line(frame));
+                if self.recent.len() > RECENT {
+                    self.recent.pop_front();
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let n = |data: &Value, name: &str| data[name].as_i64().unwrap_or(0);
+        let campaign = |(message, data): (&String, &Value)| {
+            let done = n(data, "targeted") - n(data, "waiting");
+            let [accepted, waiting] = ["accepted", "waiting"].map(|name| n(data, name).to_string());
+            let failed = (done - n(data, "accepted")).to_string();
+            [message.clone(), text(data, "/state"), bar(done, n(data, "audience_estimate")), accepted, failed, waiting]
+        };
+        let headings = ["CAMPAIGN", "STATE", "ENDED", "ACCEPTED", "OTHERWISE", "WAITING"];
+        writeln!(f, "{}\n", table(headings, self.campaigns.iter().map(campaign)))?;
+        let outcome = |(app, data): (&String, &Value)| {
+            let seconds = data["seconds"].as_f64().unwrap_or(1.0).max(0.001);
+            let rate = |name: &str| format!("{:.0}/s", n(data, name) as f64 / seconds);
+            [app.clone(), rate("accepted"), rate("retry"), rate("gone"), rate("expired"), rate("dead")]
+        };
+        let headings = ["APP", "ACCEPTED", "RETRY", "GONE", "EXPIRED", "DEAD"];
+        writeln!(f, "{}\n", table(headings, self.outcomes.iter().map(outcome)))?;
+        self.recent.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        writeln!(f, "\nCtrl-C ends it.")
+    }
+}
+
+/// A share as a bar and in per cent.
+fn bar(done: i64, of: i64) -> String {
+    let share = if of > 0 { (done as f64 / of as f64).clamp(0.0, 1.0) } else { 1.0 };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the width of a bar")]
+    let filled = (share * BAR as f64) as usize;
+    format!("{}{} {:>3.0} %", "#".repeat(filled), ".".repeat(BAR - filled), share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const STREAM: &str = ": listening\nretry: 2000\n\nevent: lane.held\ndata: {\"kind\":\"lane.held\",\"app\":\"app_1\",\
+                          \"at\":\"2027-01-15T08:00:00Z\",\"data\":{\"lane\":3,\"reason\":null}}\nid: 12-3\n\n:\n\n\
+                          event: end\ndata: {\"reason\":\"lagged\"}\n\n";
+
+    #[test]
+    fn events_are_read_however_they_are_cut() {
+        for size in [1, 7, 1_000] {
+            let mut frames = Frames::default();
+            let read: Vec<Frame> = STREAM.as_bytes().chunks(size).flat_map(|octets| frames.push(octets)).collect();
+            assert_eq!(read.len(), 2);
+            assert_eq!((read[0].id.as_deref(), &*read[0].kind), (Some("12-3"), "lane.held"));
+            assert_eq!(line(&read[0]), "2027-01-15 08:00:00Z  lane.held  app_1  lane=3");
+            assert_eq!(read[1], Frame { id: None, kind: "end".into(), data: json!({"reason": "lagged"}) });
+        }
+    }
+
+    #[test]
+    fn a_page_shows_campaigns_until_they_are_done_and_the_latest_events() {
+        let frame = |kind: &str, data: Value| Frame {
+            id: None,
+            kind: kind.into(),
+            data: json!({"app": "app_1", "at": "2027-01-15T08:00:00Z", "data": data}),
+        };
+        let mut page = Page::default();
+        let progress = json!({"message": "msg_1", "state": "sending", "audience_estimate": 200, "targeted": 150,
+                              "waiting": 50, "accepted": 90});
+        page.take(&frame("message.progress", progress));
+        page.take(&frame("outcomes", json!({"seconds": 2.0, "accepted": 90, "retry": 4})));
+        let shown = page.to_string();
+        assert!(shown.contains("msg_1") && shown.contains("###############...............  50 %"), "{shown}");
+        assert!(shown.contains("45/s") && shown.contains("2/s"), "{shown}");
+        page.take(&frame("message.done", json!({"message": "msg_1"})));
+        (0..RECENT).for_each(|n| page.take(&frame("lane.held", json!({"lane": n}))));
+        let shown = page.to_string();
+        assert!(!shown.contains("msg_1") && shown.contains("lane=0") && shown.contains("lane=19"), "{shown}");
+    }
+}

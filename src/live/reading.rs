@@ -1,0 +1,201 @@
+//! One look at the database: what was stored since the last one, how campaigns and outcomes stand, whose keys are valid.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DurationRound as _, TimeDelta};
+use serde_json::{Map, Value, json};
+use sqlx::PgPool;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Event, Kind, ROWS_MAX};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, MessageId};
+use crate::store::outcomes::stream::{self, Position, Progress, Rollup, StreamRow};
+
+/// The start of the minute that `now` lies in.
+fn minute(now: Timestamp) -> Timestamp {
+    now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
+}
+
+/// What a look came to.
+pub(super) struct Reading {
+    /// Up to where everything stored has been read.
+    pub position: Position,
+    /// What was stored, in order, and outcomes.
+    pub events: Vec<Arc<Event>>,
+    /// Campaigns that have moved.
+    pub progress: Vec<(MessageId, Arc<Event>)>,
+    /// All campaigns in motion.
+    pub in_motion: HashSet<MessageId>,
+    /// Keys that are not valid any more.
+    pub revoked: Vec<Uuid>,
+}
+
+/// How many attempts came to what, by minute, app and [ending](Ending::code).
+type Sums = HashMap<(Timestamp, AppId, i16), i64>;
+
+/// What the look before found.
+#[derive(Default)]
+pub(super) struct Memory {
+    progress: HashMap<MessageId, Progress>,
+    /// Outcomes, and when they were read.
+    outcomes: Option<(Instant, Sums)>,
+}
+
+impl Memory {
+    /// Looks.
+    pub(super) async fn read(
+        &mut self,
+        pool: &PgPool,
+        now: Timestamp,
+        after: Position,
+        keys: &[Uuid],
+    ) -> sqlx::Result<Reading> {
+        let rows = stream::read(pool, after, None, None, ROWS_MAX).await?;
+        let position = rows.last().map_or(after, StreamRow::position);
+        let mut events: Vec<_> = rows.into_iter().filter_map(Event::stored).map(Arc::new).collect();
+        let campaigns = stream::progress(pool).await?;
+        // What settles just now may count into the minute before.
+        let rollups = stream::outcomes(pool, minute(now) - TimeDelta::minutes(1)).await?;
+        let valid = if keys.is_empty() { Vec::new() } else { stream::valid_keys(pool, keys, now).await? };
+        events.extend(self.outcomes(rollups, now).into_iter().map(Arc::new));
+        let in_motion = campaigns.iter().map(|campaign| campaign.message).collect();
+        Ok(Reading {
+            position,
+            events,
+            progress: self.moved(campaigns, now),
+            in_motion,
+            revoked: keys.iter().filter(|key| !valid.contains(key)).copied().collect(),
+        })
+    }
+
+    /// The campaigns that stand otherwise than at the look before.
+    fn moved(&mut self, campaigns: Vec<Progress>, now: Timestamp) -> Vec<(MessageId, Arc<Event>)> {
+        let before = std::mem::take(&mut self.progress);
+        self.progress = campaigns.into_iter().map(|campaign| (campaign.message, campaign)).collect();
+        let has_moved = |campaign: &&Progress| before.get(&campaign.message) != Some(*campaign);
+        let moved = self.progress.values().filter(has_moved);
+        moved.map(|campaign| (campaign.message, Arc::new(Event::progress(campaign, now)))).collect()
+    }
+
+    /// What came of attempts since the look before, by app. The first look only learns how things stand.
+    fn outcomes(&mut self, rollups: Vec<Rollup>, now: Timestamp) -> Vec<Event> {
+        let sums: Sums = rollups.into_iter().map(|it| ((it.minute, it.app, it.ending), it.n)).collect();
+        let read_at = Instant::now();
+        let mut grown = BTreeMap::<AppId, BTreeMap<i16, i64>>::new();
+        let mut seconds = 0.0;
+        if let Some((before_at, before)) = &self.outcomes {
+            seconds = (read_at - *before_at).as_secs_f64();
+            for ((minute, app, ending), n) in &sums {
+                let more = n - before.get(&(*minute, *app, *ending)).copied().unwrap_or(0);
+                if more > 0 {
+                    *grown.entry(*app).or_default().entry(*ending).or_default() += more;
+                }
+            }
+        }
+        self.outcomes = Some((read_at, sums));
+        grown.into_iter().map(|(app, endings)| Event::outcomes(app, &endings, seconds, now)).collect()
+    }
+}
+
+impl Event {
+    fn new(position: Option<Position>, app: Option<AppId>, kind: Kind, at: Timestamp, data: &Value) -> Self {
+        let json = json!({"kind": kind, "app": app, "at": at, "data": data}).to_string().into();
+        Self { position, app, kind, json }
+    }
+
+    /// A stored one. None: a newer version of the program knows what it is.
+    pub(super) fn stored(row: StreamRow) -> Option<Self> {
+        let kind = Kind::from_name(&row.kind).filter(|kind| kind.is_durable())?;
+        Some(Self::new(Some(row.position()), row.app, kind, row.at, &row.data))
+    }
+
+    fn progress(it: &Progress, now: Timestamp) -> Self {
+        let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
+        let waiting = it.targeted - ended;
+        let data = json!({
+            "message": it.message, "state": it.state, "expanded": it.expanded, "audience_estimate": it.audience_estimate,
+            "targeted": it.targeted, "waiting": waiting, "accepted": it.accepted, "gone": it.gone, "expired": it.expired,
+            "dead": it.dead, "cancelled": it.cancelled, "capped": it.capped,
+        });
+        Self::new(None, Some(it.app), Kind::MessageProgress, now, &data)
+    }
+
+    fn outcomes(app: AppId, endings: &BTreeMap<i16, i64>, seconds: f64, now: Timestamp) -> Self {
+        let counts = Ending::ALL.map(|ending| {
+            let n = endings.get(&ending.code()).copied().unwrap_or(0);
+            (ending.name().to_owned(), json!(n))
+        });
+        let mut data: Map<String, Value> = counts.into_iter().collect();
+        data.insert("seconds".into(), json!((seconds * 1e3).round() / 1e3));
+        Self::new(None, Some(app), Kind::Outcomes, now, &data.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::message::MessageState;
+
+    fn now() -> Timestamp {
+        "2027-01-15T08:00:00Z".parse().unwrap()
+    }
+
+    fn app(n: u128) -> AppId {
+        AppId(Uuid::from_u128(n))
+    }
+
+    fn campaign(n: u128, accepted: i64) -> Progress {
+        Progress {
+            message: MessageId(Uuid::from_u128(n)),
+            app: app(1),
+            state: MessageState::Sending,
+            expanded: false,
+            audience_estimate: 100,
+            targeted: 50,
+            accepted,
+            gone: 1,
+            expired: 2,
+            dead: 3,
+            cancelled: 0,
+            capped: 0,
+        }
+    }
+
+    #[test]
+    fn only_campaigns_that_moved_are_told_and_what_waits_is_what_has_not_ended() {
+        let mut memory = Memory::default();
+        let moved = memory.moved(vec![campaign(1, 10), campaign(2, 20)], now());
+        assert_eq!(moved.len(), 2);
+        let moved = memory.moved(vec![campaign(1, 10), campaign(2, 21)], now());
+        assert_eq!(moved.len(), 1);
+        let told: Value = serde_json::from_str(&moved[0].1.json).unwrap();
+        assert_eq!((&told["data"]["waiting"], &told["kind"]), (&json!(50 - 21 - 6), &json!("message.progress")));
+        assert!(memory.moved(vec![campaign(2, 21)], now()).is_empty());
+    }
+
+    #[test]
+    fn outcomes_are_what_has_come_since_the_look_before_across_minutes() {
+        let mut memory = Memory::default();
+        let sum = |minute, app, ending: Ending, n| Rollup { minute, app, ending: ending.code(), n };
+        let next = now() + TimeDelta::minutes(1);
+        let first = vec![sum(now(), app(1), Ending::Accepted, 100)];
+        assert!(memory.outcomes(first, now()).is_empty(), "what was before is nobody's second");
+        let told = memory.outcomes(
+            vec![
+                sum(now(), app(1), Ending::Accepted, 130),
+                sum(next, app(1), Ending::Accepted, 5),
+                sum(next, app(2), Ending::Dead, 2),
+            ],
+            now(),
+        );
+        let told: Vec<Value> = told.iter().map(|event| serde_json::from_str(&event.json).unwrap()).collect();
+        assert_eq!((&told[0]["data"]["accepted"], &told[0]["app"]), (&json!(35), &json!(app(1))));
+        assert_eq!((&told[1]["data"]["dead"], &told[1]["data"]["accepted"]), (&json!(2), &json!(0)));
+        let again = vec![sum(next, app(1), Ending::Accepted, 5), sum(next, app(2), Ending::Dead, 2)];
+        assert!(memory.outcomes(again, now()).is_empty(), "a minute that has left the window takes nothing back");
+    }
+}

@@ -1,0 +1,218 @@
+//! Everything that is stored about one delivery, for [`explain`](crate::explain).
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::message::MessageState;
+use crate::model::subscription::SubscriptionState;
+use crate::store::operations::workers;
+use crate::store::outcomes::deliveries::{self, AttemptRow};
+use crate::store::outcomes::receipts::{self, ReceiptRow};
+use crate::store::queue::flows::{self, Flow};
+use crate::store::queue::lanes::{self, OriginRow};
+
+/// A dead letter's id is of the time of death; the attempt's, up to so much apart, is of the answer.
+const LETTER_WITHIN: Duration = Duration::from_secs(30);
+/// One snapshot for all: a delivery that moves on meanwhile is neither seen twice nor missed.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// What is stored about a delivery.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Message, subscription, and where it waits.
+    pub row: StoryRow,
+    /// What was attempted, in order.
+    pub attempts: Vec<AttemptRow>,
+    /// What its browser reported, in order.
+    pub reports: Vec<ReceiptRow>,
+    /// The last dead letter that it left.
+    pub letter: Option<DeadLetterRow>,
+    /// What is known of its lane's origins.
+    pub origins: Vec<OriginRow>,
+    /// What flow control lets through, of the app as a whole and of the lane.
+    pub flows: Vec<Flow>,
+    /// Whether any worker lives.
+    pub worker_lives: bool,
+}
+
+/// A message, a subscription of its app, and where a delivery from the one to the other waits. What belongs to something
+/// that is not there is none.
+#[derive(Debug)]
+pub(crate) struct StoryRow {
+    pub tier: i16,
+    pub state: MessageState,
+    pub audience: Value,
+    pub ttl_s: i32,
+    pub message_policy: Option<Value>,
+    pub replay_of: Option<Uuid>,
+    pub content_deleted: bool,
+    pub enveloped: bool,
+    pub accepted_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub app_timezone: String,
+    pub quiet_hours: Option<Value>,
+    pub topic: Option<String>,
+    pub topic_policy: Option<Value>,
+    pub tier_policy: Option<Value>,
+    pub off_peak: Option<Value>,
+    pub gateway: Option<String>,
+    pub lane: Option<i32>,
+    pub subscription_state: Option<SubscriptionState>,
+    pub since: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// When its browser says that it ends.
+    pub ends_at: Option<Timestamp>,
+    pub timezone: Option<String>,
+    pub subscription_policy: Option<Value>,
+    /// Sealed.
+    pub address: Option<Vec<u8>>,
+    pub replaced_by: Option<Uuid>,
+    pub is_successor: Option<bool>,
+    pub is_past: bool,
+    pub joined_at: Option<Timestamp>,
+    pub retries: Option<i32>,
+    /// None: parked.
+    pub due_at: Option<Timestamp>,
+    pub scheduled_at: Option<Timestamp>,
+    pub failed_at: Option<Timestamp>,
+    pub leased: Option<bool>,
+    pub leases: Option<i16>,
+    pub has_turn: Option<bool>,
+    pub batch_recipients: Option<i32>,
+    pub batch_due_at: Option<Timestamp>,
+    pub cursor_after: Option<Uuid>,
+    /// None: its message is paused.
+    pub cursor_due_at: Option<Timestamp>,
+}
+
+/// A dead letter, without the gateway's words.
+#[derive(Debug)]
+pub(crate) struct DeadLetterRow {
+    pub id: Uuid,
+    pub reason: String,
+    pub retries: i32,
+    pub policy: Option<Value>,
+    pub state: String,
+    pub at: Timestamp,
+    pub settled_at: Option<Timestamp>,
+    pub replay: Option<Uuid>,
+}
+
+/// Reads it. None: the app has no such message.
+pub(crate) async fn read(
+    pool: &PgPool,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Option<Stored>> {
+    let mut tx = pool.begin_with(BEGIN).await?;
+    let Some(row) = read_row(&mut tx, app, message, subscription).await? else { return Ok(None) };
+    let ids = [subscription.0];
+    let attempts = deliveries::attempts(&mut *tx, message, &ids).await?;
+    let reports = receipts::of(&mut *tx, message, &ids).await?;
+    let letter = letter(&mut tx, app, message, subscription, attempts.last()).await?;
+    let origins = match row.lane {
+        Some(lane) => lanes::states(&mut *tx, &[lane]).await?,
+        None => Vec::new(),
+    };
+    let mut flows: Vec<Flow> = flows::find(&mut *tx, app, None).await?.into_iter().collect();
+    if let Some(lane) = row.lane {
+        flows.extend(flows::find(&mut *tx, app, Some(LaneId(lane))).await?);
+    }
+    let worker_lives = workers::any(&mut *tx, now).await?;
+    tx.commit().await?;
+    Ok(Some(Stored { row, attempts, reports, letter, origins, flows, worker_lives }))
+}
+
+async fn read_row(
+    conn: &mut PgConnection,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+) -> sqlx::Result<Option<StoryRow>> {
+    sqlx::query_as!(
+        StoryRow,
+        r#"
+        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.policy AS message_policy, m.replay_of,
+               m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,
+               a.timezone AS app_timezone, a.quiet_hours, t.name AS "topic?", t.policy AS topic_policy,
+               ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?", s.lane AS "lane?",
+               s.state AS "subscription_state?: SubscriptionState", s.since AS "since?", s.ended_at, s.expires_at AS "ends_at?",
+               s.timezone AS "timezone?", s.policy AS subscription_policy, s.address AS "address?", s.replaced_by,
+               s.origin_id <> s.id AS is_successor,
+               coalesce(q.life < s.revived OR q.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
+                   AS "is_past!",
+               tm.joined_at AS "joined_at?", q.retries AS "retries?", nullif(q.due_at, 'infinity') AS due_at,
+               q.scheduled_at AS "scheduled_at?", q.failed_at, q.lease IS NOT NULL AS leased, q.leases AS "leases?",
+               q.has_turn AS "has_turn?", p.recipients AS batch_recipients, p.due_at AS "batch_due_at?",
+               c.after AS "cursor_after?", nullif(c.due_at, 'infinity') AS cursor_due_at
+        FROM messages m
+        JOIN apps a ON a.id = m.app
+        LEFT JOIN topics t ON t.id = m.topic
+        LEFT JOIN tier_settings ts ON ts.app = m.app AND ts.tier = m.tier
+        LEFT JOIN subscriptions s ON s.shard = $4 AND s.id = $3 AND s.app = m.app
+        LEFT JOIN lanes g ON g.id = s.lane
+        LEFT JOIN topic_members tm ON tm.shard = $4 AND tm.subscription = $3 AND tm.topic = m.topic
+        LEFT JOIN queue q ON q.shard = $4 AND q.subscription = $3 AND q.message = m.id
+        LEFT JOIN LATERAL (
+            SELECT cardinality(recipients) AS recipients, due_at FROM batches
+            WHERE message = m.id AND $3 = ANY(recipients) LIMIT 1) p ON true
+        LEFT JOIN cursors c ON c.message = m.id AND c.lane = s.lane
+        WHERE m.id = $2 AND m.app = $1
+        "#,
+        app.0,
+        message.0,
+        subscription.0,
+        subscription.shard()
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// The dead letter that an ending left: found by the time of death, or, where the attempts are gone, among the open ones. A
+/// campaign may have left a million dead letters, and no index finds closed ones by their subscription.
+async fn letter(
+    conn: &mut PgConnection,
+    app: AppId,
+    message: MessageId,
+    subscription: SubscriptionId,
+    last: Option<&AttemptRow>,
+) -> sqlx::Result<Option<DeadLetterRow>> {
+    let leaves_letter = |last: &&AttemptRow| {
+        matches!(Ending::from_code(last.ending), Some(Ending::Gone | Ending::Expired | Ending::Dead))
+    };
+    let died_at = last.filter(leaves_letter).map(|last| last.at);
+    if last.is_some() && died_at.is_none() {
+        return Ok(None);
+    }
+    let bound = |at: Timestamp| first_uuid_of(at);
+    let from = died_at.map_or(Uuid::nil(), |at| bound(at - LETTER_WITHIN));
+    let to = died_at.map_or(Uuid::nil(), |at| bound(at + LETTER_WITHIN));
+    sqlx::query_as!(
+        DeadLetterRow,
+        r#"
+        SELECT id AS "id!", reason AS "reason!", retries AS "retries!", policy, state AS "state!", at AS "at!", settled_at, replay
+        FROM (
+            (SELECT id, reason, retries, policy, state, at, settled_at, replay FROM dead_letters
+             WHERE app = $1 AND message = $2 AND subscription = $3 AND id >= $4 AND id < $5)
+            UNION ALL
+            (SELECT id, reason, retries, policy, state, at, settled_at, replay FROM dead_letters
+             WHERE app = $1 AND message = $2 AND subscription = $3 AND state = 'open' AND $4 = $5)
+        ) letters ORDER BY id DESC LIMIT 1
+        "#,
+        app.0,
+        message.0,
+        subscription.0,
+        from,
+        to
+    )
+    .fetch_optional(conn)
+    .await
+}

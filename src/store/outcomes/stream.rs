@@ -1,0 +1,237 @@
+//! What listeners of the event streams are told: rows that are committed for good, in an order that never changes, and how
+//! campaigns and outcomes stand.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, MessageId};
+use crate::model::message::MessageState;
+use crate::store::outcomes::rollups::EVERY_MESSAGE;
+
+/// Campaigns whose progress is read, the newest first.
+const CAMPAIGNS_MAX: i64 = 200;
+/// Campaigns that are found to have ended in one transaction.
+const CHUNK: i64 = 1_000;
+
+/// A place in the order of rows. Written `{xid}-{seq}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// The transaction that wrote the row.
+    pub xid: i64,
+    /// Its number.
+    pub seq: i64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.xid, self.seq)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number =
+            |digits: &str| digits.parse().ok().filter(|n| *n >= 0 && digits.bytes().all(|b| b.is_ascii_digit()));
+        let (xid, seq) = text.split_once('-').ok_or(())?;
+        Ok(Self { xid: number(xid).ok_or(())?, seq: number(seq).ok_or(())? })
+    }
+}
+
+/// A row.
+#[derive(Debug)]
+pub(crate) struct StreamRow {
+    pub xid: i64,
+    pub seq: i64,
+    pub at: Timestamp,
+    /// The app it concerns; none: the server as a whole.
+    pub app: Option<AppId>,
+    pub kind: String,
+    pub data: Value,
+}
+
+impl StreamRow {
+    /// Where it stands.
+    pub(crate) fn position(&self) -> Position {
+        Position { xid: self.xid, seq: self.seq }
+    }
+}
+
+/// Behind everything that is committed for good.
+pub(crate) async fn end(pool: &PgPool) -> sqlx::Result<Position> {
+    let xid = sqlx::query_scalar!(r#"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!""#);
+    Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
+}
+
+/// Rows behind a position, in order: of all apps or of one, and no further than `until`, if that is given. What a
+/// transaction that began earlier is still to commit comes before what follows it, so that is held back.
+pub(crate) async fn read(
+    pool: &PgPool,
+    after: Position,
+    until: Option<Position>,
+    app: Option<AppId>,
+    limit: i64,
+) -> sqlx::Result<Vec<StreamRow>> {
+    sqlx::query_as!(
+        StreamRow,
+        r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
+           WHERE (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+             AND ($3::bigint IS NULL OR (xid, seq) <= ($3::bigint::text::xid8, $4)) AND ($5::uuid IS NULL OR app = $5)
+           ORDER BY xid, seq LIMIT $6"#,
+        after.xid,
+        after.seq,
+        until.map(|until| until.xid),
+        until.map(|until| until.seq),
+        app.map(|app| app.0),
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Whether the row at a position is kept still.
+pub(crate) async fn is_kept(pool: &PgPool, position: Position) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM stream_events WHERE xid = $1::bigint::text::xid8 AND seq = $2) AS "kept!""#,
+        position.xid,
+        position.seq
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// How far a campaign has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub message: MessageId,
+    pub app: AppId,
+    pub state: MessageState,
+    /// Whether all recipients have been found.
+    pub expanded: bool,
+    /// Deliveries to make, as counted when it was accepted.
+    pub audience_estimate: i64,
+    pub targeted: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+}
+
+/// The campaigns in motion, and those that ended within the last few seconds. What waits is not counted: it is what was
+/// targeted and has not ended.
+pub(crate) async fn progress(pool: &PgPool) -> sqlx::Result<Vec<Progress>> {
+    sqlx::query_as!(
+        Progress,
+        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.state AS "state: MessageState",
+             NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
+             c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
+             c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!"
+           FROM (SELECT message FROM campaigns_in_motion ORDER BY message DESC LIMIT $1) k
+           JOIN messages m ON m.id = k.message,
+           LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
+             coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
+             coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
+             coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c"#,
+        CAMPAIGNS_MAX
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// How many attempts of an app came to something within a minute.
+#[derive(Debug)]
+pub(crate) struct Rollup {
+    pub minute: Timestamp,
+    pub app: AppId,
+    /// [`crate::model::delivery::Ending::code`].
+    pub ending: i16,
+    pub n: i64,
+}
+
+/// Outcomes of that minute and later.
+pub(crate) async fn outcomes(pool: &PgPool, since: Timestamp) -> sqlx::Result<Vec<Rollup>> {
+    sqlx::query_as!(
+        Rollup,
+        r#"SELECT r.minute AS "minute!", l.app AS "app: AppId", r.ending AS "ending!", sum(r.n)::bigint AS "n!"
+           FROM (SELECT start AS minute, lane, u.fact AS ending, u.n
+                 FROM rollups, unnest(facts, ns) AS u (fact, n) WHERE step = 1 AND message = $2 AND start >= $1
+                 UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute >= $1) r
+           JOIN lanes l ON l.id = r.lane WHERE r.ending <= $3 GROUP BY r.minute, l.app, r.ending"#,
+        since,
+        EVERY_MESSAGE,
+        Ending::Capped.code() // the last of them
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Those of these API keys and teammates that are let in.
+pub(crate) async fn valid_keys(pool: &PgPool, keys: &[Uuid], now: Timestamp) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id!" FROM api_keys WHERE id = ANY($1) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
+           UNION ALL SELECT id FROM teammates WHERE id = ANY($1) AND disabled_at IS NULL"#,
+        keys,
+        now
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Tells of a chunk of the campaigns all of whose deliveries have ended. Returns how many they were.
+pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(crate::store::BEGIN_BY_INDEX).await?;
+    let ended = sqlx::query_scalar!(
+        r#"
+        WITH ended AS (
+            SELECT message, app FROM campaigns_in_motion k
+            -- Not EXISTS, which may be planned as a look at the whole table.
+            WHERE (SELECT true FROM cursors WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM batches WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM queue WHERE message = k.message LIMIT 1) IS NULL
+            LIMIT $2 FOR UPDATE SKIP LOCKED
+        ),
+        forgotten AS (DELETE FROM campaigns_in_motion k USING ended e WHERE k.message = e.message),
+        told AS (
+            INSERT INTO stream_events (at, app, kind, data)
+            SELECT $1, e.app, 'message.done',
+                   jsonb_build_object('message', 'msg_' || m.id, 'state', CASE m.state WHEN 'cancelled' THEN m.state ELSE 'done' END) || c.counts
+            FROM ended e JOIN messages m ON m.id = e.message,
+            LATERAL (SELECT jsonb_build_object('targeted', coalesce(sum(targeted), 0), 'accepted', coalesce(sum(accepted), 0),
+                'gone', coalesce(sum(gone), 0), 'expired', coalesce(sum(expired), 0), 'dead', coalesce(sum(dead), 0),
+                'cancelled', coalesce(sum(cancelled), 0), 'capped', coalesce(sum(capped), 0)) AS counts
+                FROM message_counts WHERE message = m.id) c
+        )
+        SELECT count(*) AS "n!" FROM ended
+        "#,
+        now,
+        CHUNK
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(u64::try_from(ended).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_reads_back_as_it_is_written_and_positions_are_in_order() {
+        let position = Position { xid: 12, seq: 345 };
+        assert_eq!(position.to_string().parse(), Ok(position));
+        for wrong in ["", "1", "-", "1-", "-1", "1-2-3", "+1-2", "1-x", "99999999999999999999-1"] {
+            assert_eq!(wrong.parse::<Position>(), Err(()), "{wrong}");
+        }
+        assert!(position < Position { xid: 12, seq: 346 } && position < Position { xid: 13, seq: 0 });
+    }
+}

@@ -1,0 +1,340 @@
+//! What happens is told to listeners as it happens: to each what is its own, in order, without gaps, and at no cost to memory.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Method, Request};
+use bellwire::testkit::live::Settings;
+use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::ServiceExt as _;
+
+use crate::crash::without_engine;
+use crate::lanes::advance;
+use crate::support::app::PATIENCE;
+use crate::support::{Server, Setup, TestApp, seed};
+
+const SERVER: &str = "/v1/events/stream";
+const SHOP: &str = "/v1/apps/shop/events/stream";
+/// Looks that do not keep a test waiting.
+const OFTEN: Settings = Settings {
+    every: Duration::from_millis(20),
+    listeners_max: 4,
+    listeners_per_key: 3,
+    heartbeat: Duration::from_secs(15),
+};
+
+/// An event as it was heard.
+#[derive(Debug, Clone)]
+struct Heard {
+    id: Option<String>,
+    name: String,
+    data: Value,
+}
+
+/// An open stream.
+struct Ear {
+    body: BodyDataStream,
+    buffer: String,
+    comments: usize,
+}
+
+impl Ear {
+    /// The next event. None: the stream has ended.
+    async fn next(&mut self) -> Option<Heard> {
+        timeout(PATIENCE, self.read()).await.expect("something in time")
+    }
+
+    async fn read(&mut self) -> Option<Heard> {
+        loop {
+            if let Some((block, rest)) = self.buffer.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.buffer = rest;
+                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+                let Some(name) = field("event: ") else {
+                    self.comments += 1;
+                    continue;
+                };
+                let data = serde_json::from_str(&field("data: ").expect("data")).expect("JSON");
+                return Some(Heard { id: field("id: "), name, data });
+            }
+            let octets = self.body.next().await?.expect("no error");
+            self.buffer += std::str::from_utf8(&octets).expect("UTF-8");
+        }
+    }
+
+    async fn hear(&mut self) -> Heard {
+        self.next().await.expect("the stream goes on")
+    }
+
+    /// The next event of that kind.
+    async fn until(&mut self, name: &str) -> Heard {
+        loop {
+            let heard = self.hear().await;
+            assert_ne!(heard.name, "end", "{heard:?}");
+            if heard.name == name {
+                return heard;
+            }
+        }
+    }
+}
+
+async fn open(router: &Router, path: &str, key: &str, after: Option<&str>) -> Result<Ear, (u16, Value)> {
+    let mut request = Request::builder()
+        .uri(path)
+        .header("authorization", format!("Bearer {key}"))
+        .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from(([127, 0, 0, 1], 1))));
+    if let Some(after) = after {
+        request = request.header("last-event-id", after);
+    }
+    let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    if status != 200 {
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        return Err((status, serde_json::from_slice(&bytes).unwrap()));
+    }
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    Ok(Ear { body: response.into_body().into_data_stream(), buffer: String::new(), comments: 0 })
+}
+
+async fn listen(app: &TestApp, path: &str) -> Ear {
+    open(&app.router, path, &app.operator, None).await.expect("there is room")
+}
+
+async fn start() -> TestApp {
+    TestApp::with(Setup { live: OFTEN, ..Setup::default() }).await
+}
+
+async fn raise(app: &TestApp, subject: &str) {
+    let alert = Alert { app: None, kind: Kind::Sli, subject, detail: "something is late" };
+    alerts::raise(&mut app.pool.acquire().await.unwrap(), &alert, app.clock.now()).await.unwrap();
+}
+
+async fn write(app: &TestApp, n: u32, kind: &str) {
+    let rows = format!(
+        "INSERT INTO stream_events (at, app, kind, data)
+         SELECT now(), (SELECT id FROM apps WHERE slug = 'shop'), '{kind}', jsonb_build_object('n', n) FROM generate_series(1, {n}) n"
+    );
+    sqlx::query(AssertSqlSafe(rows)).execute(&app.pool).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_hears_what_is_its_apps_and_of_the_kinds_that_it_asked_for() {
+    let app = start().await;
+    app.subscribe("fcm", 0..1).await;
+    let lane = app.lane("fcm").await;
+    let mut operator = listen(&app, SERVER).await;
+    let mut shop = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    let mut lanes = listen(&app, &format!("{SERVER}?kinds=lane,alert.resolved")).await;
+    raise(&app, "a").await;
+    let hold = json!({"seconds": 60, "reason": "for operators only"});
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), hold).await.ok(200);
+    let raised = operator.hear().await;
+    assert_eq!((&*raised.name, &raised.data["app"]), ("alert.raised", &Value::Null));
+    assert_eq!(raised.data["data"]["detail"], "something is late");
+    for ear in [&mut operator, &mut shop, &mut lanes] {
+        let held = ear.hear().await;
+        assert_eq!((&*held.name, &held.data["data"]["lane"]), ("lane.held", &json!(lane)), "{held:?}");
+        assert_eq!(held.data["data"]["reason"], "operator");
+        assert!(held.id.is_some() && !held.data.to_string().contains("for operators only"), "{held:?}");
+    }
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/open"), json!({"seconds": 60})).await.ok(200);
+    assert_eq!([&*shop.hear().await.name, &*shop.hear().await.name], ["lane.released", "lane.breaker"]);
+    let alert = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200)["data"][0]["id"].clone();
+    let resolve = format!("/v1/alerts/{}/resolve", alert.as_str().unwrap());
+    app.operate(Method::POST, &resolve, Value::Null).await.ok(200);
+    assert_eq!(lanes.until("alert.resolved").await.data["data"]["alert"], alert);
+    for (query, status) in [("?kinds=nonsense", 400), ("?kinds=", 400), ("?kind=lane", 400)] {
+        let (refused, problem) = open(&app.router, &format!("{SHOP}{query}"), &app.key, None).await.err().unwrap();
+        assert_eq!(refused, status, "{problem}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_events_resume_exactly_in_whatever_order_transactions_commit() {
+    let app = start().await;
+    let insert =
+        "INSERT INTO stream_events (at, kind, data) VALUES (now(), 'alert.raised', jsonb_build_object('n', $1::int))";
+    let mut ear = listen(&app, SERVER).await;
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query(insert).bind(1).execute(&mut *slow).await.unwrap();
+    sqlx::query(insert).bind(2).execute(&app.pool).await.unwrap();
+    slow.commit().await.unwrap();
+    let [first, second] = [ear.hear().await, ear.hear().await];
+    assert_eq!([&first.data["data"]["n"], &second.data["data"]["n"]], [&json!(1), &json!(2)]);
+    sqlx::query(insert).bind(3).execute(&app.pool).await.unwrap();
+    assert_eq!(ear.hear().await.data["data"]["n"], 3);
+    drop(ear);
+    sqlx::query(insert).bind(4).execute(&app.pool).await.unwrap();
+    let mut again = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    for n in [2, 3, 4] {
+        assert_eq!(again.hear().await.data["data"]["n"], n);
+    }
+    // What is not kept any more leaves a gap that is told.
+    sqlx::query("DELETE FROM stream_events WHERE data ->> 'n' IN ('1', '2')").execute(&app.pool).await.unwrap();
+    let mut late = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    assert_eq!(late.hear().await.name, "gap");
+    assert_eq!(late.hear().await.data["data"]["n"], 3);
+    let mut astray = open(&app.router, SERVER, &app.operator, Some("999999999-1")).await.unwrap();
+    assert_eq!(astray.hear().await.name, "gap");
+    let (status, problem) = open(&app.router, SERVER, &app.operator, Some("nonsense")).await.err().unwrap();
+    assert_eq!((status, &problem["errors"][0]["header"]), (400, &json!("Last-Event-ID")));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_campaign_is_told_as_it_goes_whichever_replica_sends_it_and_when_it_is_done() {
+    let app = start().await;
+    seed(&app, "fcm", 0..150).await;
+    let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    let progress = ear.until("message.progress").await;
+    assert_eq!((&progress.data["data"]["message"], &progress.id), (&json!(message), &None));
+    app.steer(&message, "pause").await;
+    app.steer(&message, "resume").await;
+    assert_eq!(ear.until("message.paused").await.data["data"]["message"], json!(message));
+    ear.until("message.resumed").await;
+    let other = app.worker(app.clock.clone()).await;
+    for _ in 0..10 {
+        advance(&app, &other, Duration::from_secs(1)).await; // what was resumed comes spread out
+    }
+    let mut accepted = 0;
+    loop {
+        let heard = ear.hear().await;
+        match &*heard.name {
+            "outcomes" => accepted += heard.data["data"]["accepted"].as_i64().unwrap(),
+            "message.progress" if heard.data["data"]["accepted"] == 150 => {
+                assert_eq!(heard.data["data"]["waiting"], 0);
+                break;
+            }
+            _ => {}
+        }
+    }
+    // Whoever comes later is told how campaigns stand before anything new.
+    let mut late = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    assert_eq!(late.hear().await.data["data"]["accepted"], 150);
+    app.sweep().await;
+    let done = late.until("message.done").await;
+    assert_eq!((&done.data["data"]["state"], &done.data["data"]["accepted"]), (&json!("done"), &json!(150)));
+    while accepted < 150 {
+        accepted += ear.until("outcomes").await.data["data"]["accepted"].as_i64().unwrap();
+    }
+    assert_eq!(accepted, 150);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_is_too_slow_is_told_so_left_and_may_resume() {
+    let app = start().await;
+    let mut slow = listen(&app, SERVER).await;
+    let mut quick = listen(&app, SERVER).await;
+    write(&app, 1, "alert.raised").await;
+    let first = slow.hear().await;
+    quick.hear().await;
+    for _ in 0..3 {
+        write(&app, 500, "alert.raised").await;
+        for n in 1..=500 {
+            assert_eq!(quick.hear().await.data["data"]["n"], n, "whoever keeps up hears all of them");
+        }
+    }
+    let end = slow.hear().await;
+    assert_eq!((&*end.name, &end.data["reason"]), ("end", &json!("lagged")));
+    assert!(slow.next().await.is_none(), "it is its last word");
+    let mut again = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    for n in (0..3).flat_map(|_| 1..=500) {
+        assert_eq!(again.hear().await.data["data"]["n"], n);
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_are_limited_for_each_key_and_process_and_leaving_makes_room() {
+    let app = start().await;
+    let mut ears = Vec::new();
+    for _ in 0..3 {
+        ears.push(listen(&app, SHOP).await);
+    }
+    let code = async |key: &str| {
+        let refused = open(&app.router, SHOP, key, None).await.err();
+        refused.map(|(status, problem)| (status, problem["code"].as_str().unwrap().to_owned()))
+    };
+    assert_eq!(code(&app.operator).await, Some((429, "key_listeners_full".to_owned())));
+    ears.push(open(&app.router, SHOP, &app.key, None).await.unwrap());
+    assert_eq!(code(&app.key).await, Some((503, "listeners_full".to_owned())));
+    ears.pop();
+    assert_eq!(code(&app.key).await, None);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let app = start().await;
+    let key = json!({"name": "reader", "scopes": ["read"]});
+    let key = app.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
+    let mut ear = open(&app.router, SHOP, key["secret"].as_str().unwrap(), None).await.unwrap();
+    let mut other = listen(&app, SHOP).await;
+    let path = format!("/v1/apps/shop/api-keys/{}", key["id"].as_str().unwrap());
+    app.call(Method::DELETE, &path, Value::Null).await.ok(200);
+    let end = ear.hear().await;
+    assert_eq!((&*end.name, &end.data["reason"]), ("end", &json!("key_revoked")));
+    assert!(ear.next().await.is_none());
+    write(&app, 1, "alert.raised").await;
+    assert_eq!(other.hear().await.name, "alert.raised", "nobody else is concerned");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_to_whom_nothing_is_told_gets_signs_of_life() {
+    let live = Settings { heartbeat: Duration::from_millis(20), ..OFTEN };
+    let app = TestApp::with(Setup { live, ..Setup::default() }).await;
+    let mut ear = listen(&app, SERVER).await;
+    while ear.comments < 3 {
+        let octets = timeout(PATIENCE, ear.body.next()).await.unwrap().unwrap().unwrap();
+        ear.comments += usize::from(octets.starts_with(b":"));
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_listeners_who_are_told_of_it() {
+    let app = without_engine().await;
+    let mut server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!("GET {SERVER} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", app.operator);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    let mut octets = [0; 4_096];
+    while !heard.contains("listening") {
+        let n = timeout(PATIENCE, stream.read(&mut octets)).await.unwrap().unwrap();
+        assert!(n > 0, "{heard}");
+        heard += std::str::from_utf8(&octets[..n]).unwrap();
+    }
+    server.terminate();
+    server.until_said("stopping").await;
+    timeout(Duration::from_secs(10), stream.read_to_string(&mut heard)).await.expect("it ends at once").unwrap();
+    assert!(heard.contains("event: end") && heard.contains("stopping"), "{heard}");
+    assert!(server.end(Duration::from_secs(20)).await.success(), "long before the deadline");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_listeners_were_told_is_kept_for_a_day() {
+    let app = start().await;
+    raise(&app, "a").await;
+    app.clock.advance(Duration::from_secs(24 * 3_600 - 1));
+    app.keep_house().await;
+    let told = "SELECT count(*) FROM stream_events";
+    assert_eq!(crate::support::app::scalar(&app.pool, told).await, 1);
+    app.clock.advance(Duration::from_secs(2));
+    app.keep_house().await;
+    assert_eq!(crate::support::app::scalar(&app.pool, told).await, 0);
+    app.finish().await;
+}
