@@ -17,7 +17,7 @@ use super::extract::{AppRef, named_app, path_param};
 use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
-use super::session;
+use super::signed_in;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, TeammateId};
 use crate::model::permission::Speaker;
@@ -302,7 +302,7 @@ async fn of_server(parts: &Parts, state: &ApiState) -> Result<Caller, Problem> {
 
 /// By what right a request is made, and the app that it names, if that right has to do with it.
 async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(Holder, Option<App>), Problem> {
-    let Some(signed_in) = session::enter(parts, state).await? else {
+    let Some(signed_in) = signed_in::enter(parts, state).await? else {
         let (key, app) = authenticate_key(parts, state, app).await?;
         return Ok((Holder::Key(key), app));
     };

@@ -2,6 +2,7 @@
 //! grow with the deliveries behind them.
 
 mod chart;
+mod filters;
 mod measure;
 mod query;
 

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::TeamAdmin;
-use super::extract::{AppRef, At, Json, Query, is_plain_text, named_app};
+use super::email::{EMAIL_RULE, normal_email};
+use super::extract::{AppRef, At, Json, Query, named_app};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::session::{GrantView, LINK_PREFIX, link_mac};
@@ -39,17 +40,6 @@ const LINK_LASTS: TimeDelta = TimeDelta::days(3);
 const LINK_PAGE: &str = "/admin/invite#";
 /// Roles of a teammate, at most: more apps call for a role for all.
 const ROLES_MAX: usize = 100;
-/// What an address must look like.
-pub(crate) const EMAIL_RULE: &str = "must be an email address of at most 254 characters, such as ann@example.com";
-
-/// An address as teammates are known by; none: it is none.
-pub(crate) fn normal_email(text: &str) -> Option<String> {
-    let email = text.trim().to_lowercase();
-    let (local, domain) = email.rsplit_once('@')?;
-    let is_fine = is_plain_text(&email, 254) && !email.contains(char::is_whitespace) && !local.is_empty();
-    (is_fine && !domain.is_empty() && !local.contains('@')).then_some(email)
-}
-
 /// A teammate.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TeammateView {

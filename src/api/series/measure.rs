@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::query::Filters;
+use super::filters::Filters;
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::fact::{Counts, Fact, Loss, StatusClass};
 

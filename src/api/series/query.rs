@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use chrono::DateTime;
 
+use super::filters::Filters;
 use super::measure::{Dimension, Measure, Split};
 use crate::api::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::{Loss, StatusClass};
-use crate::model::id::MessageId;
 use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 
@@ -53,20 +53,6 @@ pub(super) struct Query {
     pub measures: Vec<Measure>,
     pub dimensions: Vec<Dimension>,
     pub filters: Filters,
-}
-
-/// What is left out. Empty: nothing.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Filters {
-    /// Ids or slugs.
-    pub apps: Vec<String>,
-    pub lanes: Vec<i32>,
-    pub gateways: Vec<Gateway>,
-    pub tiers: Vec<Tier>,
-    pub messages: Vec<MessageId>,
-    pub outcomes: Vec<Ending>,
-    pub statuses: Vec<StatusClass>,
-    pub reasons: Vec<Loss>,
 }
 
 impl Query {

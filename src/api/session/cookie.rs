@@ -34,7 +34,7 @@ struct Claims {
 
 /// A token that we signed and that has not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token {
+pub(in crate::api) struct Token {
     /// The session that it names, which may have ended.
     pub session: Uuid,
     /// Whether it is to be renewed.
@@ -51,7 +51,7 @@ fn write(vault: &Vault, session: Uuid, now: Timestamp, expires_at: Timestamp) ->
 }
 
 /// Reads a token. None: it is not one of ours, or has expired.
-pub(super) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<Token> {
+pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<Token> {
     if token.len() > TOKEN_MAX {
         return None;
     }
@@ -91,13 +91,19 @@ impl Cookies {
     }
 
     /// `Set-Cookie` that gives a browser a fresh token.
-    pub(super) fn give(self, vault: &Vault, session: Uuid, now: Timestamp, expires_at: Timestamp) -> HeaderValue {
+    pub(in crate::api) fn give(
+        self,
+        vault: &Vault,
+        session: Uuid,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> HeaderValue {
         let lasts_s = (expires_at - now).num_seconds().clamp(0, IDLE_MAX.as_secs() as i64);
         self.set(&write(vault, session, now, expires_at), lasts_s)
     }
 
     /// `Set-Cookie` that takes it away.
-    pub(super) fn take(self) -> HeaderValue {
+    pub(in crate::api) fn take(self) -> HeaderValue {
         self.set("", 0)
     }
 
@@ -114,7 +120,7 @@ pub(crate) struct Renewal(Arc<OnceLock<HeaderValue>>);
 
 impl Renewal {
     /// Notes it.
-    pub(super) fn note(&self, cookie: HeaderValue) {
+    pub(in crate::api) fn note(&self, cookie: HeaderValue) {
         let _ = self.0.set(cookie);
     }
 
@@ -134,7 +140,7 @@ impl Renewal {
 /// - `Sec-Fetch-Site` (Fetch Metadata), which every browser of today sends over TLS and to this machine, must be `same-origin`;
 ///   to read, `none` will do, which is somebody who typed the address.
 /// - Without it, what changes anything must come with an `Origin` of the host that it is sent to.
-pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+pub(in crate::api) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let reads = method.is_safe();
     let is_own = match headers.get("sec-fetch-site") {

@@ -16,17 +16,17 @@ use uuid::Uuid;
 use super::ApiState;
 use super::auth::Holder;
 use super::extract::{At, Json, Query};
-use super::limits::Account;
 use super::paging::{Page, Paging};
 use super::passwords::Password;
 use super::problem::{Faults, Problem};
+use super::signed_in::{SignedIn, ended, enter};
 use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use crate::model::role::{Grant, Role};
-use crate::store::keys::api_keys::{self, ApiKey};
-use crate::store::keys::audit::{Action, Actor, Entry, Who};
-use crate::store::keys::sessions::{self, Listed, Owner, Session};
+
+use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keys::sessions::{self, Listed, Owner};
 use crate::store::keys::team;
-use cookie::{IDLE_MAX, Renewal};
+use cookie::IDLE_MAX;
 pub(crate) use sign_in::{__path_sign_in, LINK_PREFIX, link_mac, sign_in};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -42,62 +42,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Whoever has just come in by a link may set a first password without showing one.
 const FRESH: TimeDelta = TimeDelta::minutes(15);
-
-/// Who is signed in.
-#[derive(Debug, Clone)]
-pub(crate) struct SignedIn {
-    /// The session.
-    pub session: Session,
-    /// The operator's key that it acts as; none: it acts as its teammate.
-    pub key: Option<ApiKey>,
-}
-
-impl SignedIn {
-    /// Whom its requests count against.
-    pub(super) fn owner_id(&self) -> Uuid {
-        match self.session.owner {
-            Owner::Teammate(id) | Owner::Key(id) => id,
-        }
-    }
-
-    fn who(&self) -> Who {
-        match self.session.owner {
-            Owner::Teammate(id) => Who::Teammate(id),
-            Owner::Key(id) => Who::Operator(id),
-        }
-    }
-}
-
-/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it.
-pub(super) async fn enter(parts: &Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
-    let Some(token) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
-    cookie::check_origin(&parts.method, &parts.headers)?;
-    let now = state.clock.now();
-    let token = cookie::read(&state.vault, token, now).ok_or_else(ended)?;
-    let session = sessions::find(&state.pool, token.session, now).await?.ok_or_else(ended)?;
-    let key = match session.owner {
-        Owner::Teammate(_) => None,
-        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
-    };
-    let signed_in = SignedIn { session, key };
-    let budget = state.limits.keys.count(signed_in.owner_id())?;
-    if let Some(account) = parts.extensions.get::<Account>() {
-        account.note(budget);
-    }
-    if token.is_stale
-        && let Some(renewal) = parts.extensions.get::<Renewal>()
-    {
-        let session = &signed_in.session;
-        sessions::see(&state.pool, session.id, now).await?;
-        renewal.note(state.settings.cookies.give(&state.vault, session.id, now, session.expires_at));
-    }
-    Ok(Some(signed_in))
-}
-
-/// 401: there is no session, or not any more.
-fn ended() -> Problem {
-    Problem::unauthorized("You are not signed in, or not any more.")
-}
 
 /// A handler's argument: a request of somebody who is signed in.
 #[derive(Debug)]

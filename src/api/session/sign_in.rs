@@ -14,14 +14,15 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{SessionView, SignedIn};
+use super::SessionView;
 use crate::api::ApiState;
 use crate::api::auth::find;
+use crate::api::email::{EMAIL_RULE, normal_email};
 use crate::api::extract::{Json, is_plain_text};
 use crate::api::limits::{Name, Wait};
 use crate::api::passwords::Password;
 use crate::api::problem::{Faults, Problem};
-use crate::api::team::{EMAIL_RULE, normal_email};
+use crate::api::signed_in::SignedIn;
 use crate::http_server::address::household;
 use crate::model::id::{SessionId, TeammateId};
 use crate::model::scope::Scope;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::crowd::Browser;
+use super::campaign::{Event, Record, message};
 use super::faults::{self, Fate};
-use super::play::{Event, Played, message};
 use super::received::Received;
-use super::stage::{APP, Stage, host_of};
+use super::setup::{APP, Setup, host_of};
+use super::subscribers::Browser;
 use crate::model::lane::Gateway;
 use crate::simulate::gateways::Report;
 
@@ -129,20 +129,20 @@ impl Counts {
 
 /// Asks the server and the simulator, and compares.
 pub(super) async fn settle(
-    stage: &Stage,
+    setup: &Setup,
     browsers: &[Browser],
     registering: Duration,
-    played: Played,
+    record: Record,
     received: Received,
 ) -> anyhow::Result<Account> {
     let mut messages = ["campaign", "single messages"].map(|kind| Counts { kind, ..Counts::default() });
-    messages[0].add(&counts(stage, &played.campaign).await?);
-    for single in &played.singles {
-        messages[1].add(&counts(stage, &single.message).await?);
+    messages[0].add(&counts(setup, &record.campaign).await?);
+    for single in &record.singles {
+        messages[1].add(&counts(setup, &single.message).await?);
     }
-    let pruned = pruned(stage).await?;
-    let report = stage.simulator.report();
-    let checks = checks(browsers, &played, &received, &messages, pruned, &report);
+    let pruned = pruned(setup).await?;
+    let report = setup.simulator.report();
+    let checks = checks(browsers, &record, &received, &messages, pruned, &report);
     let calm = |gateway: &Gateway| ![faults::THROTTLING, faults::DOWN].contains(gateway);
     let latency = |wanted: &dyn Fn(&Gateway) -> bool| {
         let all = received.latency_ms.iter().filter(|(gateway, _)| wanted(gateway));
@@ -161,28 +161,28 @@ pub(super) async fn settle(
         adds_up: checks.iter().all(Check::holds),
         subscriptions: browsers.len(),
         registered_per_s: browsers.len() as f64 / registering.as_secs_f64(),
-        dead: reasons(stage, browsers, &played, &received).await?,
+        dead: reasons(setup, browsers, &record, &received).await?,
         gateways: Gateway::ALL.map(line).into(),
-        campaign_s: played.took.as_secs_f64(),
+        campaign_s: record.took.as_secs_f64(),
         campaign_peak_per_s: peak_per_s(&received.taken_at_ms),
         latency: latency(&calm),
         messages,
         repeated: received.repeated,
-        events: played.events,
+        events: record.events,
         checks,
     })
 }
 
-async fn counts(stage: &Stage, id: &str) -> anyhow::Result<Value> {
-    Ok(stage.api.get(stage.server(), &message(id)).await?["counts"].take())
+async fn counts(setup: &Setup, id: &str) -> anyhow::Result<Value> {
+    Ok(setup.api.get(setup.server(), &message(id)).await?["counts"].take())
 }
 
 /// Subscriptions that the server has pruned.
-async fn pruned(stage: &Stage) -> anyhow::Result<u64> {
+async fn pruned(setup: &Setup) -> anyhow::Result<u64> {
     let list = format!("/v1/apps/{APP}/subscriptions?state=gone&limit=250");
     let (mut pruned, mut next) = (0, list.clone());
     loop {
-        let page = stage.api.get(stage.server(), &next).await?;
+        let page = setup.api.get(setup.server(), &next).await?;
         pruned += page["data"].as_array().map_or(0, Vec::len) as u64;
         match page["iterator"].as_str() {
             Some(iterator) => next = format!("{list}&iterator={iterator}"),
@@ -193,15 +193,15 @@ async fn pruned(stage: &Stage) -> anyhow::Result<u64> {
 
 /// What the server's history says about deliveries of the campaign that no gateway took.
 async fn reasons(
-    stage: &Stage,
+    setup: &Setup,
     browsers: &[Browser],
-    played: &Played,
+    record: &Record,
     received: &Received,
 ) -> anyhow::Result<BTreeMap<String, u64>> {
     let mut reasons = BTreeMap::new();
     for place in received.without_campaign.iter().take(EXPLAINED_MAX) {
-        let path = format!("{}/deliveries/{}", message(&played.campaign), browsers[*place].id);
-        let delivery = stage.api.get(stage.server(), &path).await?;
+        let path = format!("{}/deliveries/{}", message(&record.campaign), browsers[*place].id);
+        let delivery = setup.api.get(setup.server(), &path).await?;
         let attempts = delivery["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
         let last = attempts.last().unwrap_or(&Value::Null);
         let answer = last["status"].as_u64().map_or("no answer".to_owned(), |status| status.to_string());
@@ -213,7 +213,7 @@ async fn reasons(
 
 fn checks(
     browsers: &[Browser],
-    played: &Played,
+    record: &Record,
     received: &Received,
     [campaign, singles]: &[Counts; 2],
     pruned: u64,
@@ -221,10 +221,10 @@ fn checks(
 ) -> Vec<Check> {
     let fated = |fate| browsers.iter().filter(|browser| browser.fate == fate).count() as u64;
     let (all, gone, dies) = (browsers.len() as u64, fated(Fate::Gone), fated(Fate::Dies));
-    let sent = played.singles.len() as u64;
+    let sent = record.singles.len() as u64;
     let lane = |gateway, what| {
         let of_gateway = |event: &&Event| event.origin.ends_with(&host_of(gateway)) && event.what == what;
-        u64::from(played.events.iter().any(|event| of_gateway(&event)))
+        u64::from(record.events.iter().any(|event| of_gateway(&event)))
     };
     let faults = report.faults.values().map(|fault| fault.count).sum();
     let check = |what, expected, found| Check { what, expected, found };

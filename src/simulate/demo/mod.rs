@@ -2,20 +2,20 @@
 //! beside it, and an account of where everything went.
 //!
 //! ```text
-//! stage (simulator here, server as a process) ─ crowd (registers) ─ play (sends; faults) ─ received ─ account ─ table
+//! setup (simulator here, server as a process) ─ subscribers (registers) ─ campaign (sends; faults) ─ received ─ account ─ table
 //! ```
 //!
 //! The demo uses the public REST API only, but for the operator's first key. What the server says became of each
 //! delivery is compared with what the simulated gateways took and could read.
 
 mod account;
+mod campaign;
 mod client;
-mod crowd;
 mod faults;
-mod play;
 mod progress;
 mod received;
-mod stage;
+mod setup;
+mod subscribers;
 mod table;
 
 use std::io::Write;
@@ -23,9 +23,9 @@ use std::io::Write;
 use anyhow::{Context as _, bail};
 
 use account::Account;
-use play::Played;
+use campaign::Record;
 use progress::Progress;
-use stage::{APP, Stage};
+use setup::{APP, Setup};
 
 /// Messages to single people.
 const SINGLES: u32 = 200;
@@ -54,12 +54,12 @@ pub(crate) async fn run(
 ) -> anyhow::Result<bool> {
     let progress = Progress::new();
     progress.say("starting Postgres, the server and the simulated push services");
-    let mut stage = Stage::raise(args.seed, args.subscriptions, SINGLES, args.keep).await?;
-    progress.say(&format!("server at {}, data in {}", stage.api.base(), stage.data_dir().display()));
+    let mut setup = Setup::start(args.seed, args.subscriptions, SINGLES, args.keep).await?;
+    progress.say(&format!("server at {}, data in {}", setup.api.base(), setup.data_dir().display()));
     tokio::pin!(interrupted);
     let performed = tokio::select! {
-        performed = perform(args, &stage, &progress) => {
-            performed.with_context(|| format!("the server's last words: {}", stage.last_words()))
+        performed = perform(args, &setup, &progress) => {
+            performed.with_context(|| format!("the server's last words: {}", setup.last_words()))
         }
         () = &mut interrupted => Err(anyhow::anyhow!("interrupted")),
     };
@@ -70,25 +70,25 @@ pub(crate) async fn run(
     };
     let shown = match shown {
         Ok((adds_up, campaign)) if args.keep => {
-            let kept = stay(&mut stage, &campaign, json, interrupted, &mut out).await;
+            let kept = stay(&mut setup, &campaign, json, interrupted, &mut out).await;
             kept.map(|()| adds_up)
         }
         shown => shown.map(|(adds_up, _)| adds_up),
     };
-    let lowered = stage.lower().await;
+    let lowered = setup.stop().await;
     shown.and_then(|adds_up| lowered.map(|()| adds_up))
 }
 
 /// Registers, sends, and settles the account. Returns the campaign's id, too.
-async fn perform(args: &Args, stage: &Stage, progress: &Progress) -> anyhow::Result<(Account, String)> {
+async fn perform(args: &Args, setup: &Setup, progress: &Progress) -> anyhow::Result<(Account, String)> {
     let began = progress.elapsed();
-    let browsers = crowd::register(stage, args.subscriptions, progress).await?;
+    let browsers = subscribers::register(setup, args.subscriptions, progress).await?;
     let registering = progress.elapsed() - began;
-    let played: Played = play::play(stage, &browsers, SINGLES, progress).await?;
+    let record: Record = campaign::run(setup, &browsers, SINGLES, progress).await?;
     progress.say("every delivery has ended; comparing with what the gateways got");
-    let campaign = played.campaign.clone();
-    let received = received::read(stage, &browsers, &played)?;
-    Ok((account::settle(stage, &browsers, registering, played, received).await?, campaign))
+    let campaign = record.campaign.clone();
+    let received = received::read(setup, &browsers, &record)?;
+    Ok((account::settle(setup, &browsers, registering, record, received).await?, campaign))
 }
 
 fn show(out: &mut impl Write, account: &Account, json: bool) -> anyhow::Result<()> {
@@ -101,16 +101,16 @@ fn show(out: &mut impl Write, account: &Account, json: bool) -> anyhow::Result<(
 
 /// Keeps everything up until `interrupted`, with well-behaved gateways.
 async fn stay(
-    stage: &mut Stage,
+    setup: &mut Setup,
     campaign: &str,
     json: bool,
     interrupted: impl Future<Output = ()>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    for rule in stage.simulator.report().rules {
-        stage.simulator.remove_rule(rule.id);
+    for rule in setup.simulator.report().rules {
+        setup.simulator.remove_rule(rule.id);
     }
-    let text = directions(stage, campaign);
+    let text = directions(setup, campaign);
     match json {
         true => writeln!(std::io::stderr(), "{text}")?, // standard output is a program's
         false => writeln!(out, "{text}")?,
@@ -118,15 +118,15 @@ async fn stay(
     out.flush()?;
     tokio::select! {
         () = interrupted => Ok(()),
-        ended = stage.server_ended() => bail!(ended),
+        ended = setup.server_ended() => bail!(ended),
     }
 }
 
 /// What there is to try.
-fn directions(stage: &Stage, campaign: &str) -> String {
-    let (base, key, operator, topic) = (stage.api.base(), &stage.key, &stage.operator, stage::TOPIC);
-    let (data, log) = (stage.data_dir().display(), stage.log());
-    let (log, simulator) = (log.display(), stage.simulator.control());
+fn directions(setup: &Setup, campaign: &str) -> String {
+    let (base, key, operator, topic) = (setup.api.base(), &setup.key, &setup.operator, setup::TOPIC);
+    let (data, log) = (setup.data_dir().display(), setup.log());
+    let (log, simulator) = (log.display(), setup.simulator.control());
     format!(
         "The server stays up until Ctrl-C; its gateways behave now.
 

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::crowd::Browser;
+use super::campaign::{CAMPAIGN_TITLE, Record};
 use super::faults::{self, Fate};
-use super::play::{CAMPAIGN_TITLE, Played};
-use super::stage::Stage;
+use super::setup::Setup;
+use super::subscribers::Browser;
 use crate::model::lane::Gateway;
 use crate::simulate::gateways::{Attempt, Delivery};
 
@@ -40,16 +40,16 @@ pub(super) struct Received {
 }
 
 /// Reads the simulator's records of every browser.
-pub(super) fn read(stage: &Stage, browsers: &[Browser], played: &Played) -> anyhow::Result<Received> {
+pub(super) fn read(setup: &Setup, browsers: &[Browser], record: &Record) -> anyhow::Result<Received> {
     let mut received = Received::default();
     let mut ids: HashSet<Box<str>> = HashSet::new();
     let codes: HashMap<(usize, &str), i64> =
-        played.singles.iter().map(|single| ((single.browser, single.code.as_str()), single.asked_at_ms)).collect();
+        record.singles.iter().map(|single| ((single.browser, single.code.as_str()), single.asked_at_ms)).collect();
     for (place, browser) in browsers.iter().enumerate() {
         let before = received.campaign;
-        for delivery in stage.simulator.received(&browser.endpoint)? {
+        for delivery in setup.simulator.received(&browser.endpoint)? {
             received.shared_ids += u64::from(delivery.id.clone().is_none_or(|id| !ids.insert(id)));
-            received.count_repeats(browser, &delivery, played);
+            received.count_repeats(browser, &delivery, record);
             let (title, body, whole) = words(&delivery).unwrap_or_default();
             if title == CAMPAIGN_TITLE {
                 received.count_campaign(&delivery, whole);
@@ -91,7 +91,7 @@ impl Received {
 
     /// An answer that was on its way when the outage began is lost, and what it answered is sent again under the same
     /// id: that is what ids are for. Anything else taken twice has no cause.
-    fn count_repeats(&mut self, browser: &Browser, delivery: &Delivery, played: &Played) {
+    fn count_repeats(&mut self, browser: &Browser, delivery: &Delivery, record: &Record) {
         let statuses = delivery.attempts.iter().map(|attempt| attempt.status);
         self.after_gone += statuses.skip_while(|status| !matches!(status, Some(404 | 410))).skip(1).count() as u64;
         if delivery.accepted < 2 {
@@ -99,7 +99,7 @@ impl Received {
         }
         self.repeated += 1;
         let mut taken = delivery.attempts.iter().filter(was_taken).map(|attempt| attempt.at_ms);
-        let outage = played.down_at_ms - 1_000..=played.down_at_ms + 1_000;
+        let outage = record.down_at_ms - 1_000..=record.down_at_ms + 1_000;
         let first_was_cut = taken.next().is_some_and(|at_ms| outage.contains(&at_ms));
         let explained = browser.gateway == faults::DOWN && first_was_cut && delivery.accepted == 2;
         self.repeated_without_cause += u64::from(!explained);

@@ -1,4 +1,4 @@
-//! What happens on the stage: a campaign to everybody, messages to single people beside it, and what the gateways do.
+//! What is sent: a campaign to everybody, messages to single people beside it, and what the gateways do.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::Caller;
-use super::crowd::Browser;
 use super::faults::{self, Fate};
 use super::progress::Progress;
-use super::stage::{APP, Stage, host_of, text};
+use super::setup::{APP, Setup, host_of, text};
+use super::subscribers::Browser;
 use crate::model::clock::Timestamp;
 
 /// Messages to single people a second.
@@ -60,7 +60,7 @@ pub(super) struct Event {
 
 /// What was done, to be checked.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct Record {
     /// The campaign's id.
     pub campaign: String,
     /// From the request to the end of its last delivery, as far as asking tells.
@@ -74,42 +74,42 @@ pub(super) struct Played {
 }
 
 /// Sends everything and waits until every delivery has ended.
-pub(super) async fn play(
-    stage: &Stage,
+pub(super) async fn run(
+    setup: &Setup,
     browsers: &[Browser],
     singles: u32,
     progress: &Progress,
-) -> anyhow::Result<Played> {
+) -> anyhow::Result<Record> {
     for rule in faults::lasting() {
-        stage.simulator.add_rule(rule)?;
+        setup.simulator.add_rule(rule)?;
     }
     let total = browsers.len() as u64 + u64::from(singles);
-    stage.simulator.add_rule(faults::burst((total / 400).max(5)))?;
+    setup.simulator.add_rule(faults::burst((total / 400).max(5)))?;
     progress.begin("delivering", browsers.len() as u64);
     let began = Instant::now();
-    let sent = stage.api.post(stage.server(), &messages(), &campaign()).await?;
+    let sent = setup.api.post(setup.server(), &messages(), &campaign()).await?;
     let campaign = text(&sent, "id")?.to_owned();
     progress.say(&format!("campaign sent to {} browsers; messages to single people follow", browsers.len()));
     let over = AtomicBool::new(false);
     let deliver = async {
         let (singles, down_at_ms, done_at) = try_join3(
-            send_singles(stage, browsers, singles),
-            cut_off(stage, browsers, progress),
-            wait_until_done(stage, &campaign, progress),
+            send_singles(setup, browsers, singles),
+            cut_off(setup, browsers, progress),
+            wait_until_done(setup, &campaign, progress),
         )
         .await?;
         progress.begin("single messages", singles.len() as u64);
         for (n, single) in singles.iter().enumerate() {
-            wait_for(stage, &single.message, |_| {}).await?;
+            wait_for(setup, &single.message, |_| {}).await?;
             progress.reach(n as u64 + 1, || "ended".to_owned());
         }
         over.store(true, Ordering::Relaxed);
         Ok((singles, down_at_ms, done_at))
     };
-    let work = try_join(deliver, watch(stage, &over, began, progress));
+    let work = try_join(deliver, watch(setup, &over, began, progress));
     let ((singles, down_at_ms, done_at), events) =
         timeout(DEADLINE, work).await.context("not every delivery comes to its end")??;
-    Ok(Played { campaign, took: done_at - began, down_at_ms, singles, events })
+    Ok(Record { campaign, took: done_at - began, down_at_ms, singles, events })
 }
 
 fn messages() -> String {
@@ -144,7 +144,7 @@ fn campaign() -> Value {
 }
 
 /// Sends messages to single people at a steady pace, whether or not those before were answered.
-async fn send_singles(stage: &Stage, browsers: &[Browser], n: u32) -> anyhow::Result<Vec<Single>> {
+async fn send_singles(setup: &Setup, browsers: &[Browser], n: u32) -> anyhow::Result<Vec<Single>> {
     let reachable = |(place, browser): (usize, &Browser)| {
         let user = browser.user.clone().filter(|_| browser.fate == Fate::Fine)?;
         Some((place, user))
@@ -160,7 +160,7 @@ async fn send_singles(stage: &Stage, browsers: &[Browser], n: u32) -> anyhow::Re
         ticks.tick().await;
         // Steps of a prime: people in a row have browsers of one gateway.
         let (browser, user) = people[k * 7919 % people.len()].clone();
-        let (api, key) = (stage.api.clone(), stage.key.clone());
+        let (api, key) = (setup.api.clone(), setup.key.clone());
         let code = format!("Your code is {:06}", 100_000 + k);
         sending.spawn(async move {
             let content = json!({"title": "Sign in", "body": code, "tag": "sign-in", "require_interaction": true});
@@ -174,31 +174,31 @@ async fn send_singles(stage: &Stage, browsers: &[Browser], n: u32) -> anyhow::Re
 }
 
 /// Takes one gateway down as soon as it is well into the campaign. Returns when.
-async fn cut_off(stage: &Stage, browsers: &[Browser], progress: &Progress) -> anyhow::Result<i64> {
+async fn cut_off(setup: &Setup, browsers: &[Browser], progress: &Progress) -> anyhow::Result<i64> {
     let (host, share) = (host_of(faults::DOWN), browsers.iter().filter(|it| it.gateway == faults::DOWN).count() as u64);
-    while stage.simulator.report().hosts.get(&host).is_none_or(|host| host.accepted < share / OUTAGE_AT) {
+    while setup.simulator.report().hosts.get(&host).is_none_or(|host| host.accepted < share / OUTAGE_AT) {
         sleep(GLANCE).await;
     }
     let at_ms = chrono::Utc::now().timestamp_millis();
-    stage.simulator.add_rule(faults::outage())?;
+    setup.simulator.add_rule(faults::outage())?;
     progress.say(&format!("{host}: down for {} s, connections refused", faults::DOWN_MS / 1_000));
     Ok(at_ms)
 }
 
-async fn wait_until_done(stage: &Stage, id: &str, progress: &Progress) -> anyhow::Result<Instant> {
+async fn wait_until_done(setup: &Setup, id: &str, progress: &Progress) -> anyhow::Result<Instant> {
     let show = |counts: &Value| {
         let n = |name: &str| counts[name].as_u64().unwrap_or(0);
         let ended = ["accepted", "gone", "expired", "dead", "cancelled"].map(n).iter().sum();
         let waiting = n("queued") + n("dispatching");
         progress.reach(ended, || format!("ended, {waiting} waiting, {} to be retried", n("retrying")));
     };
-    wait_for(stage, id, show).await
+    wait_for(setup, id, show).await
 }
 
 /// Waits until a message is done, and returns when that was seen.
-async fn wait_for(stage: &Stage, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
+async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
     loop {
-        let shown = stage.api.get(stage.server(), &message(id)).await?;
+        let shown = setup.api.get(setup.server(), &message(id)).await?;
         show(&shown["counts"]);
         if shown["state"] == "done" {
             return Ok(Instant::now());
@@ -208,12 +208,12 @@ async fn wait_for(stage: &Stage, id: &str, show: impl Fn(&Value)) -> anyhow::Res
 }
 
 /// Watches the lanes for holds and breakers until everything is over.
-async fn watch(stage: &Stage, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<Event>> {
+async fn watch(setup: &Setup, over: &AtomicBool, began: Instant, progress: &Progress) -> anyhow::Result<Vec<Event>> {
     let (mut seen, mut events) = (Seen::new(), Vec::new());
     loop {
         // Looked at before the lanes are, so that nothing that happened until the end is missed.
         let last = over.load(Ordering::Relaxed);
-        let lanes = stage.api.get(Caller::Key(&stage.operator), "/v1/gateways").await?;
+        let lanes = setup.api.get(Caller::Key(&setup.operator), "/v1/gateways").await?;
         let origins = lanes["data"].as_array().into_iter().flatten().flat_map(|lane| lane["origins"].as_array());
         for origin in origins.flatten() {
             for event in changes(origin, &mut seen, began.elapsed().as_secs_f64()) {

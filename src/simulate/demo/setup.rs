@@ -1,4 +1,4 @@
-//! What the demo plays on: a server in a process of its own, as anybody would run it, with its embedded Postgres, and
+//! What the demo runs on: a server in a process of its own, as anybody would run it, with its embedded Postgres, and
 //! the push-service simulator in this one. Everything listens on ports of 127.0.0.1 that were free.
 
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl Drop for DataDir {
 }
 
 /// The server, the simulator, and what it takes to talk to them.
-pub(super) struct Stage {
+pub(super) struct Setup {
     /// The push services.
     pub simulator: Simulator,
     /// A client of the server.
@@ -85,9 +85,9 @@ pub(super) struct Stage {
     dir: DataDir,
 }
 
-impl Stage {
+impl Setup {
     /// Starts everything and makes the app. `browsers`: how many will be registered at most.
-    pub(super) async fn raise(seed: u64, browsers: u32, messages: u32, keep: bool) -> anyhow::Result<Self> {
+    pub(super) async fn start(seed: u64, browsers: u32, messages: u32, keep: bool) -> anyhow::Result<Self> {
         let records = (browsers + messages) as usize;
         let simulator = Simulator::start(gateways::Options {
             hosts: Gateway::ALL.map(|gateway| HostSpec::new(gateway, host_of(gateway))).to_vec(),
@@ -102,7 +102,7 @@ impl Stage {
         let settings = settings(&dir.path, &ca_file, &simulator);
         let operator = first_key(&settings).await?;
         let (server, leash, address) = start_server(&settings, &dir).await?;
-        let mut stage = Self {
+        let mut setup = Self {
             simulator,
             api: Client::new(format!("http://{address}")),
             operator,
@@ -112,10 +112,10 @@ impl Stage {
             leash,
             dir,
         };
-        match stage.make_app().await {
-            Ok(()) => Ok(stage),
+        match setup.make_app().await {
+            Ok(()) => Ok(setup),
             Err(error) => {
-                stage.lower().await?;
+                setup.stop().await?;
                 Err(error)
             }
         }
@@ -165,7 +165,7 @@ impl Stage {
     }
 
     /// Stops everything in good order and, unless it is kept, removes the data.
-    pub(super) async fn lower(mut self) -> anyhow::Result<()> {
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.leash);
         let ended = timeout(STOP_DEADLINE, self.server.wait()).await;
         self.simulator.stop().await;

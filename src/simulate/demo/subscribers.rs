@@ -7,7 +7,7 @@ use serde_json::json;
 use super::client::Caller;
 use super::faults::Fate;
 use super::progress::Progress;
-use super::stage::{APP, ORIGIN, Stage, TOPIC, host_of, text};
+use super::setup::{APP, ORIGIN, Setup, TOPIC, host_of, text};
 use crate::model::lane::Gateway;
 
 /// Registrations under way at the same time.
@@ -49,10 +49,10 @@ fn gateway_of(n: u32) -> Gateway {
 
 /// Registers `n` browsers. Pages register them without any secret; the site's own server does it for people who are
 /// signed in, since only it may say whose a browser is.
-pub(super) async fn register(stage: &Stage, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
+pub(super) async fn register(setup: &Setup, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
     progress.begin("registering", n.into());
     let mut browsers: Vec<Browser> = Vec::with_capacity(n as usize);
-    let mut registering = stream::iter(0..n).map(|index| register_one(stage, index)).buffered(AT_ONCE);
+    let mut registering = stream::iter(0..n).map(|index| register_one(setup, index)).buffered(AT_ONCE);
     while let Some(browser) = registering.try_next().await? {
         browsers.push(browser);
         progress.reach(browsers.len() as u64, String::new);
@@ -60,11 +60,11 @@ pub(super) async fn register(stage: &Stage, n: u32, progress: &Progress) -> anyh
     Ok(browsers)
 }
 
-async fn register_one(stage: &Stage, index: u32) -> anyhow::Result<Browser> {
+async fn register_one(setup: &Setup, index: u32) -> anyhow::Result<Browser> {
     let gateway = gateway_of(index);
     let host = host_of(gateway);
-    let minted = stage.simulator.mint(&host, index, Some(&stage.application_server_key)).context("minting")?;
-    let fate = Fate::of(stage.simulator.fraction(&host, index)?);
+    let minted = setup.simulator.mint(&host, index, Some(&setup.application_server_key)).context("minting")?;
+    let fate = Fate::of(setup.simulator.fraction(&host, index)?);
     let user = index.is_multiple_of(SIGNED_IN).then(|| format!("user-{index}"));
     let mut body = json!({
         "subscription": {
@@ -80,11 +80,11 @@ async fn register_one(stage: &Stage, index: u32) -> anyhow::Result<Browser> {
     let caller = match &user {
         Some(user) => {
             body["user_id"] = json!(user);
-            stage.server()
+            setup.server()
         }
         None => Caller::Page(ORIGIN),
     };
-    let made = stage.api.post(caller, &format!("/v1/apps/{APP}/subscriptions"), &body).await?;
+    let made = setup.api.post(caller, &format!("/v1/apps/{APP}/subscriptions"), &body).await?;
     Ok(Browser { id: text(&made, "id")?.to_owned(), gateway, endpoint: minted.endpoint, fate, user })
 }
 

@@ -1,0 +1,68 @@
+//! Who is signed in, by the cookie of a request.
+
+use axum::http::request::Parts;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::limits::Account;
+use super::problem::Problem;
+use super::session::cookie::{self, Renewal};
+use crate::store::keys::api_keys::{self, ApiKey};
+use crate::store::keys::audit::Who;
+use crate::store::keys::sessions::{self, Owner, Session};
+
+/// Who is signed in.
+#[derive(Debug, Clone)]
+pub(crate) struct SignedIn {
+    /// The session.
+    pub session: Session,
+    /// The operator's key that it acts as; none: it acts as its teammate.
+    pub key: Option<ApiKey>,
+}
+
+impl SignedIn {
+    /// Whom its requests count against.
+    pub(super) fn owner_id(&self) -> Uuid {
+        match self.session.owner {
+            Owner::Teammate(id) | Owner::Key(id) => id,
+        }
+    }
+
+    pub(super) fn who(&self) -> Who {
+        match self.session.owner {
+            Owner::Teammate(id) => Who::Teammate(id),
+            Owner::Key(id) => Who::Operator(id),
+        }
+    }
+}
+
+/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it.
+pub(super) async fn enter(parts: &Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
+    let Some(token) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
+    cookie::check_origin(&parts.method, &parts.headers)?;
+    let now = state.clock.now();
+    let token = cookie::read(&state.vault, token, now).ok_or_else(ended)?;
+    let session = sessions::find(&state.pool, token.session, now).await?.ok_or_else(ended)?;
+    let key = match session.owner {
+        Owner::Teammate(_) => None,
+        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
+    };
+    let signed_in = SignedIn { session, key };
+    let budget = state.limits.keys.count(signed_in.owner_id())?;
+    if let Some(account) = parts.extensions.get::<Account>() {
+        account.note(budget);
+    }
+    if token.is_stale
+        && let Some(renewal) = parts.extensions.get::<Renewal>()
+    {
+        let session = &signed_in.session;
+        sessions::see(&state.pool, session.id, now).await?;
+        renewal.note(state.settings.cookies.give(&state.vault, session.id, now, session.expires_at));
+    }
+    Ok(Some(signed_in))
+}
+
+/// 401: there is no session, or not any more.
+pub(super) fn ended() -> Problem {
+    Problem::unauthorized("You are not signed in, or not any more.")
+}
