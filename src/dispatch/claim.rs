@@ -7,6 +7,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -68,6 +69,8 @@ pub(super) struct Claims {
     pub claiming: RwLock<()>,
     /// Told that something became due.
     pub kicked: Arc<Notify>,
+    /// How often nothing was to be claimed.
+    pub refused: AtomicUsize,
     /// When the first rate that is used up lets something through again.
     pub tokens_at: Mutex<Option<Timestamp>>,
 }
@@ -151,10 +154,19 @@ fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
 impl Claims {
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
     pub(super) fn is_ready(&self) -> bool {
-        !self.shared.progress.is_stopping()
+        let is_ready = !self.shared.progress.is_stopping()
             && self.heartbeat.is_informed()
             && self.shared.stops.is_fresh(Instant::now())
-            && !self.settling.settler.is_failing()
+            && !self.settling.settler.is_failing();
+        if !is_ready {
+            self.refused.fetch_add(1, Ordering::AcqRel);
+        }
+        is_ready
+    }
+
+    /// How often it was found not to be ready: whoever looked meanwhile may have been told of nothing.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Acquire)
     }
 
     fn agenda(&self) -> Agenda {

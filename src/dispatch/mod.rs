@@ -51,6 +51,7 @@ mod turn;
 mod turns;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -200,6 +201,7 @@ impl Dispatcher {
             admission,
             claiming: RwLock::default(),
             kicked,
+            refused: AtomicUsize::new(0),
             tokens_at: Mutex::default(),
         };
         Self { shared, queue, heartbeat, claims: Arc::new(claims), line: Arc::new(line) }
@@ -268,7 +270,7 @@ impl Dispatcher {
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
             let alone = self.claims.claiming.write().await;
-            let able = self.is_ready();
+            let (able, refused) = (self.is_ready(), self.claims.refused());
             let claimed = match self.claims.look().await {
                 Ok(claimed) => claimed,
                 Err(_) if failures < 2 => {
@@ -279,7 +281,7 @@ impl Dispatcher {
             };
             failures = 0;
             // It did not come back with nothing because nothing may be claimed at present.
-            let idle = claimed == 0 && able && self.is_ready() && self.is_idle();
+            let idle = claimed == 0 && able && self.claims.refused() == refused && self.is_idle();
             if idle || self.shared.progress.is_stopping() {
                 return Ok(());
             }

@@ -34,6 +34,7 @@ pub async fn add(
         "INSERT INTO reliability_counts AS f (minute, lane, tier, metric, n)
          SELECT $1, lane, tier, metric, n
          FROM unnest($2::integer[], $3::smallint[], $4::smallint[], $5::bigint[]) AS t (lane, tier, metric, n)
+         WHERE EXISTS (SELECT FROM lanes l WHERE l.id = t.lane) -- an app may have been deleted meanwhile
          ORDER BY lane, tier, metric
          ON CONFLICT (minute, lane, tier, metric) DO UPDATE SET n = f.n + excluded.n",
         now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now),
