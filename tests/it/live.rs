@@ -195,11 +195,13 @@ async fn a_campaign_is_told_as_it_goes_whichever_replica_sends_it_and_when_it_is
     let app = start().await;
     seed(&app, "fcm", 0..150).await;
     let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    app.operate(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200); // it must not be over before it is paused
     let message = app.send(json!({"all": true}), json!({})).await;
     let progress = ear.until("message.progress").await;
     assert_eq!((&progress.data["data"]["message"], &progress.id), (&json!(message), &None));
     app.steer(&message, "pause").await;
     app.steer(&message, "resume").await;
+    app.operate(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);
     assert_eq!(ear.until("message.paused").await.data["data"]["message"], json!(message));
     ear.until("message.resumed").await;
     let other = app.worker(app.clock.clone()).await;

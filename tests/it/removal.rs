@@ -112,7 +112,7 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
 
     // Whatever table may come to refer to apps or lanes, but for those whose rows go with their day or minute, or outlive
     // what they tell of.
-    let stays = ["attempts", "receipts", "rollups", "figures", "breaker_trips", "audit_log"];
+    let stays = ["attempts", "receipts", "rollup", "reliability_counts", "breaker_trips", "audit_log"];
     let columns: Vec<(String, String)> = sqlx::query_as(
         "SELECT table_name::text, column_name::text FROM information_schema.columns
          WHERE table_schema = 'bellwire' AND column_name IN ('app', 'lane', 'subscription', 'message')",
