@@ -386,7 +386,7 @@ mod tests {
         let text = metrics.render();
         let shown: std::collections::BTreeSet<&str> = text
             .lines()
-            .filter_map(|line| line.strip_prefix("bellwire_figure{")?.split_once("lane=\"")?.1.split('"').next())
+            .filter_map(|line| line.strip_prefix("bellwire_sli{")?.split_once("lane=\"")?.1.split('"').next())
             .collect();
         assert_eq!((shown.len(), shown.contains("151")), (LANES_MAX, true), "{shown:?}");
     }

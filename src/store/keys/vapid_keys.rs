@@ -11,6 +11,7 @@ use crate::store::results::Written;
 named! {
     /// What a key is used for, as stored in `vapid_keys.state`.
     #[derive(Default)]
+    #[schema(as = VapidKeyRole)]
     pub enum Role {
         /// New subscribers get it; each app has exactly one. Making or importing one sets it, and retires the one before.
         #[default]
