@@ -270,6 +270,8 @@ impl Dispatcher {
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
             let alone = self.claims.claiming.write().await;
+            // What such a claim gave back may not be written yet.
+            let was_idle = self.is_idle();
             let (able, refused) = (self.is_ready(), self.claims.refused());
             let claimed = match self.claims.look().await {
                 Ok(claimed) => claimed,
@@ -281,7 +283,7 @@ impl Dispatcher {
             };
             failures = 0;
             // It did not come back with nothing because nothing may be claimed at present.
-            let idle = claimed == 0 && able && self.claims.refused() == refused && self.is_idle();
+            let idle = claimed == 0 && was_idle && able && self.claims.refused() == refused && self.is_idle();
             if idle || self.shared.progress.is_stopping() {
                 return Ok(());
             }
