@@ -153,9 +153,12 @@ async fn what_waits_expires_and_gives_way_to_what_is_urgent() {
     let campaign = app.send(json!({"all": true}), json!({"ttl": 60})).await;
     app.run_until_idle().await;
     let code = app.send(json!({"subscriptions": [urgent.id]}), json!({"tier": "transactional"})).await;
-    app.advance(Duration::from_secs(10)).await;
-    assert_eq!(app.delivery(&code, &urgent.id).await["state"], "accepted", "the next token is for what is urgent");
-    for _ in 0..40 {
+    // A claim that began before it was sent may have the next token; the one after that is for what is urgent.
+    for _ in 0..2 {
+        app.advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(app.delivery(&code, &urgent.id).await["state"], "accepted", "it waits behind 19 others");
+    for _ in 0..39 {
         app.advance(Duration::from_secs(10)).await;
     }
     let end = app.counts(&campaign).await;
