@@ -162,7 +162,7 @@ impl Harness {
     /// Whether anything of a message is left to do: three probes of indexes, or fewer.
     pub async fn is_under_way(&self, message: MessageId) -> bool {
         sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM cursors WHERE message = $1) OR EXISTS (SELECT FROM pages WHERE message = $1)
+            "SELECT EXISTS (SELECT FROM cursors WHERE message = $1) OR EXISTS (SELECT FROM batches WHERE message = $1)
                  OR EXISTS (SELECT FROM queue WHERE message = $1)",
         )
         .bind(message.0)
