@@ -58,7 +58,7 @@ pub async fn run() {
     percentiles("Request to the API's answer", &mut answered, [Bar::None; 2]);
 }
 
-/// Sends to everybody, and again as soon as the last page is cut.
+/// Sends to everybody, and again as soon as the last batch is taken.
 async fn campaigns(harness: &Harness, app: AppId, tier: &str) {
     let mut body = notice();
     body["tier"] = json!(tier);

@@ -5,9 +5,9 @@
 //! ```text
 //! api::messages ─ store (message + audience, one transaction)
 //!    ├─ a list of ids, or an audience of at most 100 ─ queue rows ───┐
-//!    └─ a topic, all ─ cursors ─ cut a page ─────────────────────────┤
+//!    └─ a topic, all ─ cursors ─ take a batch ───────────────────────┤
 //!                                                                    ▼
-//!        lane (gateway, VAPID key): permit → seal → post → classify → decide → settle
+//!        claim → admit → queue (fair, by lane) → prepare → seal → post → conclude → settle
 //!                                                                    │
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```

@@ -10,10 +10,11 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::extract::{AppRef, named_app, path_param};
+use super::extract::{AppRef, Recheck, named_app, path_param};
 use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
@@ -27,6 +28,7 @@ use crate::store::audience::subscriptions::Right;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::team;
 
 /// What every browser token begins with.
 pub(crate) const TOKEN_PREFIX: &str = "bt_";
@@ -263,6 +265,16 @@ impl TeamAdmin {
     }
 }
 
+impl TeamAdmin {
+    /// To be asked in the transaction that changes the team. 401: another admin was faster.
+    pub(crate) async fn must_still_be(&self, conn: &mut PgConnection) -> Result<(), Problem> {
+        match self.caller.holder {
+            Holder::Teammate(id, _) if !team::may_change_team(conn, id).await? => Err(signed_in::ended()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl FromRequestParts<ApiState> for TeamAdmin {
     type Rejection = Problem;
 
@@ -292,7 +304,7 @@ impl FromRequestParts<ApiState> for Scraper {
 }
 
 /// Whoever acts on the server as a whole.
-async fn of_server(parts: &Parts, state: &ApiState) -> Result<Caller, Problem> {
+async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Problem> {
     if is_local(&parts.extensions) {
         return Ok(Caller::LOCAL);
     }
@@ -301,7 +313,11 @@ async fn of_server(parts: &Parts, state: &ApiState) -> Result<Caller, Problem> {
 }
 
 /// By what right a request is made, and the app that it names, if that right has to do with it.
-async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> Result<(Holder, Option<App>), Problem> {
+async fn authenticate(
+    parts: &mut Parts,
+    state: &ApiState,
+    app: Option<AppRef>,
+) -> Result<(Holder, Option<App>), Problem> {
     let Some(signed_in) = signed_in::enter(parts, state).await? else {
         let (key, app) = authenticate_key(parts, state, app).await?;
         return Ok((Holder::Key(key), app));
@@ -316,7 +332,7 @@ async fn authenticate(parts: &Parts, state: &ApiState, app: Option<AppRef>) -> R
 }
 
 async fn authenticate_key(
-    parts: &Parts,
+    parts: &mut Parts,
     state: &ApiState,
     app: Option<AppRef>,
 ) -> Result<(ApiKey, Option<App>), Problem> {
@@ -325,7 +341,8 @@ async fn authenticate_key(
         .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let attempt = state.limits.keys.attempt(secret, client)?;
-    let Some((key, app)) = find(state, (api_keys::mac(&state.vault, secret), app)).await? else {
+    let shown = (api_keys::mac(&state.vault, secret), app);
+    let Some((key, app)) = find(state, shown.clone()).await? else {
         attempt.failed();
         return Err(unknown_key());
     };
@@ -333,6 +350,10 @@ async fn authenticate_key(
     if let Some(account) = parts.extensions.get::<Account>() {
         account.note(budget);
     }
+    parts.extensions.insert(Recheck::new(move |state| {
+        let shown = shown.clone();
+        async move { find(&state, shown).await?.map(drop).ok_or_else(unknown_key) } // mostly out of memory
+    }));
     Ok((key, app))
 }
 

@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
+use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
@@ -52,7 +54,28 @@ impl FromRequest<ApiState> for Octets {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
         let limit = request.extensions().get::<BodyLimit>().map_or(state.settings.body_max_bytes, |limit| limit.0);
-        read_body(request, limit, state.settings.body_timeout).await.map(Self)
+        let mut request = request;
+        let recheck = request.extensions_mut().remove::<Recheck>();
+        let octets = read_body(request, limit, state.settings.body_timeout).await?;
+        if let Some(Recheck(recheck)) = recheck {
+            recheck(state.clone()).await?;
+        }
+        Ok(Self(octets))
+    }
+}
+
+/// Asks once more whether a request may do what it wants; written into its extensions where it is let in. Whoever holds back
+/// a request's body holds back what it does: the right has to hold still when all of it has come.
+#[derive(Clone)]
+pub(super) struct Recheck(Arc<dyn Fn(ApiState) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>);
+
+impl Recheck {
+    /// What is asked then.
+    pub(super) fn new<F>(ask: impl Fn(ApiState) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), Problem>> + Send + 'static,
+    {
+        Self(Arc::new(move |state| Box::pin(ask(state))))
     }
 }
 

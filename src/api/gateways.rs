@@ -310,8 +310,8 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
     Err(Problem::invalid_member("/origin", format!("is no origin of this lane, whose push service is {}", row.gateway)))
 }
 
-/// After these, too, what was deferred is looked for: a worker hears of an order within a second, and settles what it put
-/// off before within another few. Should this process end first, what is left comes back by itself within a minute.
+/// After these, too, what was deferred is looked for: a worker hears of an order within a second, and settles what it
+/// deferred before within another few. Should this process end first, what is left comes back by itself within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
 async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, progress: Progress) {

@@ -22,7 +22,7 @@ use super::problem::Problem;
 use crate::http_server::address::{household, site};
 use crate::model::id::AppId;
 pub(crate) use keys::{Account, KeyLimits};
-pub(crate) use sign_ins::{Name, SignIns, Wait};
+pub(crate) use sign_ins::{Attempt, Name, SignIns, Wait};
 
 /// How many requests are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
 const EXAMPLE_CHANGES: Rate = Rate { burst: 10, per_minute: 6 };
 
 /// How many failed sign-ins have an entry of their own in the audit log; the next one counts those in between.
-const LOGGED_REFUSALS: Rate = Rate { burst: 60, per_minute: 60 };
+const LOGGED_REFUSALS: Rate = Rate { burst: 60, per_minute: 6 };
 
 /// By how much an IPv6 /48 may exceed what each /64 in it may do: enough for an office, nothing for somebody who takes
 /// turns among its 65,536.

@@ -23,6 +23,8 @@ const OCTETS_MAX: usize = 512;
 const AT_ONCE: usize = 2;
 /// Hashes that wait for that, at most: about a second's worth. Whoever comes then is told to come back.
 const WAITING_MAX: usize = 32;
+/// Places of these that strangers cannot take from those who are known.
+const KEPT_FREE: usize = 12;
 
 /// A password as somebody typed it. `Debug` does not show it; memory forgets it.
 #[derive(Clone, serde::Deserialize)]
@@ -60,11 +62,28 @@ impl Password {
     }
 }
 
+/// Who wants something hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Anybody.
+    ByAnybody,
+    /// Somebody who has signed in from there before, is signed in, or shows a one-time link.
+    ByKnown,
+}
+
+/// A place in line for one hash.
+pub(super) struct Place {
+    _place: OwnedSemaphorePermit,
+    _as_stranger: Option<OwnedSemaphorePermit>,
+}
+
 /// Hashes passwords, few at a time.
 #[derive(Clone)]
 pub(crate) struct Passwords {
     /// A place for each hash that is computed or waits.
     places: Arc<Semaphore>,
+    /// Those of them that anybody may take.
+    strangers: Arc<Semaphore>,
     /// A turn for each hash that is computed.
     turns: Arc<Semaphore>,
 }
@@ -72,13 +91,25 @@ pub(crate) struct Passwords {
 impl Passwords {
     /// With nothing under way.
     pub(super) fn new() -> Self {
-        let (places, turns) = (Semaphore::new(AT_ONCE + WAITING_MAX), Semaphore::new(AT_ONCE));
-        Self { places: Arc::new(places), turns: Arc::new(turns) }
+        let [places, strangers, turns] =
+            [AT_ONCE + WAITING_MAX, AT_ONCE + WAITING_MAX - KEPT_FREE, AT_ONCE].map(|n| Arc::new(Semaphore::new(n)));
+        Self { places, strangers, turns }
     }
 
-    /// Hashes a new password into a PHC string. 503: too many others wait.
+    /// Takes a place in line. 503: too many others wait.
+    pub(super) fn place(&self, wanted: Wanted) -> Result<Place, Problem> {
+        let take = |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| busy());
+        let as_stranger = match wanted {
+            Wanted::ByAnybody => Some(take(&self.strangers)?),
+            Wanted::ByKnown => None,
+        };
+        Ok(Place { _place: take(&self.places)?, _as_stranger: as_stranger })
+    }
+
+    /// Hashes the new password of somebody who is known into a PHC string. 503: too many others wait.
     pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
-        self.compute(move || {
+        let place = self.place(Wanted::ByKnown)?;
+        self.compute(place, move || {
             let mut salt = [0; 16];
             rand::fill(&mut salt).expect("the system's randomness");
             let hash = argon2id().hash_password_with_salt(password.0.as_bytes(), &salt);
@@ -87,12 +118,12 @@ impl Passwords {
         .await
     }
 
-    /// Whether a password is the one that was hashed. Takes as long where there is no hash. 503: too many others wait.
-    pub(super) async fn verify(&self, password: Password, hash: Option<String>) -> Result<bool, Problem> {
+    /// Whether a password is the one that was hashed. Takes as long where there is no hash.
+    pub(super) async fn verify(&self, place: Place, password: Password, hash: Option<String>) -> Result<bool, Problem> {
         if !password.is_bounded() {
             return Ok(false);
         }
-        self.compute(move || {
+        self.compute(place, move || {
             let known = hash.as_deref().and_then(|hash| PasswordHash::new(hash).ok());
             let hash = known.as_ref().unwrap_or(&NOBODYS);
             argon2id().verify_password(password.0.as_bytes(), hash).is_ok() && known.is_some()
@@ -100,10 +131,13 @@ impl Passwords {
         .await
     }
 
-    async fn compute<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| busy())?;
+    async fn compute<T: Send + 'static>(
+        &self,
+        place: Place,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let turn = self.turns.clone().acquire_owned().await.expect("it is never closed");
-        let permits: [OwnedSemaphorePermit; 2] = [place, turn];
+        let permits = (place, turn);
         // The permits go along: a client that goes away does not make room while its hash is still being computed.
         let computed = spawn_blocking(move || {
             let computed = compute();
@@ -150,7 +184,8 @@ mod tests {
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_ne!(hash, passwords.hash(password("correct horse")).await.unwrap(), "the salt differs");
         let verify = async |text: &str, hash: Option<&str>| {
-            passwords.verify(password(text), hash.map(str::to_owned)).await.unwrap()
+            let place = passwords.place(Wanted::ByAnybody).unwrap();
+            passwords.verify(place, password(text), hash.map(str::to_owned)).await.unwrap()
         };
         assert!(verify("correct horse", Some(&hash)).await);
         assert!(!verify("correct house", Some(&hash)).await);
@@ -167,6 +202,10 @@ mod tests {
         let refused = passwords.hash(password("correct horse")).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "sign_in_busy"));
         drop(taken);
+        let strangers: Vec<_> = std::iter::from_fn(|| passwords.place(Wanted::ByAnybody).ok()).collect();
+        assert_eq!(strangers.len(), AT_ONCE + WAITING_MAX - KEPT_FREE);
+        assert!(passwords.place(Wanted::ByKnown).is_ok(), "strangers leave room for whoever is known");
+        drop(strangers);
         assert!(passwords.hash(password("correct horse")).await.is_ok());
         assert_eq!((passwords.places.available_permits(), passwords.turns.available_permits()), (34, AT_ONCE));
     }

@@ -4,9 +4,12 @@ use axum::http::request::Parts;
 use uuid::Uuid;
 
 use super::ApiState;
+use super::extract::Recheck;
 use super::limits::Account;
 use super::problem::Problem;
 use super::session::cookie::{self, Renewal};
+use crate::model::clock::Timestamp;
+use crate::model::role::Grants;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::audit::Who;
 use crate::store::keys::sessions::{self, Owner, Session};
@@ -37,17 +40,12 @@ impl SignedIn {
 }
 
 /// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it.
-pub(super) async fn enter(parts: &Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
+pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
     let Some(token) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
     cookie::check_origin(&parts.method, &parts.headers)?;
     let now = state.clock.now();
     let token = cookie::read(&state.vault, token, now).ok_or_else(ended)?;
-    let session = sessions::find(&state.pool, token.session, now).await?.ok_or_else(ended)?;
-    let key = match session.owner {
-        Owner::Teammate(_) => None,
-        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
-    };
-    let signed_in = SignedIn { session, key };
+    let signed_in = find(state, token.session, now).await?;
     let budget = state.limits.keys.count(signed_in.owner_id())?;
     if let Some(account) = parts.extensions.get::<Account>() {
         account.note(budget);
@@ -59,7 +57,27 @@ pub(super) async fn enter(parts: &Parts, state: &ApiState) -> Result<Option<Sign
         sessions::see(&state.pool, session.id, now).await?;
         renewal.note(state.settings.cookies.give(&state.vault, session.id, now, session.expires_at));
     }
+    let (id, grants) = (signed_in.session.id, signed_in.session.grants.clone());
+    parts.extensions.insert(Recheck::new(move |state| {
+        let grants = grants.clone();
+        async move { is_still(&state, id, &grants).await }
+    }));
     Ok(Some(signed_in))
+}
+
+async fn find(state: &ApiState, session: Uuid, now: Timestamp) -> Result<SignedIn, Problem> {
+    let session = sessions::find(&state.pool, session, now).await?.ok_or_else(ended)?;
+    let key = match session.owner {
+        Owner::Teammate(_) => None,
+        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
+    };
+    Ok(SignedIn { session, key })
+}
+
+/// 401: the session has ended meanwhile, or its teammate may do something else than before.
+async fn is_still(state: &ApiState, session: Uuid, grants: &Grants) -> Result<(), Problem> {
+    let now = find(state, session, state.clock.now()).await?;
+    if now.session.grants == *grants { Ok(()) } else { Err(ended()) }
 }
 
 /// 401: there is no session, or not any more.

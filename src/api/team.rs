@@ -168,6 +168,7 @@ pub(crate) async fn invite(
     let email = email.expect("what is missing was refused");
     let (id, now) = (TeammateId(state.clock.uuid()), state.clock.now());
     let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
     if !team::add(&mut tx, id.0, &email, now).await? {
         return Err(Problem::conflict("email_taken", "There is a teammate of that address."));
     }
@@ -197,6 +198,7 @@ pub(crate) async fn change(
     faults.finish()?;
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id.0).await? {
         return Err(unknown());
     }
@@ -227,6 +229,7 @@ pub(crate) async fn reset(
 ) -> Result<axum::Json<Invited>, Problem> {
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id.0).await? {
         return Err(unknown());
     }
@@ -248,6 +251,7 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id.0).await? {
         return Err(unknown());
     }

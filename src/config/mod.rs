@@ -1,6 +1,6 @@
 //! Every setting, with its default and bounds, once. The environment is read only here.
 //!
-//! A setting is looked for on the command line (`--page-max`), then in the environment (`BELLWIRE_BATCH_MAX`), then in
+//! A setting is looked for on the command line (`--batch-max`), then in the environment (`BELLWIRE_BATCH_MAX`), then in
 //! `bellwire.toml` (`batch_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
 //! command lines.
 
@@ -227,9 +227,9 @@ settings! {
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
     lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
-    /// Recipients of a page, at least.
+    /// Recipients of a batch, at least.
     batch_min: u32 = "50", shown, number(1..=500);
-    /// Recipients of a page, at most.
+    /// Recipients of a batch, at most.
     batch_max: u32 = "500", shown, number(1..=500);
     /// The share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide says 0.05. This and
     /// the next four are for tiers without figures of their own.

@@ -1,4 +1,4 @@
-//! What the feeder has to draw: lanes that have something due, and how many of them at a time. Pure state.
+//! What there is to claim: lanes that have something due, and how many of them at a time. Pure state.
 //!
 //! Each tier has a budget of its own, so that a one-time code waits behind no campaign; within it apps take turns. What one
 //! app's flow control lets through is shared by its lanes, so they are drawn one after the other.

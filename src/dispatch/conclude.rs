@@ -1,4 +1,4 @@
-//! What becomes of a delivery: verdicts turned into what is written down. Pure.
+//! What becomes of a delivery: verdicts turned into what is written down. No I/O.
 
 use std::sync::Arc;
 

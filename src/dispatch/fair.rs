@@ -49,7 +49,7 @@ type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 /// The jobs of this process, by tier and lane.
 pub(super) struct FairQueue {
     inner: Mutex<Queue>,
-    /// Wakes the admitter.
+    /// Wakes whoever prepares deliveries.
     any: Notify,
     /// Wakes the thread kept for transactional deliveries.
     transactional: Notify,

@@ -68,7 +68,7 @@ use crate::model::id::LaneId;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
-use crate::store::operations::workers::{self};
+use crate::store::operations::workers;
 use crate::store::queue::claims::{ClaimedRow, LEASE};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::stops::Stop;
@@ -259,7 +259,7 @@ impl Dispatcher {
 
     /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
     /// the clock: it hears at once what others told, and tells them that it lives. A failed look is made again, as the
-    /// feeder would; the third failure in a row is returned.
+    /// claim stage would; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
             self.heartbeat.read_states(None).await?;

@@ -15,7 +15,7 @@ use crate::model::lane::Gateway;
 use crate::policy::breaker::State;
 use crate::policy::hold::{Alarm, KeyWatch, of_refused_key};
 use crate::policy::lane_state::LaneState;
-use crate::store::operations::workers::{self};
+use crate::store::operations::workers;
 use crate::store::queue::lanes;
 
 /// Tells other replicas, in tasks of its own: nothing waits for them.

@@ -28,7 +28,7 @@ use crate::store::queue::flows::Flow;
 /// campaign would keep its own retries back to its end.
 const LETS_PASS: Duration = Duration::from_secs(4);
 /// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
-/// time: it had work, which the feeder was slow to bring.
+/// time: it had work, which claiming was slow to bring.
 const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
 /// An origin whose permits have all been out for so long without an answer does not take part for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);

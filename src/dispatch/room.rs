@@ -1,4 +1,4 @@
-//! What of a lane may be claimed, and who probes it: the fair queue as the feeder sees it.
+//! What of a lane may be claimed, and who probes it: the fair queue as the claim stage sees it.
 
 use std::sync::Arc;
 

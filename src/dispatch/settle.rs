@@ -1,4 +1,4 @@
-//! The last stage: whatever became of a delivery is counted and handed to the settler here, and nowhere else.
+//! The last stage: whatever became of a delivery that was let in is counted and handed to the settler here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,7 @@ impl Settling {
     pub(super) fn settle(&self, job: &mut Job, fate: Fate) {
         let fate = self.if_stopped(job, fate);
         if let Fate::Ended(_, End::Dead(death)) = &fate {
-            let subscription = self.shared.label(job.subscription);
-            debug!(subscription, reason = death.reason.name(), "a delivery died");
+            debug!(subscription = self.shared.label(job.subscription), reason = death.reason.name(), "a delivery died");
         }
         let settlement = job.settle(fate, self.shared.clock.now());
         self.tally(job, &settlement);

@@ -31,6 +31,8 @@ use labels::{
 };
 use process::Process;
 
+/// Methods that have series of their own.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// Lanes that have series of their own, at most.
 const LANES_MAX: usize = 100;
 
@@ -196,8 +198,9 @@ impl Metrics {
     }
 
     /// Counts a request to the API. `route` is the pattern, such as `/v1/apps/{app}/messages`, never the path: paths
-    /// hold ids, and each would be a series.
+    /// hold ids, and each would be a series. So would each word that a stranger invents for a method.
     pub fn request(&self, method: &str, route: &str, status: u16) {
+        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
         let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
     }

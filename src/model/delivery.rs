@@ -211,7 +211,7 @@ impl Ending {
 #[serde(rename_all = "snake_case")]
 #[repr(i16)]
 pub enum ReceiptKind {
-    /// A notification was shown, or the batch's own handler took the push.
+    /// A notification was shown, or the page's own handler took the push.
     Displayed = 1,
     /// The person clicked it, or one of its buttons.
     Clicked = 2,

@@ -145,7 +145,7 @@ impl SubscriptionId {
     }
 }
 
-/// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, pages and queue rows.
+/// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, batches and queue rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LaneId(pub i32);

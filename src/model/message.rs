@@ -19,7 +19,7 @@ use crate::model::named;
 
 named! {
     /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
-    /// fact about cursors, pages and queue rows: none is left.
+    /// fact about cursors, batches and queue rows: none is left.
     pub(crate) enum MessageState {
         /// It is to be sent later. Nobody sets it yet.
         Scheduled = "scheduled",

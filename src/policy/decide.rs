@@ -65,37 +65,37 @@ pub(crate) enum Verdict {
 ///
 /// The time to live comes first: a retry that would fall due at or after expiry makes the delivery expire now, so
 /// `ttl: 0` gets exactly one POST.
-pub(crate) fn decide(outcome: &Outcome, policy: &Policy, attempt: &Situation, randomness: f64) -> Verdict {
+pub(crate) fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> Verdict {
     match outcome.kind {
         Kind::Accepted { .. } => Verdict::Accepted,
         Kind::Gone => Verdict::Gone,
         Kind::Refused { reason } => Verdict::Dead { reason },
-        Kind::TooLarge => too_large(policy, attempt),
+        Kind::TooLarge => too_large(policy, situation),
         Kind::Unprocessed => {
             let (shortest, longest) = UNPROCESSED_WAIT;
             let after = shortest + (longest - shortest).mul_f64(randomness.clamp(0.0, 1.0));
-            if outlives(attempt, after) { Verdict::Retry { after, counts: false } } else { Verdict::Expired }
+            if outlives(situation, after) { Verdict::Retry { after, counts: false } } else { Verdict::Expired }
         }
         Kind::Throttled | Kind::ChannelThrottled | Kind::Unavailable { .. } => {
-            retried(outcome, policy, attempt, randomness)
+            retried(outcome, policy, situation, randomness)
         }
     }
 }
 
-fn retried(outcome: &Outcome, policy: &Policy, attempt: &Situation, randomness: f64) -> Verdict {
-    if !outlives(attempt, Duration::ZERO) {
+fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> Verdict {
+    if !outlives(situation, Duration::ZERO) {
         return Verdict::Expired;
     }
     let step = match outcome.kind {
-        Kind::Throttled | Kind::ChannelThrottled => policy.retry.throttled_step(attempt.retries),
-        _ => policy.retry.step(attempt.retries),
+        Kind::Throttled | Kind::ChannelThrottled => policy.retry.throttled_step(situation.retries),
+        _ => policy.retry.step(situation.retries),
     };
     let Some(step) = step else {
         return Verdict::Dead { reason: DeadReason::RetriesExhausted };
     };
     let delay = step.draw(randomness);
     // Only the first retry follows the gateway's invitation: a gateway that repeats it is not hammered.
-    let invited = outcome.kind == Kind::Unavailable { retry_now: true } && attempt.retries == 0;
+    let invited = outcome.kind == Kind::Unavailable { retry_now: true } && situation.retries == 0;
     let delay = if invited { Duration::ZERO } else { delay };
     let after = match (outcome.retry_after, &policy.retry) {
         (None, _) => delay,
@@ -104,29 +104,29 @@ fn retried(outcome: &Outcome, policy: &Policy, attempt: &Situation, randomness: 
     };
     // What jitter has not spread would leave at once. What is to follow without delay follows its own answer.
     let leaves_at_once = !after.is_zero() && (step.shortest == step.longest || after != delay);
-    let later = after + (START_APART * attempt.wave).mul_f64(randomness.clamp(0.0, 1.0));
-    let after = if leaves_at_once && outlives(attempt, later) { later } else { after };
-    if !outlives(attempt, after) {
+    let later = after + (START_APART * situation.wave).mul_f64(randomness.clamp(0.0, 1.0));
+    let after = if leaves_at_once && outlives(situation, later) { later } else { after };
+    if !outlives(situation, after) {
         Verdict::Expired
-    } else if matches!(policy.retry, Retry::Guide(_)) && attempt.accepted_at + GUIDE_WINDOW <= attempt.now + after {
+    } else if matches!(policy.retry, Retry::Guide(_)) && situation.accepted_at + GUIDE_WINDOW <= situation.now + after {
         Verdict::Dead { reason: DeadReason::RetriesExhausted }
     } else {
         Verdict::Retry { after, counts: true }
     }
 }
 
-fn too_large(policy: &Policy, attempt: &Situation) -> Verdict {
+fn too_large(policy: &Policy, situation: &Situation) -> Verdict {
     let dead = Verdict::Dead { reason: DeadReason::PayloadTooLarge };
-    match policy.delay(attempt.retries, 0.0) {
-        Some(_) if attempt.can_shrink && outlives(attempt, Duration::ZERO) => Verdict::Shrink,
-        Some(_) if attempt.can_shrink => Verdict::Expired,
+    match policy.delay(situation.retries, 0.0) {
+        Some(_) if situation.can_shrink && outlives(situation, Duration::ZERO) => Verdict::Shrink,
+        Some(_) if situation.can_shrink => Verdict::Expired,
         _ => dead,
     }
 }
 
 /// Whether something due after this wait is due before expiry.
-fn outlives(attempt: &Situation, wait: Duration) -> bool {
-    attempt.now + wait < attempt.expires_at
+fn outlives(situation: &Situation, wait: Duration) -> bool {
+    situation.now + wait < situation.expires_at
 }
 
 /// The seconds to live that a POST at `now` carries; none if its life is over and it must not be sent.
@@ -199,8 +199,8 @@ mod tests {
     const EXHAUSTED: Verdict = Verdict::Dead { reason: DeadReason::RetriesExhausted };
 
     /// By the guide's published timetable.
-    fn promotional(outcome: &Outcome, attempt: &Situation) -> Verdict {
-        decide(outcome, &in_force(json!({"maxAttempts": 5})), attempt, 0.5)
+    fn promotional(outcome: &Outcome, situation: &Situation) -> Verdict {
+        decide(outcome, &in_force(json!({"maxAttempts": 5})), situation, 0.5)
     }
 
     fn retry(after_s: u64) -> Verdict {
@@ -272,8 +272,8 @@ mod tests {
     fn a_wave_of_retries_without_jitter_of_its_own_is_spread_when_it_starts() {
         let constant = in_force(json!({"retries": 3, "retryDelay": "1000"}));
         let wave = |wave| Situation { wave, ..attempt(0, 1, HOUR) };
-        let ms = |policy: &Policy, outcome: &Outcome, attempt: &Situation, randomness| match decide(
-            outcome, policy, attempt, randomness,
+        let ms = |policy: &Policy, outcome: &Outcome, situation: &Situation, randomness| match decide(
+            outcome, policy, situation, randomness,
         ) {
             Verdict::Retry { after, .. } => after.as_millis(),
             other => panic!("{other:?}"),

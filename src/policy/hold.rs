@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_off_comes_back_spread_out_and_what_is_urgent_at_once() {
+    fn what_was_deferred_comes_back_spread_out_and_what_is_urgent_at_once() {
         let due = |urgent, randomness| (reopens_at(at(0), urgent, randomness) - at(0)).num_milliseconds();
         assert_eq!([0.0, 0.25, 0.5, 1.0].map(|randomness| due(false, randomness)), [0, 500, 1_000, 2_000]);
         assert_eq!(due(true, 0.9), 0);

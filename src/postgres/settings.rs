@@ -49,7 +49,7 @@ const FULL: &[&str] = &[
     "min_wal_size=256MB",
     "checkpoint_timeout=15min",
     "checkpoint_completion_target=0.9",
-    // Queue, pages and cursors turn over within seconds; a minute between looks lets them bloat.
+    // Queue, batches and cursors turn over within seconds; a minute between looks lets them bloat.
     "autovacuum_naptime=5s",
     "autovacuum_vacuum_cost_limit=2000",
 ];

@@ -78,7 +78,7 @@ async fn folding_changes_no_count_and_forgets_what_came_to_nothing() {
     app.sweep().await;
     assert_eq!((active().await, members().await), (6, 6), "two have expired");
     // And back.
-    app.reopens_at("fcm", 1).await;
+    app.come_back("fcm", 1).await;
     app.sweep().await;
     assert_eq!((active().await, members().await), (7, 7), "with its topics");
     app.call(Method::DELETE, "/v1/apps/shop/topics/news", Value::Null).await.ok(204);

@@ -1,4 +1,4 @@
-//! The feeder: no lane waits for another one, whatever becomes of that.
+//! Claims: no lane waits for another one, whatever becomes of that.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_b
     let code = app.send(json!({"subscriptions": [own.id]}), json!({"tier": "transactional", "ttl": 3_600})).await;
     app.run_until_idle().await;
     let put_off = "SELECT count(*) FROM queue WHERE due_at > scheduled_at";
-    assert_eq!(scalar(&app.pool, put_off).await, 1, "it waits in the database, where the feeder has to find it");
+    assert_eq!(scalar(&app.pool, put_off).await, 1, "it waits in the database, where it has to be found");
 
     let kept_back = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     let mut hang = app.pool.begin().await.unwrap();
@@ -97,7 +97,7 @@ async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_b
         app.send(json!({"all": true}), json!({"tier": "promotional"})).await,
         app.send(json!({"all": true}), json!({"tier": "engagement"})).await,
     ];
-    // Cutting a batch writes there.
+    // Taking a batch writes there.
     sqlx::query("LOCK TABLE message_counts IN EXCLUSIVE MODE").execute(&mut *hang).await.unwrap();
     let hanging = tokio::time::timeout(PATIENCE, async {
         while scalar(&app.pool, HANG).await < 2 {

@@ -332,9 +332,9 @@ async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
     };
     assert!(raise(&mut conn, "one").await && raise(&mut conn, "two").await && !raise(&mut conn, "one").await);
     let list = async |query: &str| app.operate(Method::GET, &format!("/v1/alerts{query}"), Value::Null).await.ok(200);
-    let names = |batch: &Value| -> Vec<(String, i64)> {
+    let names = |page: &Value| -> Vec<(String, i64)> {
         let row = |row: &Value| (row["subject"].as_str().unwrap().to_owned(), row["n"].as_i64().unwrap());
-        batch["data"].as_array().unwrap().iter().map(row).collect()
+        page["data"].as_array().unwrap().iter().map(row).collect()
     };
     let all = list("").await;
     assert_eq!(names(&all), [("two".to_owned(), 1), ("one".to_owned(), 2)]);
@@ -343,12 +343,12 @@ async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
     assert!(resolved["resolved_at"].is_string());
     assert!(raise(&mut conn, "two").await, "what was resolved and happens again is new");
     app.operate(Method::POST, "/v1/alerts/al_00000000-0000-7000-8000-000000000000/resolve", Value::Null).await.ok(404);
-    // Batch by batch: the open ones, then the resolved one.
+    // Page by page: the open ones, then the resolved one.
     let (mut query, mut walked) = ("?limit=1".to_owned(), Vec::new());
     loop {
-        let batch = list(&query).await;
-        walked.extend(names(&batch));
-        let Some(iterator) = batch["iterator"].as_str() else { break };
+        let page = list(&query).await;
+        walked.extend(names(&page));
+        let Some(iterator) = page["iterator"].as_str() else { break };
         query = format!("?limit=1&iterator={iterator}");
     }
     assert_eq!(walked, [("two".to_owned(), 1), ("one".to_owned(), 2), ("two".to_owned(), 1)]);

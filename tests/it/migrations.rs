@@ -101,7 +101,7 @@ async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
     assert_eq!(number("SELECT count(*) FROM identity_keys WHERE form = 'jwt'").await, 2);
     assert_eq!(number("SELECT count(*) FROM apps WHERE browsers_may = '{}'").await, 1);
     let kept = "SELECT count(*) FROM topics WHERE join_by = 'anyone' AND made_by = 'server'";
-    assert_eq!(number(kept).await, 4, "those that there were, and what the example batch offers");
+    assert_eq!(number(kept).await, 4, "those that there were, and what the example page offers");
     for wrong in [
         "UPDATE identity_keys SET form = 'hmac'", // an HMAC takes a secret
         "UPDATE apps SET browsers_may = '{everything}'",

@@ -65,7 +65,7 @@ async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_la
         assert_eq!(app.message(&code).await["counts"]["accepted"], 1);
     }
     app.send(json!({"topic": "news"}), json!({})).await;
-    app.reopens_at("fcm", 0).await;
+    app.come_back("fcm", 0).await;
     for _ in 0..40 {
         app.advance(Duration::from_secs(30)).await;
     }

@@ -243,7 +243,7 @@ async fn subscriptions_won_and_lost_show_by_reason_and_what_was_active_at_each_t
     app.send(json!({"subscriptions": [first[1].id]}), json!({})).await;
     app.run_until_idle().await;
     app.clock.advance(2 * HOUR);
-    app.reopens_at("fcm", 1).await;
+    app.come_back("fcm", 1).await;
     app.sweep().await;
     app.sweep().await;
     let lost = shown(&app, "measures=subscriptions_lost&dimensions=reason").await;

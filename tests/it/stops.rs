@@ -385,7 +385,7 @@ async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_befor
     }
     app.until_held(rule, IN_FLIGHT).await;
     unsubscribe(&app, &browser).await;
-    assert_eq!(app.reopens_at("fcm", 0).await, browser.id);
+    assert_eq!(app.come_back("fcm", 0).await, browser.id);
     let code = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": "transactional"})).await;
     let_go(&app, rule).await;
     assert_eq!(app.delivery(&code, &browser.id).await["state"], "accepted");
@@ -418,7 +418,7 @@ async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
     app.sweep().await;
     for (index, ended) in [(0, "unsubscribed"), (1, "gone"), (2, "suspended")] {
         assert_eq!(state(&all[index].id).await, ended);
-        assert_eq!(app.reopens_at("fcm", u32::try_from(index).unwrap()).await, all[index].id);
+        assert_eq!(app.come_back("fcm", u32::try_from(index).unwrap()).await, all[index].id);
         let again = app.send(to(index), code.clone()).await;
         app.run_until_idle().await;
         assert_eq!(app.delivery(&again, &all[index].id).await["state"], "accepted", "after it was {ended}");
@@ -471,7 +471,7 @@ async fn what_a_dead_worker_held_of_an_unsubscribed_browser_is_cancelled_and_cou
     unsubscribe(&app, &all[0]).await;
     unsubscribe(&app, &all[1]).await;
     app.clock.advance(Duration::from_secs(1));
-    assert_eq!(app.reopens_at("fcm", 1).await, all[1].id);
+    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
     assert_eq!(app.counts(&single).await, counts(&[("targeted", 3), ("dispatching", 3)]), "left to their worker");
     app.clock.advance(LEASE);
     app.worker(app.clock.clone()).await.run_until_idle().await;

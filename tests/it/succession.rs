@@ -170,7 +170,7 @@ async fn nothing_follows_to_a_successor_that_ended_or_to_another_user() {
     claim_and_die(&app, Tier::Promotional).await;
     let ended = replace(&app, &all[0], 500).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", ended.id), Value::Null).await.ok(204);
-    assert_eq!(app.reopens_at("fcm", 500).await, ended.id);
+    assert_eq!(app.come_back("fcm", 500).await, ended.id);
     let bobs = json!({"replaces": {"id": all[1].id}, "user_id": "bob"});
     let bobs = app.subscribe_with("fcm", 501..502, bobs).await.remove(0);
     app.clock.advance(LEASE + Duration::from_secs(1));
@@ -196,13 +196,49 @@ async fn a_browser_that_was_gone_and_comes_again_is_in_its_topics_by_whatever_en
     // Taken out of one while it was gone, by the site; and one that left for good.
     let sport = format!("/v1/apps/shop/topics/sport/subscriptions/{}", all[1].id);
     app.call(Method::DELETE, &sport, Value::Null).await.ok(204);
-    assert_eq!(app.reopens_at("fcm", 1).await, all[1].id);
+    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
     assert_eq!(topics(&all[1].id).await, json!(["news"]));
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", all[2].id), Value::Null).await.ok(204);
-    app.reopens_at("fcm", 2).await;
+    app.come_back("fcm", 2).await;
     assert_eq!(topics(&all[2].id).await, json!([]));
     let message = app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 3), ("accepted", 3), ("awaiting_ack", 3)]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_paused_message_moves_and_waits_on() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await; // so that rows wait
+    let old = app.subscribe("fcm", 0..1).await.remove(0);
+    let message = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
+    app.steer(&message, "pause").await;
+    let new = replace(&app, &old, 1).await;
+    let worker = app.worker(app.clock.clone()).await;
+    worker.run_until_idle().await;
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("queued", 1)]));
+    app.steer(&message, "resume").await;
+    app.clock.advance(Duration::from_secs(3));
+    worker.run_until_idle().await;
+    assert_eq!(app.delivery(&message, &new.id).await["state"], "accepted");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_successor_was_sent_already_is_not_sent_to_it_again_nor_taken_for_forged() {
+    let app = TestApp::start().await;
+    let all = app.subscribe("fcm", 0..2).await;
+    let later = Rule { endpoints: Some([1].into()), ..Rule::always(answer(503)) };
+    app.simulator.add_rule(later).unwrap();
+    let message = app.send(json!({"subscriptions": [all[0].id, all[1].id]}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["retrying"], 1);
+    let body = json!({"replaces": {"id": all[1].id}});
+    assert_eq!(app.come_back_with("fcm", 0, body).await, all[0].id, "a known one takes the place");
+    app.advance(Duration::from_secs(3600)).await;
+    let end = counts(&[("targeted", 2), ("accepted", 1), ("awaiting_ack", 1), ("cancelled", 1)]);
+    assert_eq!(app.counts(&message).await, end);
+    assert_eq!((received(&app, &all[0]), scalar(&app.pool, "SELECT count(*) FROM alerts").await), (1, 0));
     app.finish().await;
 }

@@ -2,9 +2,11 @@
 //!
 //! - One name from one client: five free, then 1 s, 2 s, 4 s … up to a quarter of an hour.
 //! - One client, whatever names: 20 free, then likewise. It must not matter how many names somebody knows.
-//! - One name, whatever clients: 50 free, then at most half a minute. A stranger with many addresses could otherwise keep its
-//!   owner out for good; so this one does not hold for clients from which the owner has signed in before, and none of the
-//!   three for one-time links and operator's keys.
+//! - One name, whatever clients: 50 free, then at most half a minute.
+//!
+//! A stranger with many addresses could keep a name's owner out for good, and one colleague all others who share an address:
+//! so only the first holds for clients from which the owner has signed in before, and none of the three for one-time links and
+//! operator's keys.
 //!
 //! An attempt counts as failed from its beginning until it succeeds: a thousand at once are no way around.
 
@@ -78,9 +80,9 @@ pub(crate) struct SignIns(Mutex<HashMap<By, Count>>);
 /// Why an attempt has to wait.
 #[derive(Debug)]
 pub(crate) enum Wait {
-    /// Whoever asks has failed too often.
-    Client(Problem),
-    /// Others have, at the same name.
+    /// That client has failed too often at that name.
+    Anybody(Problem),
+    /// It has failed at other names, or others have failed at this one: not for whoever is known.
     Strangers(Problem),
 }
 
@@ -88,7 +90,7 @@ impl Wait {
     /// 429, whoever has failed.
     pub(crate) fn into_problem(self) -> Problem {
         match self {
-            Self::Client(problem) | Self::Strangers(problem) => problem,
+            Self::Anybody(problem) | Self::Strangers(problem) => problem,
         }
     }
 }
@@ -102,30 +104,31 @@ impl SignIns {
         is_known: bool,
         now: Timestamp,
     ) -> Result<Attempt<'_>, Wait> {
-        let client_is = household(client);
-        let own =
-            [Some(By::NameAndClient(name, client_is)), Some(By::Client(client_is)), site(client).map(By::Network)];
+        let here = household(client);
+        let own = By::NameAndClient(name, here);
+        let strangers = [Some(By::Client(here)), site(client).map(By::Network), Some(By::Name(name))];
+        // What its owner mistypes at home holds nobody up elsewhere.
+        let strangers: Vec<By> = strangers.into_iter().flatten().filter(|_| !is_known).collect();
         let mut counts = self.0.lock();
         let until = |by: &By| counts.get(by).map_or(now, |count| count.until(*by));
-        if let Some(until) = own.iter().flatten().map(until).max().filter(|until| *until > now) {
-            return Err(Wait::Client(too_many(until, now)));
+        if until(&own) > now {
+            return Err(Wait::Anybody(too_many(until(&own), now)));
         }
-        let strangers = until(&By::Name(name));
-        if strangers > now && !is_known {
-            return Err(Wait::Strangers(too_many(strangers, now)));
+        if let Some(until) = strangers.iter().map(until).max().filter(|until| *until > now) {
+            return Err(Wait::Strangers(too_many(until, now)));
         }
-        // What its owner mistypes at home holds nobody up elsewhere.
-        let of_name = (!is_known).then_some(By::Name(name));
-        let counted: Vec<By> = own.into_iter().flatten().chain(of_name).collect();
         make_room(&mut counts, now);
-        for by in &counted {
-            let count = counts.entry(*by).or_insert(Count { failures: 0, last_at: now });
+        let mut count = |by: By| {
+            let count = counts.entry(by).or_insert(Count { failures: 0, last_at: now });
             if count.last_at + FORGOTTEN_AFTER <= now {
                 count.failures = 0;
             }
+            let before = count.last_at;
             *count = Count { failures: count.failures.saturating_add(1), last_at: now };
-        }
-        Ok(Attempt { all: self, counted })
+            (by, before)
+        };
+        let counted = std::iter::once(own).chain(strangers).map(&mut count).collect();
+        Ok(Attempt { all: self, counted, at: now })
     }
 }
 
@@ -133,17 +136,19 @@ impl SignIns {
 #[must_use = "it counts as failed unless it is said to have succeeded"]
 pub(crate) struct Attempt<'a> {
     all: &'a SignIns,
-    counted: Vec<By>,
+    /// Where it is counted, and when the failure before it was.
+    counted: Vec<(By, Timestamp)>,
+    at: Timestamp,
 }
 
 impl Attempt<'_> {
     /// It succeeded: the client is trusted with that name, and the attempt counts nowhere.
     pub(crate) fn succeeded(self) {
         let mut counts = self.all.0.lock();
-        for by in self.counted {
+        for (by, before) in self.counted {
             match by {
                 By::NameAndClient(..) => drop(counts.remove(&by)),
-                _ => take_back(&mut counts, by),
+                _ => take_back(&mut counts, by, before, self.at),
             }
         }
     }
@@ -151,13 +156,17 @@ impl Attempt<'_> {
     /// It came to nothing, and not by its own fault.
     pub(crate) fn undone(self) {
         let mut counts = self.all.0.lock();
-        self.counted.into_iter().for_each(|by| take_back(&mut counts, by));
+        self.counted.into_iter().for_each(|(by, before)| take_back(&mut counts, by, before, self.at));
     }
 }
 
-fn take_back(counts: &mut HashMap<By, Count>, by: By) {
+/// Takes back what an attempt counted, and the wait that it would have begun anew.
+fn take_back(counts: &mut HashMap<By, Count>, by: By, before: Timestamp, at: Timestamp) {
     if let Some(count) = counts.get_mut(&by) {
         count.failures = count.failures.saturating_sub(1);
+        if count.last_at == at {
+            count.last_at = before;
+        }
     }
 }
 
@@ -206,7 +215,7 @@ mod tests {
         let mut now = AT;
         for wait_s in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
             let early = now + TimeDelta::seconds(wait_s) - TimeDelta::milliseconds(1);
-            assert!(matches!(sign_ins.attempt(ANN, client(1), true, early), Err(Wait::Client(_))), "{wait_s}");
+            assert!(matches!(sign_ins.attempt(ANN, client(1), true, early), Err(Wait::Anybody(_))), "{wait_s}");
             now += TimeDelta::seconds(wait_s);
             assert!(fail(&sign_ins, ANN, client(1), now), "{wait_s}");
         }
@@ -224,6 +233,25 @@ mod tests {
         let office = |n: u16| IpAddr::from([0x2001, 0xdb8, 1, n, 0, 0, 0, 1]);
         let tried = (0..1_000).filter(|n| fail(&sign_ins, [7; 32].map(|b: u8| b ^ *n as u8), office(*n), AT)).count();
         assert_eq!(tried, 320, "a network of many households");
+    }
+
+    #[test]
+    fn what_a_colleague_mistypes_holds_up_nobody_who_signs_in_there_and_no_success_begins_a_wait() {
+        let sign_ins = SignIns::default();
+        let office = client(1);
+        let mut now = AT;
+        for n in 0..30 {
+            while !fail(&sign_ins, [n; 32], office, now) {
+                now += TimeDelta::seconds(1);
+            }
+        }
+        let until = now + TimeDelta::seconds(900);
+        assert!(matches!(sign_ins.attempt(ANN, office, false, now), Err(Wait::Strangers(_))), "a stranger there");
+        for _ in 0..10 {
+            sign_ins.attempt(ANN, office, true, now).unwrap().succeeded();
+        }
+        sign_ins.attempt(ANN, office, false, until).unwrap().succeeded();
+        assert!(sign_ins.attempt(ANN, office, false, until).is_ok(), "it was no failure");
     }
 
     #[test]

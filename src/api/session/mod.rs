@@ -194,7 +194,7 @@ pub(crate) async fn set_password(
     }
     faults.finish()?;
     let known = team::credentials(&state.pool, email).await?.and_then(|known| known.password_hash);
-    match (known, body.current_password) {
+    match (known.clone(), body.current_password) {
         (None, _) if session.began_at + FRESH > state.clock.now() => {}
         (None, _) => return Err(Problem::forbidden("To set a first password, sign in anew by a one-time link.")),
         (Some(_), None) => {
@@ -202,7 +202,8 @@ pub(crate) async fn set_password(
         }
         (Some(hash), Some(password)) => {
             let client = state.limits.client_of(&parts.headers, &parts.extensions);
-            if !sign_in::try_password(&state, email, client, Some(id), password, Some(hash)).await? {
+            let guess = sign_in::Guess::begin(&state, email, client).await?;
+            if !guess.is_right(password, Some(hash)).await? {
                 // Whoever sits at somebody else's browser and guesses is to be seen.
                 let refused =
                     caller.did(Action::SessionRefused, TeammateId(id)).with(json!({"by": "current_password"}));
@@ -214,6 +215,12 @@ pub(crate) async fn set_password(
     let hash = state.passwords.hash(body.new_password).await?;
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
+    // Somebody may have forgotten it, and ended this session, while it was hashed.
+    if !team::keep_credentials(&mut tx, id, known.as_deref()).await?
+        || !sessions::keep(&mut tx, session.id, now).await?
+    {
+        return Err(ended());
+    }
     team::set_password(&mut tx, id, Some(&hash)).await?;
     sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
     caller.did(Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use axum::extract::State;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,9 +18,9 @@ use super::SessionView;
 use crate::api::ApiState;
 use crate::api::auth::find;
 use crate::api::email::{EMAIL_RULE, normal_email};
-use crate::api::extract::{Json, is_plain_text};
-use crate::api::limits::{Name, Wait};
-use crate::api::passwords::Password;
+use crate::api::extract::{BodyLimit, Json, is_plain_text};
+use crate::api::limits::{Attempt, Name, Wait};
+use crate::api::passwords::{Password, Place, Wanted};
 use crate::api::problem::{Faults, Problem};
 use crate::api::signed_in::SignedIn;
 use crate::http_server::address::household;
@@ -36,6 +36,8 @@ use crate::vault::{Purpose, Vault};
 pub(crate) const LINK_PREFIX: &str = "bwl_";
 /// How long somebody stays signed in, however busy: a working day.
 const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
+/// Octets of a request to sign in, at most.
+const BODY_MAX: usize = 4_096;
 /// Characters of a browser's `User-Agent` that are kept.
 const BROWSER_MAX: usize = 200;
 
@@ -124,16 +126,17 @@ impl Visitor {
 /// time (429); too many at once are told to come back (503).
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
     responses((status = 201, body = SessionView)))]
-pub(crate) async fn sign_in(
-    State(state): State<ApiState>,
-    parts: Parts,
-    Json(body, _): Json<SignIn>,
-) -> Result<Response, Problem> {
+pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
+    let (mut parts, body) = request.into_parts();
     // Nobody is to be signed in by another site as somebody else. Programs say nothing of sites, and need no cookie for this.
     if parts.headers.contains_key("sec-fetch-site") || parts.headers.contains_key(header::ORIGIN) {
         super::cookie::check_origin(&parts.method, &parts.headers)?;
     }
     let visitor = Visitor::of(&parts, &state);
+    // Anybody may ask, so that costs little: neither memory nor, too often, a look into the database.
+    state.limits.client(visitor.client)?;
+    parts.extensions.insert(BodyLimit(BODY_MAX));
+    let Json(body, _) = Json::<SignIn>::from_request(Request::from_parts(parts, body), &state).await?;
     let signed_in = match body.way()? {
         Way::Password(email, password) => by_password(&state, &visitor, &email, password).await?,
         Way::Key(key) => by_key(&state, &visitor, &key.0).await?,
@@ -152,49 +155,74 @@ async fn by_password(
     password: Password,
 ) -> Result<SignedIn, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
+    let guess = Guess::begin(state, &email, visitor.client).await?;
     let known = team::credentials(&state.pool, &email).await?;
-    let (id, hash) = known.as_ref().map_or((None, None), |known| (Some(known.id), known.password_hash.clone()));
-    let is_right = try_password(state, &email, visitor.client, id, password, hash).await?;
-    let Some(known) = known.filter(|known| is_right && known.disabled_at.is_none()) else {
-        return Err(refuse(state, visitor, id, "password").await);
-    };
+    let id = known.as_ref().map(|known| known.id);
+    // Whoever is shut out has no password.
+    let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
+    let is_right = guess.is_right(password, hash.clone()).await?;
+    let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password").await) };
     let mut tx = state.pool.begin().await?;
-    let session = begin(&mut tx, state, visitor, Owner::Teammate(known.id), "password").await?;
+    // It may have been changed while it was hashed, since somebody else knows it.
+    if !team::keep_credentials(&mut tx, teammate, hash.as_deref()).await? {
+        drop(tx);
+        return Err(refuse(state, visitor, id, "password").await);
+    }
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), "password").await?;
     tx.commit().await?;
     read_back(state, session, None).await
 }
 
-/// Whether a password is right, as often as it may be tried: what is to be said of that is the caller's affair.
-pub(super) async fn try_password(
-    state: &ApiState,
-    email: &str,
+/// A guess at a password: it counts as wrong until it is right.
+pub(super) struct Guess<'a> {
+    state: &'a ApiState,
+    attempt: Attempt<'a>,
+    email: &'a str,
     client: IpAddr,
-    teammate: Option<Uuid>,
-    password: Password,
-    hash: Option<String>,
-) -> Result<bool, Problem> {
-    let name: Name = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
-    let now = state.clock.now();
-    let attempt = match state.limits.sign_ins.attempt(name, client, false, now) {
-        Ok(attempt) => attempt,
-        Err(Wait::Client(problem)) => return Err(problem),
-        Err(Wait::Strangers(problem)) => {
-            let Some(teammate) = teammate else { return Err(problem) };
-            if !sessions::knows(&state.pool, teammate, household(client)).await? {
-                return Err(problem);
+    is_known: bool,
+}
+
+impl<'a> Guess<'a> {
+    /// Begins one. 429: this client, or strangers, have guessed too often. Whether there is such a teammate does not show.
+    pub(super) async fn begin(state: &'a ApiState, email: &'a str, client: IpAddr) -> Result<Self, Problem> {
+        let name: Name = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
+        let begin = |is_known| state.limits.sign_ins.attempt(name, client, is_known, state.clock.now());
+        let (attempt, is_known) = match begin(false) {
+            Ok(attempt) => (attempt, false),
+            Err(Wait::Anybody(problem)) => return Err(problem),
+            Err(Wait::Strangers(problem)) => match sessions::knows(&state.pool, email, household(client)).await? {
+                true => (begin(true).map_err(Wait::into_problem)?, true),
+                false => return Err(problem),
+            },
+        };
+        Ok(Self { state, attempt, email, client, is_known })
+    }
+
+    /// Whether it is right: what is to be said of that is the caller's affair. 503: too many others wait.
+    pub(super) async fn is_right(self, password: Password, hash: Option<String>) -> Result<bool, Problem> {
+        let place = match self.place().await {
+            Ok(place) => place,
+            Err(busy) => {
+                self.attempt.undone();
+                return Err(busy);
             }
-            state.limits.sign_ins.attempt(name, client, true, now).map_err(Wait::into_problem)?
+        };
+        let is_right = self.state.passwords.verify(place, password, hash).await?;
+        if is_right {
+            self.attempt.succeeded();
         }
-    };
-    match state.passwords.verify(password, hash).await {
-        Ok(true) => {
-            attempt.succeeded();
-            Ok(true)
-        }
-        Ok(false) => Ok(false),
-        Err(busy) => {
-            attempt.undone();
-            Err(busy)
+        Ok(is_right)
+    }
+
+    async fn place(&self) -> Result<Place, Problem> {
+        let Self { state, .. } = self;
+        let refused = match state.passwords.place(if self.is_known { Wanted::ByKnown } else { Wanted::ByAnybody }) {
+            Err(refused) if !self.is_known => refused,
+            placed => return placed,
+        };
+        match sessions::knows(&state.pool, self.email, household(self.client)).await? {
+            true => state.passwords.place(Wanted::ByKnown),
+            false => Err(refused),
         }
     }
 }

@@ -325,15 +325,15 @@ async fn of_many_lanes_that_wait_for_a_parallelism_each_permit_wakes_one_and_non
     }
     queue.release(first.slot, &first.job, false, NOW);
     queue.release(second.slot, &second.job, false, NOW);
-    let (mut sent, mut put_off) = (0, 0);
+    let (mut sent, mut deferred) = (0, 0);
     while let Some(next) = queue.try_next(Taker::Any, NOW) {
         match next {
             Next::Turn(turn) => {
                 sent += 1;
                 queue.release(turn.slot, &turn.job, false, NOW);
             }
-            Next::Deferred(jobs, _) => put_off += jobs.len(),
+            Next::Deferred(jobs, _) => deferred += jobs.len(),
         }
     }
-    assert_eq!((sent, put_off), (1, 5), "of eight, two were sent before");
+    assert_eq!((sent, deferred), (1, 5), "of eight, two were sent before");
 }

@@ -66,7 +66,7 @@ impl Live {
         (from..=to).contains(attempt)
     }
 
-    /// Counts one shutting of a listener.
+    /// Counts one closing of a listener.
     pub(super) fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }

@@ -99,7 +99,7 @@ async fn connection(host: Arc<Host>, stream: TcpStream) {
     let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX));
     let Ok(socket) = tokio_tungstenite::accept_async_with_config(stream, Some(config)).await else { return };
     let (mut to_browser, mut from_browser) = socket.split();
-    // A browser that does not begin with a hello is shown the listener.
+    // A browser that does not begin with a hello is turned away.
     let Some(Ok(Message::Text(first))) = from_browser.next().await else { return };
     let Ok(Said::Hello { uaid }) = serde_json::from_str(&first) else { return };
     let (outbox, mut inbox) = unbounded_channel();

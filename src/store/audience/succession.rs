@@ -4,6 +4,8 @@
 //! what it has sent already ends by its answer, and what it gives back, for a retry or unsent, is handed on when it is
 //! claimed the next time. So is what was sent to the old one in the same moment, and what a worker held that died.
 
+use std::collections::HashSet;
+
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -34,7 +36,8 @@ struct Taken {
     lane: i32,
     tier: i16,
     retries: i32,
-    due_at: Timestamp,
+    /// None: it is not due before its message is resumed.
+    due_at: Option<Timestamp>,
     scheduled_at: Timestamp,
     lease: Option<Uuid>,
     leases: i16,
@@ -75,7 +78,8 @@ pub(in crate::store) async fn take_over(
     let free = sqlx::query_as!(
         Taken,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
-         RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
+         RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases, token,
+           failed_at",
         old_id.shard(),
         old.id,
         now
@@ -113,7 +117,8 @@ pub(crate) async fn follow(
         let taken = sqlx::query_as!(
             Taken,
             "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4
-             RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
+             RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases,
+               token, failed_at",
             old.shard(),
             old.0,
             &messages,
@@ -128,8 +133,8 @@ pub(crate) async fn follow(
     .await
 }
 
-/// Enqueues what was taken out for the successor, signed for it. What waits for the successor already, or has none that
-/// exists, ends here.
+/// Enqueues what was taken out for the successor, signed for it. What waits for the successor already, was sent to it, or has
+/// none that exists, ends here.
 async fn hand_on(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -141,18 +146,20 @@ async fn hand_on(
     if rows.is_empty() {
         return Ok(());
     }
+    let sent = sent_to(conn, new.id, &rows).await?;
     let moved: NewRows = new
         .lane
         .into_iter()
         .flat_map(|lane| rows.iter().map(move |row| (lane, row)))
+        .filter(|(_, row)| !sent.contains(&row.message))
         .map(|(lane, row)| NewRow {
             subscription: new.id,
             message: row.message,
             lane,
             tier: row.tier,
             retries: row.retries,
-            due_at: if row.lease.is_none() { row.due_at } else { now },
-            parked: false,
+            due_at: row.due_at.filter(|_| row.lease.is_none()).unwrap_or(now),
+            parked: row.due_at.is_none(),
             scheduled_at: row.scheduled_at,
             lease: None,
             leases: row.leases,
@@ -163,7 +170,8 @@ async fn hand_on(
         })
         .collect();
     let doubled = moved.enqueue(conn).await?;
-    let ends = |row: &Taken| new.lane.is_none() || doubled.contains(&(new.id, row.message));
+    let ends =
+        |row: &Taken| new.lane.is_none() || sent.contains(&row.message) || doubled.contains(&(new.id, row.message));
     let ended = rows.into_iter().filter(ends).map(|Taken { message, lane, tier, retries, .. }| Waiting {
         subscription: old,
         message,
@@ -172,6 +180,18 @@ async fn hand_on(
         retries,
     });
     unsent::end(conn, ended.collect(), How::Cancelled("replaced"), now).await
+}
+
+/// Those of the rows' messages that an attempt was made with for a subscription: with another row it would look replayed.
+async fn sent_to(conn: &mut PgConnection, to: SubscriptionId, rows: &[Taken]) -> sqlx::Result<HashSet<MessageId>> {
+    let messages: Vec<Uuid> = rows.iter().map(|row| row.message.0).collect();
+    let sent = sqlx::query_scalar!(
+        r#"SELECT m.message AS "message!: MessageId" FROM unnest($1::uuid[]) AS m (message)
+           WHERE EXISTS (SELECT FROM attempts a WHERE a.message = m.message AND a.subscription = $2)"#,
+        &messages,
+        to.0
+    );
+    Ok(sent.fetch_all(conn).await?.into_iter().collect())
 }
 
 /// Signs a row for the successor. One that somebody has changed by hand gets a token that does not fit either.

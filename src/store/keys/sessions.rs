@@ -14,6 +14,10 @@ use crate::store::keys::team;
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
+/// Sessions of one owner that live, at most: the oldest ones make room.
+const LIVE_MAX: i64 = 50;
+/// How often a session's use is written down.
+const SEEN_EVERY: Duration = Duration::from_secs(60);
 
 /// As whom a session acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +97,17 @@ pub(crate) struct Listed {
 pub(crate) async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Result<()> {
     let (teammate, api_key) = new.owner.columns();
     sqlx::query!(
+        "UPDATE sessions SET ended_at = $3 WHERE id IN (
+           SELECT id FROM sessions WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3
+           ORDER BY id DESC OFFSET $4)",
+        teammate,
+        api_key,
+        new.began_at,
+        LIVE_MAX - 1
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
         "INSERT INTO sessions (id, teammate, api_key, began_at, seen_at, expires_at, address, browser)
          VALUES ($1, $2, $3, $4, $4, $5, $6::text::inet, $7)",
         new.id,
@@ -131,10 +146,20 @@ pub(crate) async fn find(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Resul
 
 /// Notes that a session is being used.
 pub(crate) async fn see(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at < $2", id, now)
+    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", id, now, now - SEEN_EVERY)
         .execute(pool)
         .await
         .map(drop)
+}
+
+/// Whether a session has not ended; it does not before the transaction does.
+pub(crate) async fn keep(conn: &mut PgConnection, id: Uuid, now: Timestamp) -> sqlx::Result<bool> {
+    let live = sqlx::query_scalar!(
+        "SELECT id FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2 FOR SHARE",
+        id,
+        now
+    );
+    Ok(live.fetch_optional(conn).await?.is_some())
 }
 
 /// Ends a session, of that owner if one is named. False: there is no such session, or it has ended.
@@ -202,12 +227,14 @@ pub(crate) async fn list(
     .await
 }
 
-/// Whether a teammate has signed in from that household, an IPv4 address or an IPv6 /64, within the last month.
-pub(crate) async fn knows(pool: &PgPool, teammate: Uuid, household: IpAddr) -> sqlx::Result<bool> {
+/// Whether the teammate of an e-mail address, if there is one, has signed in from that household, an IPv4 address or an
+/// IPv6 /64, within the last month.
+pub(crate) async fn knows(pool: &PgPool, email: &str, household: IpAddr) -> sqlx::Result<bool> {
     let network = format!("{household}/{}", if household.is_ipv4() { 32 } else { 64 });
     sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM sessions WHERE teammate = $1 AND address <<= $2::text::inet) AS "known!""#,
-        teammate,
+        r#"SELECT EXISTS (SELECT FROM teammates t JOIN sessions s ON s.teammate = t.id
+           WHERE t.email = $1 AND s.address <<= $2::text::inet) AS "known!""#,
+        email,
         network
     )
     .fetch_one(pool)

@@ -97,6 +97,32 @@ pub(crate) async fn add(conn: &mut PgConnection, id: Uuid, email: &str, now: Tim
     Ok(done.rows_affected() == 1)
 }
 
+/// Whether somebody may still change the team: an admin for all apps who is let in. Such changes are made one after another, so
+/// that no two admins remove each other.
+pub(crate) async fn may_change_team(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
+    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM teammates t JOIN teammate_roles r ON r.teammate = t.id
+           WHERE t.id = $1 AND t.disabled_at IS NULL AND r.app IS NULL AND r.role = $2) AS "may!""#,
+        id,
+        Role::Admin.name()
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// Whether a teammate is let in and has that password; neither changes before the transaction ends.
+pub(crate) async fn keep_credentials(conn: &mut PgConnection, id: Uuid, hash: Option<&str>) -> sqlx::Result<bool> {
+    let found = sqlx::query_scalar!(
+        "SELECT id FROM teammates WHERE id = $1 AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM $2 FOR UPDATE",
+        id,
+        hash
+    );
+    Ok(found.fetch_optional(conn).await?.is_some())
+}
+
 /// Keeps others from changing a teammate until the transaction ends. False: there is no such teammate.
 pub(crate) async fn lock(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
     let found = sqlx::query_scalar!("SELECT id FROM teammates WHERE id = $1 FOR UPDATE", id);

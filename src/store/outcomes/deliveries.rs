@@ -54,17 +54,17 @@ pub(crate) async fn list(
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     sqlx::query_as!(
         DeliveryRow,
-        r#"WITH paged AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
+        r#"WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
            known AS (
              (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription < $2
                AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
              UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription < $2
                AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
-             UNION (SELECT subscription FROM paged WHERE subscription < $2
+             UNION (SELECT subscription FROM batched WHERE subscription < $2
                AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4))
          SELECT k.subscription AS "subscription!", q.retries AS "retries?",
            coalesce(q.lease IS NOT NULL AND q.due_at > $5, false)
-             OR EXISTS (SELECT 1 FROM paged p WHERE p.subscription = k.subscription) AS "held!",
+             OR EXISTS (SELECT 1 FROM batched p WHERE p.subscription = k.subscription) AS "held!",
            nullif(q.due_at, 'infinity') AS "due_at?"
          FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
            AND q.subscription = k.subscription AND q.message = $1

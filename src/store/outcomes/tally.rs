@@ -12,8 +12,16 @@ use crate::store::outcomes::ledger::settlement::Settlement;
 /// [the order of locks](super).
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// How many deliveries of a (message, lane) ended in which way.
-    ended: BTreeMap<(Uuid, i32), BTreeMap<i16, i64>>,
+    /// By (message, lane).
+    changes: BTreeMap<(Uuid, i32), Change>,
+}
+
+#[derive(Debug, Default)]
+struct Change {
+    /// How many deliveries ended in which way.
+    ended: BTreeMap<i16, i64>,
+    /// How many turned out to be one with another of the same message.
+    merged: i64,
 }
 
 impl Tally {
@@ -31,24 +39,31 @@ impl Tally {
 
     /// Adds a delivery that ended.
     pub(crate) fn count(&mut self, message: Uuid, lane: i32, ending: Ending) {
-        *self.ended.entry((message, lane)).or_default().entry(ending.code()).or_default() += 1;
+        *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
+    }
+
+    /// Adds a delivery that is one with another of its message, and so is not targeted twice.
+    pub(crate) fn merge(&mut self, message: Uuid, lane: i32) {
+        self.changes.entry((message, lane)).or_default().merged += 1;
     }
 
     /// Writes it. Nothing but events and alerts may be written after it.
     pub(crate) async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        if self.ended.is_empty() {
+        if self.changes.is_empty() {
             return Ok(());
         }
-        let (messages, lanes): (Vec<Uuid>, Vec<i32>) = self.ended.keys().copied().unzip();
+        let (messages, lanes): (Vec<Uuid>, Vec<i32>) = self.changes.keys().copied().unzip();
         let column = |ending: Ending| {
-            self.ended.values().map(|ns| ns.get(&ending.code()).copied().unwrap_or(0)).collect::<Vec<i64>>()
+            let ns = self.changes.values().map(|change| change.ended.get(&ending.code()));
+            ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
         };
+        let targeted: Vec<i64> = self.changes.values().map(|change| -change.merged).collect();
         sqlx::query!(
-            "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped)
+            "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped, targeted)
              SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                                  $7::bigint[], $8::bigint[]) ORDER BY 1, 2
+                                  $7::bigint[], $8::bigint[], $9::bigint[]) ORDER BY 1, 2
              ON CONFLICT (message, lane) DO UPDATE
-             SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
+             SET targeted = c.targeted + excluded.targeted, accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                  expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
             &messages,
@@ -58,7 +73,8 @@ impl Tally {
             &column(Ending::Expired),
             &column(Ending::Dead),
             &column(Ending::Cancelled),
-            &column(Ending::Capped)
+            &column(Ending::Capped),
+            &targeted
         )
         .execute(conn)
         .await

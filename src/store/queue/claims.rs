@@ -55,7 +55,7 @@ pub struct ClaimedRow {
     pub is_in_place: bool,
 }
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`. As long as its statement.
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`. It is as long as its statement.
 pub async fn claim_rows(
     pool: &PgPool,
     span: Span,

@@ -15,7 +15,7 @@ const CHUNK: i64 = 10_000;
 
 /// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: what is urgent at once, the
 /// rest spread out, each at a place of its own. Rows that are just being settled are left out,
-/// and a worker may still put some off by what it knew before: so it is repeated some seconds later.
+/// and a worker may still defer some by what it knew before: so it is repeated some seconds later.
 pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<Progress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
     let done = sqlx::query!(

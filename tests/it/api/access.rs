@@ -1,12 +1,16 @@
 //! Who may do what: scopes, other apps, revocation, browsers, rate limits, and what every answer carries.
 
-use axum::http::Method;
+use axum::body::{Body, Bytes};
+use axum::http::request::Builder;
+use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::api::limits::Rate;
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
-use serde_json::json;
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
-use super::{ORIGIN, TestApi, content, fcm, registration};
+use super::{HERE, ORIGIN, Reply, TestApi, content, fcm, registration};
 
 #[tokio::test]
 async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
@@ -211,4 +215,59 @@ async fn the_description_names_every_route_and_its_problems() {
         let name = reference.split('"').next().unwrap();
         assert!(schemas.contains_key(name), "{name} is referred to and not described");
     }
+}
+
+/// Makes a request whose body comes only after that has happened, which begins once the request was let in.
+async fn held_back(api: &TestApi, request: Builder, body: Value, meanwhile: impl AsyncFnOnce()) -> Reply {
+    let ((asked, was_asked), (let_go, may_go)) = (oneshot::channel(), oneshot::channel());
+    let octets = stream::once(async move {
+        asked.send(()).expect("somebody waits for that");
+        may_go.await.map(|()| Bytes::from(body.to_string()))
+    });
+    let request = request.extension(HERE).header("content-type", "application/json");
+    let reply = api.send(request.body(Body::from_stream(octets)).unwrap());
+    let revoked = async {
+        was_asked.await.expect("the body is read");
+        meanwhile().await;
+        let_go.send(()).expect("the request waits for its body");
+    };
+    tokio::join!(reply, revoked).0
+}
+
+#[tokio::test]
+async fn a_right_has_to_hold_still_when_the_body_has_come() {
+    let api = TestApi::start().await;
+    let ann = api.teammate("ann@example.com", json!([{"role": "admin"}])).await;
+    let roles = |roles: Value| {
+        let (api, path) = (&api, format!("/v1/team/{}", ann.teammate()));
+        async move || drop(api.locally(Method::PATCH, &path, json!({"roles": roles})).await.ok(200))
+    };
+    let of_ann = |path: &str| {
+        let request = Request::builder().method(Method::POST).uri(path).header("cookie", &ann.cookie);
+        request.header("sec-fetch-site", "same-origin")
+    };
+    let key = json!({"name": "mine", "scopes": ["read"]});
+    let reply = held_back(&api, of_ann("/v1/apps/shop/api-keys"), key.clone(), async || {}).await;
+    assert_eq!(reply.status, 201, "as long as nothing has happened");
+    let invitation = json!({"email": "thief@example.com", "roles": [{"role": "admin"}]});
+    let demoted = roles(json!([{"role": "viewer"}]));
+    let reply = held_back(&api, of_ann("/v1/team"), invitation, demoted).await;
+    assert_eq!(reply.status, 401);
+    roles(json!([{"role": "admin"}]))().await;
+    let demoted = roles(json!([{"role": "viewer", "app": "shop"}]));
+    let reply = held_back(&api, of_ann("/v1/apps/shop/api-keys"), key, demoted).await;
+    assert_eq!(reply.status, 401);
+    let team = api.locally(Method::GET, "/v1/team", Value::Null).await.ok(200);
+    assert_eq!(team["data"].as_array().unwrap().len(), 1);
+
+    let send = Request::builder().method(Method::POST).uri("/v1/apps/shop/messages");
+    let send = send.header("authorization", format!("Bearer {}", api.key));
+    let keys = api.get("/api-keys").await.ok(200);
+    let id = keys["data"].as_array().unwrap().iter().find(|key| key["name"] != "mine").unwrap()["id"].clone();
+    let revoked = async || {
+        let path = format!("/v1/apps/shop/api-keys/{}", id.as_str().unwrap());
+        api.call(Method::DELETE, &path, Some(&api.operator), None).await.ok(200);
+    };
+    let reply = held_back(&api, send, json!({"to": {"all": true}, "content": content()}), revoked).await;
+    assert_eq!(reply.status, 401);
 }

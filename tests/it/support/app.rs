@@ -262,12 +262,18 @@ impl TestApp {
         subscribers
     }
 
-    /// Registers a simulated browser that the server knows already, as its next visit does. Answers its id.
-    pub async fn reopens_at(&self, gateway: &str, index: u32) -> String {
+    /// Registers a simulated browser that the server knows already, as its next visit does. Returns its id.
+    pub async fn come_back(&self, gateway: &str, index: u32) -> String {
+        self.come_back_with(gateway, index, json!({})).await
+    }
+
+    /// The same, with more members in the request.
+    pub async fn come_back_with(&self, gateway: &str, index: u32, more: Value) -> String {
         let host = format!("{gateway}.bellwire.test");
         let minted = self.simulator.mint(&host, index, Some(&self.application_server_key)).unwrap();
         let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
-        let body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+        let mut body = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
+        body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
         let known = self.call(Method::POST, "/v1/apps/shop/subscriptions", body).await.ok(200);
         known["id"].as_str().unwrap().to_owned()
     }

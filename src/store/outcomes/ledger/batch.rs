@@ -20,8 +20,8 @@ use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
 
 /// Settles a batch whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
-/// changes subscriptions it counts last (see [the order of locks](crate::store)), otherwise at once, which saves statements. Long by
-/// the one that it begins with.
+/// changes subscriptions it counts last (see [the order of locks](crate::store)), otherwise at once, which saves statements. It is
+/// long because of its first statement.
 pub(crate) async fn settle_batch(
     pool: &PgPool,
     vault: &Vault,
@@ -117,13 +117,20 @@ async fn queue_rest(
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let rest: NewRows = settlements.iter().filter_map(|settlement| rest(vault, settlement, lease, now)).collect();
-    let there = rest.enqueue(conn).await?;
-    let settled = settlements.iter().map(Settlement::delivery);
-    for of in settled.filter(|of| there.contains(&(of.subscription, of.message))) {
+    let rows = |of: &mut dyn Iterator<Item = &Settlement>| -> NewRows {
+        of.filter_map(|settlement| rest(vault, settlement, lease, now)).collect()
+    };
+    let there = rows(&mut settlements.iter()).enqueue(conn).await?;
+    let is_there = |settlement: &&Settlement| {
+        let of = settlement.delivery();
+        there.contains(&(of.subscription, of.message))
+    };
+    for of in settlements.iter().filter(is_there).map(Settlement::delivery) {
         closing.merged(of.message, of.lane.0);
     }
-    Ok(())
+    // The row that waits knows nothing of the attempt that was logged just now.
+    let is_retry = |settlement: &&Settlement| matches!(settlement.fate(), Fate::Retry { .. });
+    rows(&mut settlements.iter().filter(is_there).filter(is_retry)).overtake(conn).await
 }
 
 /// The row of a delivery that is not over.

@@ -2,7 +2,6 @@
 
 use sqlx::PgConnection;
 
-use super::enqueue::count_targets;
 use super::take::Waiting;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
@@ -18,8 +17,6 @@ pub(crate) struct Closing {
     tally: Tally,
     /// What ended without having been accepted in time, each with its lane.
     missed: Vec<(MessageId, i32)>,
-    /// What is one delivery fewer, each with its lane.
-    merged: Vec<(MessageId, i32)>,
     told: Vec<Event>,
 }
 
@@ -40,7 +37,7 @@ impl Closing {
     /// Adds a delivery that was to be enqueued, but waited already: what was meant for another subscription was handed on to
     /// its own in the meantime. The two are one from now on.
     pub(crate) fn merged(&mut self, message: MessageId, lane: i32) {
-        self.merged.push((message, lane));
+        self.tally.merge(message.0, lane);
     }
 
     /// Adds something that is told.
@@ -56,8 +53,7 @@ impl Closing {
 
     /// Writes all but the events, which it returns. Nothing but alerts and those may follow.
     pub(super) async fn count(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Event>> {
-        let Self { tally, missed, merged, mut told } = self;
-        count_targets(conn, merged.into_iter().map(|(message, lane)| (message, lane, -1))).await?;
+        let Self { tally, missed, mut told } = self;
         tally.write(conn).await?;
         told.extend(slas::missed(conn, &missed, now).await?);
         Ok(told)

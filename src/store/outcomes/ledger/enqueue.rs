@@ -145,7 +145,30 @@ impl NewRows {
     }
 }
 
-/// Counts so many deliveries more, or fewer, of each (message, lane). Locks what [comes late](crate::store).
+impl NewRows {
+    /// Puts them in the place of rows of the same deliveries that follow fewer attempts, unless somebody holds those: a row
+    /// that asks for an attempt which was made already would look replayed.
+    pub(super) async fn overtake(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.subscriptions.is_empty() {
+            return Ok(());
+        }
+        sqlx::query!(
+            "DELETE FROM queue q
+             USING unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS r (shard, subscription, message, retries)
+             WHERE q.shard = r.shard AND q.subscription = r.subscription AND q.message = r.message AND q.lease IS NULL
+               AND q.retries < r.retries",
+            &self.shards,
+            &self.subscriptions,
+            &self.messages,
+            &self.retries
+        )
+        .execute(&mut *conn)
+        .await?;
+        self.enqueue(conn).await.map(drop)
+    }
+}
+
+/// Counts so many deliveries more of each (message, lane). Locks what [comes late](crate::store).
 pub(crate) async fn count_targets(
     conn: &mut PgConnection,
     changes: impl Iterator<Item = (MessageId, i32, i64)>,

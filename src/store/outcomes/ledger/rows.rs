@@ -65,7 +65,7 @@ async fn settle_different_rows(
 }
 
 /// Fence, log and notes of queue rows in one statement, with counts unless they come last. Returns which
-/// (subscription, message) were ours. As long as its one statement.
+/// (subscription, message) were ours. It is as long as its one statement.
 async fn write_rows(
     connection: &mut PgConnection,
     vault: &Vault,

@@ -64,7 +64,7 @@ impl How {
     }
 }
 
-/// Ends rows that the same transaction has taken out. Nothing may follow in it.
+/// Ends rows that the same transaction has taken out. Nothing that [comes earlier](crate::store) may follow in it.
 pub(crate) async fn end(conn: &mut PgConnection, rows: Vec<Waiting>, how: How, now: Timestamp) -> sqlx::Result<()> {
     let mut closing = Closing::default();
     end_within(conn, rows, how, &mut closing, now).await?;
