@@ -24,7 +24,8 @@ impl SignedIn {
     /// Whom its requests count against.
     pub(super) fn owner_id(&self) -> Uuid {
         match self.session.owner {
-            Owner::Teammate(id) | Owner::Key(id) => id,
+            Owner::Teammate(id) => id.into(),
+            Owner::Key(id) => id.into(),
         }
     }
 

@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::audience::membership;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
@@ -25,13 +25,13 @@ struct Successor {
     id: SubscriptionId,
     life: i32,
     /// None: it does not exist any more.
-    lane: Option<i32>,
+    lane: Option<LaneId>,
 }
 
 /// A row that the transaction has taken out of `queue`.
 struct Taken {
     message: MessageId,
-    lane: i32,
+    lane: LaneId,
     tier: i16,
     retries: i32,
     due_at: Timestamp,
@@ -51,7 +51,7 @@ pub(in crate::store) async fn take_over(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let (old_id, new_id) = (old.typed_id(), new.typed_id());
+    let (old_id, new_id) = (old.id, new.id);
     let life = sqlx::query_scalar!(
         r#"WITH new AS (SELECT id, life, policy FROM subscriptions WHERE shard = $4 AND id = $5),
            old AS (
@@ -63,10 +63,10 @@ pub(in crate::store) async fn take_over(
              WHERE s.shard = $4 AND s.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL)
            SELECT life FROM new"#,
         old_id.shard(),
-        old.id,
+        old.id.0,
         now,
         new_id.shard(),
-        new.id
+        new.id.0
     )
     .fetch_one(&mut *conn)
     .await?;
@@ -77,7 +77,7 @@ pub(in crate::store) async fn take_over(
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
          RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
         old_id.shard(),
-        old.id,
+        old.id.0,
         now
     )
     .fetch_all(&mut *conn)
@@ -96,7 +96,6 @@ pub(crate) async fn follow(
     messages: &[MessageId],
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let messages: Vec<Uuid> = messages.iter().map(|message| message.0).collect();
     retrying(|| async {
         let mut tx = pool.begin().await?;
         let successor = sqlx::query!(
@@ -116,12 +115,12 @@ pub(crate) async fn follow(
              RETURNING message, lane, tier, retries, due_at, scheduled_at, lease, leases, token, failed_at",
             old.shard(),
             old.0,
-            &messages,
+            messages as &[MessageId],
             lease
         )
         .fetch_all(&mut *tx)
         .await?;
-        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane };
+        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane.map(LaneId) };
         hand_on(&mut tx, vault, old, successor, taken, now).await?;
         tx.commit().await
     })

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::delivery::Ending;
+use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::ledger::settlement::Settlement;
 
 /// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
@@ -13,7 +13,7 @@ use crate::store::outcomes::ledger::settlement::Settlement;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// How many deliveries of a (message, lane) ended in which way.
-    ended: BTreeMap<(Uuid, i32), BTreeMap<i16, i64>>,
+    ended: BTreeMap<(MessageId, LaneId), BTreeMap<i16, i64>>,
 }
 
 impl Tally {
@@ -23,14 +23,14 @@ impl Tally {
         for settlement in settlements {
             let of = settlement.delivery();
             if let Some(end) = settlement.end() {
-                tally.count(of.message.0, of.lane.0, end.ending());
+                tally.count(of.message, of.lane, end.ending());
             }
         }
         tally
     }
 
     /// Adds a delivery that ended.
-    pub(crate) fn count(&mut self, message: Uuid, lane: i32, ending: Ending) {
+    pub(crate) fn count(&mut self, message: MessageId, lane: LaneId, ending: Ending) {
         *self.ended.entry((message, lane)).or_default().entry(ending.code()).or_default() += 1;
     }
 
@@ -39,7 +39,7 @@ impl Tally {
         if self.ended.is_empty() {
             return Ok(());
         }
-        let (messages, lanes): (Vec<Uuid>, Vec<i32>) = self.ended.keys().copied().unzip();
+        let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = self.ended.keys().copied().unzip();
         let column = |ending: Ending| {
             self.ended.values().map(|ns| ns.get(&ending.code()).copied().unwrap_or(0)).collect::<Vec<i64>>()
         };
@@ -51,8 +51,8 @@ impl Tally {
              SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                  expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
-            &messages,
-            &lanes,
+            &messages as &[MessageId],
+            &lanes as &[LaneId],
             &column(Ending::Accepted),
             &column(Ending::Gone),
             &column(Ending::Expired),

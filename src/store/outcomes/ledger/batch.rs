@@ -64,7 +64,7 @@ pub(crate) async fn settle_batch(
         &facts,
         &ns,
         counted_last,
-        first.charted(),
+        first.charted().map(|message| message.0),
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -121,7 +121,7 @@ async fn queue_rest(
     let there = rest.enqueue(conn).await?;
     let settled = settlements.iter().map(Settlement::delivery);
     for of in settled.filter(|of| there.contains(&(of.subscription, of.message))) {
-        closing.merged(of.message, of.lane.0);
+        closing.merged(of.message, of.lane);
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> 
     Some(NewRow {
         subscription: of.subscription,
         message: of.message,
-        lane: of.lane.0,
+        lane: of.lane,
         tier: of.tier.code(),
         retries: stored(retries),
         due_at: due.time(now),
