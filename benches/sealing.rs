@@ -139,7 +139,7 @@ fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str
     let mut plaintext = Vec::new();
     Box::new(move |out| {
         plaintext.clear();
-        let id = delivery_id(&vault, message, subscription.0);
+        let id = delivery_id(&vault, message, subscription);
         let receipt = receipt_token(&vault, message, subscription);
         template.render(&Stamp { id, receipt, retried: 0, content_type: None }, &mut plaintext);
         seal(keys, &plaintext, padded_len(plaintext.len(), PLAINTEXT_MAX), out).expect("seals");

@@ -37,6 +37,9 @@ pub mod metrics {
     pub use crate::metrics::Metrics;
 }
 pub mod model {
+    pub mod base64url {
+        pub use crate::model::base64url::decode_any;
+    }
     pub mod clock {
         pub use crate::model::clock::{Clock, Timestamp, first_uuid_of, uuid_of};
     }
@@ -56,7 +59,7 @@ pub mod model {
         pub use crate::model::message::{Content, PLAINTEXT_MAX, Payload};
     }
     pub mod subscription {
-        pub use crate::model::subscription::{BrowserKeys, Endpoint, decode_base64};
+        pub use crate::model::subscription::{BrowserKeys, Endpoint};
     }
 }
 pub mod policy {

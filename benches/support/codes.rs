@@ -63,7 +63,7 @@ pub async fn arrivals(harness: &Harness, sent: &[Sent]) -> Vec<f64> {
     }
     let mut arrivals = Vec::with_capacity(sent.len());
     for Sent { message, to, asked_ms, .. } in sent {
-        let id = URL_SAFE_NO_PAD.encode(delivery_id(&harness.vault, *message, to.0));
+        let id = URL_SAFE_NO_PAD.encode(delivery_id(&harness.vault, *message, *to));
         let found = harness.gateways.get(&format!("/received?id={id}")).await;
         assert_eq!(found[0]["accepted"], 1, "{message} to {to} arrives exactly once");
         let at_ms = found[0]["attempts"][0]["at_ms"].as_f64().expect("a time");

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use bellwire::testkit::model::base64url;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::id::{AppId, SubscriptionId};
-use bellwire::testkit::model::subscription::decode_base64;
 use bellwire::testkit::simulate::gateways::{Options, Simulator, Verify};
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::store::{keys::vapid_keys, queue::lanes};
@@ -72,14 +72,15 @@ impl<'a> Seeder<'a> {
                 let (host, lane) = &gateways[number as usize % gateways.len()];
                 let minted = self.twin.mint(host, number, Some(&key.public_key)).expect("a host of the simulator");
                 let id = SubscriptionId::new(self.clock.uuid(), (number % 64) as u8);
-                let [p256dh, auth] = [&minted.p256dh, &minted.auth].map(|text| decode_base64(text).expect("base64url"));
+                let [p256dh, auth] =
+                    [&minted.p256dh, &minted.auth].map(|text| base64url::decode_any(text).expect("base64url"));
                 let address = [p256dh.as_slice(), &auth, minted.endpoint.as_bytes()].concat();
                 let now = self.clock.now();
                 rows.row()
                     .smallint(id.shard())
                     .uuid(id.0)
                     .uuid(app.0)
-                    .integer(*lane)
+                    .integer(lane.0)
                     .text_or_null(Some("active"))
                     .uuid(id.0)
                     .timestamp(now)

@@ -52,7 +52,7 @@ pub(crate) struct AlertView {
 impl From<AlertRow> for AlertView {
     fn from(row: AlertRow) -> Self {
         let AlertRow { id, app, kind, subject, detail, n, first_at, last_at, resolved_at } = row;
-        Self { id: AlertId(id), app, kind, subject, detail, n, first_at, last_at, resolved_at }
+        Self { id, app, kind, subject, detail, n, first_at, last_at, resolved_at }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn resolve(
 ) -> Result<axum::Json<AlertView>, Problem> {
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
-    let row = alerts::resolve(&mut *tx, id.0, now).await?.ok_or_else(|| Problem::not_found("alert"))?;
+    let row = alerts::resolve(&mut *tx, id, now).await?.ok_or_else(|| Problem::not_found("alert"))?;
     if row.resolved_at == Some(now) {
         let entry = operator.caller.did(row.app, Action::AlertResolved, id);
         entry.with(json!({"kind": row.kind, "subject": row.subject})).record(&mut tx, 1, now).await?;

@@ -54,7 +54,7 @@ impl From<ApiKey> for ApiKeyView {
     fn from(key: ApiKey) -> Self {
         let created_by = key.maker().map(Who::name);
         Self {
-            id: ApiKeyId(key.id),
+            id: key.id,
             name: key.name,
             hint: key.hint,
             scopes: key.scopes.iter().filter_map(|scope| Scope::from_name(scope)).collect(),
@@ -245,13 +245,13 @@ async fn revoke_of(
     id: ApiKeyId,
     RevokeQuery { keep_descendants }: RevokeQuery,
 ) -> Result<axum::Json<Revoked>, Problem> {
-    let target = api_keys::find(&state.pool, app, id.0).await?.ok_or_else(|| Problem::not_found("API key"))?;
+    let target = api_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("API key"))?;
     // Whatever a key made has no more scopes than it has.
     if target.scopes.iter().any(|scope| Scope::from_name(scope).is_none_or(|scope| !by.may(scope))) {
         return Err(Problem::forbidden("A key revokes no key that may do more than itself."));
     }
     let now = state.clock.now();
     let _changing = state.known_keys.changing();
-    let revoked = api_keys::revoke(&state.pool, app, id.0, keep_descendants, by.actor(), now).await?;
+    let revoked = api_keys::revoke(&state.pool, app, id, keep_descendants, by.actor(), now).await?;
     revoked.map(|revoked| axum::Json(Revoked { revoked })).ok_or_else(|| Problem::not_found("API key"))
 }

@@ -320,7 +320,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = apps::list(&state.pool, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |app| app.id.0, AppView::from).answer(&uri))
+    Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
 }
 
 /// Shows an app.

@@ -55,7 +55,6 @@ impl From<Row> for EntryView {
     fn from(row: Row) -> Self {
         let actor = row.actor();
         let Row { id, at, app, actor_kind, actor: _, address, action, target, n, detail } = row;
-        let id = EntryId(id);
         Self { id, at, app, actor_kind, actor, address, action, target, n, detail }
     }
 }

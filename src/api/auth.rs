@@ -8,8 +8,6 @@ use std::net::IpAddr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -19,6 +17,7 @@ use super::known_keys::{Read, Shown};
 use super::limits::Account;
 use super::problem::Problem;
 use super::signed_in;
+use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, TeammateId};
 use crate::model::permission::Speaker;
@@ -35,12 +34,12 @@ pub(crate) const TOKEN_PREFIX: &str = "bt_";
 
 /// A browser token as it is written.
 pub(crate) fn write_token(token: &[u8; 32]) -> String {
-    format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(token))
+    format!("{TOKEN_PREFIX}{}", base64url::encode(token))
 }
 
 /// Reads a browser token.
 pub(crate) fn read_token(text: &str) -> Option<[u8; 32]> {
-    URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?.try_into().ok()
+    base64url::decode(text.strip_prefix(TOKEN_PREFIX)?)?.try_into().ok()
 }
 
 /// What stands behind `Authorization: Bearer`.
@@ -110,7 +109,7 @@ pub(crate) enum Holder {
     /// That API key, shown with the request or when the session began.
     Key(ApiKey),
     /// These roles of that teammate, who is signed in.
-    Teammate(Uuid, Grants),
+    Teammate(TeammateId, Grants),
 }
 
 /// Who acts: with a key, signed in, or at the command line.
@@ -162,8 +161,8 @@ impl Caller {
     pub(crate) fn counted_as(&self) -> Option<Uuid> {
         match &self.holder {
             Holder::Local => None,
-            Holder::Key(key) => Some(key.id),
-            Holder::Teammate(id, _) => Some(*id),
+            Holder::Key(key) => Some(key.id.into()),
+            Holder::Teammate(id, _) => Some((*id).into()),
         }
     }
 
@@ -255,7 +254,7 @@ impl TeamAdmin {
     /// Refuses to do something to oneself: whatever admins do to one another, one is left.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
-            Holder::Teammate(id, _) if id == teammate.0 => {
+            Holder::Teammate(id, _) if id == teammate => {
                 let detail =
                     "You cannot change or remove yourself. Another admin can, or `bellwire admin` on the server.";
                 Err(Problem::conflict("not_yourself", detail))
@@ -291,7 +290,7 @@ impl FromRequestParts<ApiState> for TeamAdmin {
     }
 }
 
-/// Whoever collects the server's figures: with a key that may do nothing else, or an operator's.
+/// Whoever reads the server's metrics: with a key that may do nothing else, or an operator's.
 #[derive(Debug)]
 pub(crate) struct Scraper;
 

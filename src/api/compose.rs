@@ -148,7 +148,7 @@ impl NewMessageBody {
             app: app.id,
             tier,
             audience: audience_json,
-            content: state.vault.seal(CONTENT, id.0, &plain),
+            content: state.vault.seal(CONTENT, id, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
             topic_header: self.collapse_key.map(|key| topic_header(app.id, &key)),

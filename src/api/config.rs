@@ -3,14 +3,13 @@
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{Client, MayRead};
 use super::problem::Problem;
+use crate::model::base64url;
 use crate::model::id::VapidKeyId;
 use crate::store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
@@ -41,6 +40,6 @@ const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
     security((), ("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = Config)))]
 pub(crate) async fn show(client: Client<MayRead>, State(state): State<ApiState>) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
-    let application_server_key = URL_SAFE_NO_PAD.encode(&key.public_key);
-    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: VapidKeyId(key.id) })))
+    let application_server_key = base64url::encode(&key.public_key);
+    Ok((CACHED, axum::Json(Config { application_server_key, vapid_key_id: key.id })))
 }

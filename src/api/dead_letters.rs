@@ -104,7 +104,7 @@ pub(crate) struct DeadLetterView {
 impl From<DeadLetterRow> for DeadLetterView {
     fn from(row: DeadLetterRow) -> Self {
         Self {
-            id: DeadLetterId(row.id),
+            id: row.id,
             state: row.state,
             reason: row.reason,
             status: row.status,
@@ -112,11 +112,11 @@ impl From<DeadLetterRow> for DeadLetterView {
             retries: row.retries,
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             gateway: row.gateway,
-            message: MessageId(row.message),
-            subscription: SubscriptionId(row.subscription),
+            message: row.message,
+            subscription: row.subscription,
             at: row.at,
             settled_at: row.settled_at,
-            replay: row.replay.map(MessageId),
+            replay: row.replay,
             attempts: row.attempts,
         }
     }
@@ -229,14 +229,14 @@ async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -
     let letter = find(state, app, id).await?;
     let enclosed = dead_letters::enclosed(&state.pool, app, id).await?;
     let enclosed = enclosed.ok_or_else(|| Problem::not_found("dead letter"))?;
-    let history = deliveries::attempts(&state.pool, letter.message, &[letter.subscription.0]).await?;
+    let history = deliveries::attempts(&state.pool, letter.message, &[letter.subscription]).await?;
     let told = history.iter().rev().find_map(|attempt| shrink::dropped(attempt.reason.as_deref()?));
     let dropped = told.map(|names| names.into_iter().map(str::to_owned).collect());
     let (content_state, content) = match enclosed.content.filter(|_| letter.state != Standing::Closed) {
         None => (ContentState::Deleted, None),
         Some(_) if !caller.may(Scope::Export) => (ContentState::Withheld, None),
         Some(sealed) => {
-            let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, letter.message.0, &sealed)?);
+            let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, letter.message, &sealed)?);
             (ContentState::Shown, Some(serde_json::from_slice(&plain).map_err(|_| Problem::internal())?))
         }
     };

@@ -109,7 +109,7 @@ async fn read(
     app: AppId,
     message: MessageId,
     rows: Vec<DeliveryRow>,
-) -> Result<Vec<(Uuid, DeliveryView)>, Problem> {
+) -> Result<Vec<(SubscriptionId, DeliveryView)>, Problem> {
     let terms = messages::terms(&state.pool, app, message).await?;
     let terms = terms.ok_or_else(|| missing(state, message))?;
     if rows.is_empty() {
@@ -117,7 +117,7 @@ async fn read(
     }
     let known = terms.enveloped;
     let expired = terms.expires_at <= state.clock.now();
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.subscription).collect();
+    let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.subscription).collect();
     let mut history = deliveries::attempts(&state.pool, message, &ids).await?;
     let mut reported = receipts::of(&state.pool, message, &ids).await?;
     Ok(rows
@@ -134,9 +134,9 @@ async fn read(
                 (true, false) => Some("awaiting_ack"),
                 (true, true) => Some("unconfirmed"),
             };
-            let (subscription, due_at) = (SubscriptionId(row.subscription), row.due_at);
+            let (subscription, due_at) = (row.subscription, row.due_at);
             let view = DeliveryView { subscription, state, due_at, confirmation, attempts, receipts };
-            (row.subscription, view)
+            (subscription, view)
         })
         .collect())
 }

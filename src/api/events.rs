@@ -41,7 +41,7 @@ pub(crate) struct EventView {
 
 impl From<EventRow> for EventView {
     fn from(row: EventRow) -> Self {
-        Self { id: EventId(row.id), at: row.at, count: row.n, body: row.body }
+        Self { id: row.id, at: row.at, count: row.n, body: row.body }
     }
 }
 

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use crate::explain::{self, Facts, Sentence};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Ending, ReceiptKind, Tier};
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::subscription::{Endpoint, SubscriptionState};
 use crate::policy::calendar::Calendar;
@@ -134,7 +134,7 @@ fn facts(
             ttl_s: unsigned(row.ttl_s),
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
-            replay_of: row.replay_of.map(MessageId),
+            replay_of: row.replay_of,
             content_deleted: row.content_deleted,
             history_deleted: message.0 < first_uuid_of(oldest.and_utc()),
             enveloped: row.enveloped,
@@ -145,7 +145,7 @@ fn facts(
 
 /// The origin of a subscription's endpoint. None: its address cannot be opened, which its deliveries die of.
 fn origin_of(state: &ApiState, subscription: SubscriptionId, sealed: &[u8]) -> Option<String> {
-    let plain = zeroize::Zeroizing::new(state.vault.open(vault::ADDRESS, subscription.0, sealed).ok()?);
+    let plain = zeroize::Zeroizing::new(state.vault.open(vault::ADDRESS, subscription, sealed).ok()?);
     let endpoint = Endpoint::parse(std::str::from_utf8(plain.get(ENDPOINT_AT..)?).ok()?).ok()?;
     Some(endpoint.origin().to_owned())
 }
@@ -173,7 +173,7 @@ fn subscription_of(row: &StoryRow) -> Option<explain::Subscription> {
         ended_at: row.ended_at,
         timezone: row.timezone.clone(),
         joined_at: row.joined_at,
-        replaced_by: row.replaced_by.map(SubscriptionId),
+        replaced_by: row.replaced_by,
         is_successor: row.is_successor.unwrap_or(false),
         is_past: row.is_past,
     })
@@ -200,7 +200,7 @@ fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Opti
 
 /// Whether the fan-out, as it goes on now, comes to the subscription.
 fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> bool {
-    row.cursor_after.is_some_and(|after| after < subscription.0)
+    row.cursor_after.is_some_and(|after| after < subscription)
         && row.subscription_state == Some(SubscriptionState::Active)
         && row.since.is_some_and(|since| since <= row.accepted_at)
         && row.ends_at.is_none_or(|ends_at| now < ends_at)
@@ -220,14 +220,14 @@ fn attempt(row: AttemptRow) -> explain::Attempt {
 
 fn letter_of(row: DeadLetterRow) -> explain::Letter {
     explain::Letter {
-        id: DeadLetterId(row.id),
+        id: row.id,
         reason: row.reason,
         retries: u32::try_from(row.retries).unwrap_or(0),
         policy: row.policy,
         state: row.state,
         at: row.at,
         settled_at: row.settled_at,
-        replay: row.replay.map(MessageId),
+        replay: row.replay,
     }
 }
 

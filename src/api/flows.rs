@@ -16,8 +16,8 @@ use super::extract::{At, Json};
 use super::gateways::LaneNumber;
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
-use crate::classify::retry_after;
 use crate::model::clock::Timestamp;
+use crate::model::duration;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
 use crate::store::keys::audit::Action;
@@ -78,7 +78,7 @@ impl Period {
     fn read(&self) -> Option<Duration> {
         let period = match self {
             Self::Seconds(seconds) => Duration::try_from_secs_f64(*seconds).ok()?,
-            Self::Text(text) => retry_after::duration(text.as_bytes())?,
+            Self::Text(text) => duration::parse_go(text.as_bytes())?,
         };
         (PERIOD_MIN..=PERIOD_MAX).contains(&period).then_some(period)
     }
@@ -207,7 +207,7 @@ impl Scope {
             Change::Paused(false) => (Action::FlowResumed, json!({})),
             Change::Reset => (Action::FlowReset, json!({})),
         };
-        let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{}", lane.0));
+        let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{lane}"));
         let now = state.clock.now();
         let mut tx = state.pool.begin().await?;
         let flow = flows::change(&mut *tx, state.clock.uuid(), *app, *lane, change, now).await?;

@@ -204,7 +204,7 @@ pub(crate) async fn list(
     let cut = paging.cut()?;
     let rows = lanes::list(&state.pool, cut.below(), cut.ask()).await?;
     let mut views = views(&state, &rows).await?.into_iter();
-    let page = cut.page(rows, |row| number_cursor(row.id), |_| views.next().expect("there is a view of every row"));
+    let page = cut.page(rows, |row| number_cursor(row.id.0), |_| views.next().expect("there is a view of every row"));
     Ok(page.answer(&uri))
 }
 
@@ -227,16 +227,16 @@ async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneView>, Pr
 
 async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Problem> {
     let now = state.clock.now();
-    let numbers: Vec<i32> = rows.iter().map(|row| row.id).collect();
+    let numbers: Vec<LaneId> = rows.iter().map(|row| row.id).collect();
     let mut origins = lanes::states(&state.pool, &numbers).await?;
     let trips = lanes::trips_since(&state.pool, &numbers, now - Duration::from_secs(3_600)).await?;
     let view = |row: &LaneRow| LaneView {
-        lane: row.id,
+        lane: row.id.0,
         app: row.app,
-        vapid_key_id: VapidKeyId(row.vapid_key),
+        vapid_key_id: row.vapid_key,
         gateway: row.gateway.clone(),
         subscriptions: row.subscriptions,
-        trips_last_hour: trips.iter().find(|(lane, _)| lane.0 == row.id).map_or(0, |(_, n)| *n),
+        trips_last_hour: trips.iter().find(|(lane, _)| *lane == row.id).map_or(0, |(_, n)| *n),
         origins: origins.extract_if(.., |origin| origin.lane == row.id).map(|row| OriginView::new(row, now)).collect(),
     };
     Ok(rows.iter().map(view).collect())
@@ -286,7 +286,7 @@ impl GivenOrder {
         };
         let origin = body.origin.as_deref().unwrap_or(ALL_ORIGINS);
         refuse_strange(&state, lane, origin).await?;
-        let entry = operator.caller.did(None, action, format!("lane:{}", lane.0));
+        let entry = operator.caller.did(None, action, format!("lane:{lane}"));
         let entry = entry.with(json!({"origin": origin, "until": until, "reason": body.reason}));
         let told = lanes::order(&state.pool, lane, origin, &order, entry, state.clock.now()).await?;
         let told = told.ok_or_else(|| Problem::not_found("lane"))?;
@@ -328,7 +328,7 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, pro
 
 /// False: the lane is shut again, and what is deferred now is to wait.
 async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -> sqlx::Result<bool> {
-    let origins = lanes::states(&state.pool, &[lane.0]).await?;
+    let origins = lanes::states(&state.pool, &[lane]).await?;
     if origins.iter().any(|origin| origin.held_until.max(origin.open_until) > Some(opens_at)) {
         return Ok(false);
     }

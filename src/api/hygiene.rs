@@ -54,7 +54,7 @@ pub(crate) struct Loss {
 impl From<LossRow> for Loss {
     fn from(row: LossRow) -> Self {
         let LossRow { day, gateway, vapid_key, gone, suspended } = row;
-        Self { day, gateway, vapid_key_id: VapidKeyId(vapid_key), gone, suspended }
+        Self { day, gateway, vapid_key_id: vapid_key, gone, suspended }
     }
 }
 

@@ -14,8 +14,6 @@ use std::fmt;
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use p256::PublicKey;
@@ -25,9 +23,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::model::id::IdentityKeyId;
-use crate::model::subscription::decode_base64;
 
 /// What every secret begins with.
 pub(crate) const SECRET_PREFIX: &str = "bwi_";
@@ -81,7 +79,7 @@ impl Key {
     pub(crate) fn generate() -> Zeroizing<String> {
         let mut octets = Zeroizing::new([0; 32]);
         rand::fill(&mut *octets).expect("the system's randomness");
-        Zeroizing::new(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(*octets)))
+        Zeroizing::new(format!("{SECRET_PREFIX}{}", base64url::encode(*octets)))
     }
 
     /// Reads a public key on P-256: PEM (SubjectPublicKeyInfo) or a JWK. None: it is neither.
@@ -120,7 +118,7 @@ fn point_of_jwk(text: &str) -> Option<Vec<u8>> {
         y: String,
     }
     let jwk: Jwk = serde_json::from_str(text).ok()?;
-    let (x, y) = (decode_base64(&jwk.x)?, decode_base64(&jwk.y)?);
+    let (x, y) = (base64url::decode_any(&jwk.x)?, base64url::decode_any(&jwk.y)?);
     (jwk.kty == "EC" && jwk.crv == "P-256" && x.len() == 32 && y.len() == 32).then(|| [&[4], &x[..], &y].concat())
 }
 
@@ -211,7 +209,7 @@ pub(crate) fn prove(
 }
 
 fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
-    let tag = read_hex(token).or_else(|| decode_base64(token)).filter(|tag| tag.len() == 32);
+    let tag = read_hex(token).or_else(|| base64url::decode_any(token)).filter(|tag| tag.len() == 32);
     let tag = tag.ok_or(Unproven::Malformed)?;
     if begins_like_a_jwt(user) {
         return Err(Unproven::Mistakable);
@@ -230,7 +228,7 @@ fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<
 /// Whether a text could be what a JWT's signature is made over: the base64 of a JSON object, a dot, anything. The key's
 /// form alone keeps the two apart here; whatever else may be checking tokens under the same secret need not.
 fn begins_like_a_jwt(text: &str) -> bool {
-    let header = text.split_once('.').and_then(|(header, _)| decode_base64(header));
+    let header = text.split_once('.').and_then(|(header, _)| base64url::decode_any(header));
     header.is_some_and(|header| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&header).is_ok())
 }
 

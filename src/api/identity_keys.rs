@@ -63,7 +63,7 @@ pub(crate) struct IdentityKeyView {
 impl From<IdentityKey> for IdentityKeyView {
     fn from(key: IdentityKey) -> Self {
         let algorithm = if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 };
-        let (id, form, created_at) = (IdentityKeyId(key.id), form_of(&key), key.created_at);
+        let (id, form, created_at) = (key.id, form_of(&key), key.created_at);
         Self { id, name: key.name, algorithm, form, created_at, secret: None }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) async fn create(
     let made = read_key(&body, &mut faults);
     faults.finish()?;
     let (key, secret) = made.expect("whatever is missing was refused");
-    let id = state.clock.uuid();
+    let id = IdentityKeyId(state.clock.uuid());
     let (sealed, public_key) = match &key {
         Key::Hs256(secret) | Key::Hmac(secret) => (Some(state.vault.seal(IDENTITY_SECRET, id, secret)), None),
         Key::Es256(point) => (None, Some(point.to_vec())),
@@ -149,7 +149,7 @@ pub(crate) async fn create(
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
         return Err(Problem::conflict("too_many_identity_keys", detail));
     }
-    let entry = server.did(Action::IdentityKeyCreated, IdentityKeyId(id));
+    let entry = server.did(Action::IdentityKeyCreated, id);
     entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(&mut tx, 1, row.created_at).await?;
     tx.commit().await?;
     let secret = secret.map(|secret| secret.to_string());
@@ -193,7 +193,7 @@ pub(crate) async fn remove(
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.pool.begin().await?;
-    if identity_keys::remove(&mut *tx, server.app.id, id.0).await? == Written::Unknown {
+    if identity_keys::remove(&mut *tx, server.app.id, id).await? == Written::Unknown {
         return Err(Problem::not_found("identity key"));
     }
     server.did(Action::IdentityKeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
@@ -246,7 +246,7 @@ async fn keys_of(state: &ApiState, app: &App) -> Result<Vec<(IdentityKeyId, Key)
             (None, Some(point)) => Key::Es256(point),
             (None, None) => continue, // the table does not allow it
         };
-        keys.push((IdentityKeyId(row.id), key));
+        keys.push((row.id, key));
     }
     Ok(keys)
 }

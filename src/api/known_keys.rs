@@ -92,12 +92,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::model::id::ApiKeyId;
 
     const AT: Timestamp = DateTime::UNIX_EPOCH;
 
     fn read(expires_at: Option<Timestamp>) -> Read {
         let key = ApiKey {
-            id: Uuid::nil(),
+            id: ApiKeyId(Uuid::nil()),
             app: None,
             hint: String::new(),
             name: String::new(),

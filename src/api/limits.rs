@@ -15,7 +15,6 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{NotUntil, Quota, RateLimiter};
-use uuid::Uuid;
 
 use super::Settings;
 use super::problem::Problem;
@@ -71,10 +70,10 @@ pub(crate) struct Limits {
     /// API keys, and whoever tries them out.
     pub keys: KeyLimits,
     clients: PerClient,
-    apps: Limiter<Uuid>,
+    apps: Limiter<AppId>,
     /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
     reporters: PerClient,
-    reports: Limiter<Uuid>,
+    reports: Limiter<AppId>,
     /// Messages that visitors of the example page send to themselves.
     tries: PerClient,
     example_changes: PerClient,
@@ -128,7 +127,7 @@ impl Limits {
 
     /// Counts a public request against its app.
     pub(crate) fn app(&self, app: AppId) -> Result<(), Problem> {
-        take(&self.apps, "app", &app.0).map(drop)
+        take(&self.apps, "app", &app).map(drop)
     }
 
     /// Counts a request with receipts against its client. Returns the budget left, as headers.
@@ -138,7 +137,7 @@ impl Limits {
 
     /// Counts a request with receipts against its app.
     pub(crate) fn reports_of(&self, app: AppId) -> Result<(), Problem> {
-        take(&self.reports, "app", &app.0).map(drop)
+        take(&self.reports, "app", &app).map(drop)
     }
 
     /// Counts a message that a visitor of the example page sends to itself.

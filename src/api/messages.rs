@@ -117,9 +117,8 @@ impl MessageView {
             MessageState::Paused => SendState::Paused,
             MessageState::Scheduled | MessageState::Sending => SendState::Sending,
         };
-        let id = MessageId(row.id);
         Self {
-            id,
+            id: row.id,
             state,
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             to: row.audience,
@@ -127,14 +126,14 @@ impl MessageView {
             urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
             topic_header: row.topic_header,
             policy: row.policy,
-            replay_of: row.replay_of.map(MessageId),
+            replay_of: row.replay_of,
             content_deleted: row.content_deleted,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanded: !row.expanding,
             audience_estimate: row.audience_estimate,
             counts,
-            links: Links::new(app, id),
+            links: Links::new(app, row.id),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::auth::{MayRead, Server, Watcher};
 use super::extract::Query;
 use super::problem::Problem;
 use crate::model::delivery::Tier;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, LaneId};
 use crate::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
 use crate::store::outcomes::reliability::{Filter, read};
 use utoipa_axum::router::OpenApiRouter;
@@ -151,7 +151,7 @@ pub(crate) async fn show_all(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Filter { app: None, lane: query.lane }).await
+    last_hour(&state, Filter { app: None, lane: query.lane.map(LaneId) }).await
 }
 
 /// The reliability metrics of one app over the last hour.
@@ -163,5 +163,5 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Filter { app: Some(server.app.id), lane: query.lane }).await
+    last_hour(&state, Filter { app: Some(server.app.id), lane: query.lane.map(LaneId) }).await
 }

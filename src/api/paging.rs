@@ -2,13 +2,12 @@
 
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::problem::Problem;
+use crate::model::base64url;
 
 /// Rows in a page unless the request says otherwise.
 const LIMIT_DEFAULT: u16 = 50;
@@ -44,9 +43,7 @@ impl Paging {
         }
         let before = match &self.iterator {
             None => Uuid::max(),
-            Some(text) => URL_SAFE_NO_PAD
-                .decode(text)
-                .ok()
+            Some(text) => base64url::decode(text)
                 .and_then(|octets| Uuid::from_slice(&octets).ok())
                 .ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?,
         };
@@ -61,10 +58,15 @@ impl Cut {
     }
 
     /// Makes a page of what the database gave for [`ask`](Self::ask).
-    pub(crate) fn page<R, T>(self, mut rows: Vec<R>, id: impl Fn(&R) -> Uuid, show: impl FnMut(R) -> T) -> Page<T> {
+    pub(crate) fn page<R, T, I: Into<Uuid>>(
+        self,
+        mut rows: Vec<R>,
+        id: impl Fn(&R) -> I,
+        show: impl FnMut(R) -> T,
+    ) -> Page<T> {
         let done = rows.len() <= usize::from(self.limit);
         rows.truncate(usize::from(self.limit));
-        let iterator = if done { None } else { rows.last().map(|row| URL_SAFE_NO_PAD.encode(id(row))) };
+        let iterator = if done { None } else { rows.last().map(|row| base64url::encode(id(row).into())) };
         Page { data: rows.into_iter().map(show).collect(), iterator, done, limit: self.limit }
     }
 }

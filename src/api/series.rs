@@ -92,7 +92,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     }
     let wanted = Wanted {
         lanes: by_lane(app, &query).then(|| lanes.iter().map(|lane| lane.lane).collect()),
-        messages: messages.iter().map(|message| message.0).collect(),
+        messages,
         step: query.step,
         from: query.from,
         until: query.until,

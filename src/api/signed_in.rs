@@ -9,6 +9,7 @@ use super::limits::Account;
 use super::problem::Problem;
 use super::session::cookie::{self, Renewal};
 use crate::model::clock::Timestamp;
+use crate::model::id::SessionId;
 use crate::model::role::Grants;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::audit::Who;
@@ -27,7 +28,8 @@ impl SignedIn {
     /// Whom its requests count against.
     pub(super) fn owner_id(&self) -> Uuid {
         match self.session.owner {
-            Owner::Teammate(id) | Owner::Key(id) => id,
+            Owner::Teammate(id) => id.into(),
+            Owner::Key(id) => id.into(),
         }
     }
 
@@ -65,7 +67,7 @@ pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<
     Ok(Some(signed_in))
 }
 
-async fn find(state: &ApiState, session: Uuid, now: Timestamp) -> Result<SignedIn, Problem> {
+async fn find(state: &ApiState, session: SessionId, now: Timestamp) -> Result<SignedIn, Problem> {
     let session = sessions::find(&state.pool, session, now).await?.ok_or_else(ended)?;
     let key = match session.owner {
         Owner::Teammate(_) => None,
@@ -75,7 +77,7 @@ async fn find(state: &ApiState, session: Uuid, now: Timestamp) -> Result<SignedI
 }
 
 /// 401: the session has ended meanwhile, or its teammate may do something else than before.
-async fn is_still(state: &ApiState, session: Uuid, grants: &Grants) -> Result<(), Problem> {
+async fn is_still(state: &ApiState, session: SessionId, grants: &Grants) -> Result<(), Problem> {
     let now = find(state, session, state.clock.now()).await?;
     if now.session.grants == *grants { Ok(()) } else { Err(ended()) }
 }

@@ -11,12 +11,11 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::example::Visitor;
 use super::problem::Problem;
 use super::{ApiState, example};
+use crate::model::base64url;
 
 /// Paths, and what lies there in each of [`CODINGS`], from build.rs.
 static EMBEDDED: &[(&str, [&[u8]; 3])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
@@ -60,7 +59,7 @@ struct Form {
 impl Form {
     fn new(coding: &'static str, content: &'static [u8]) -> Self {
         let hash = digest::digest(&digest::SHA256, content);
-        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&hash.as_ref()[..12]));
+        let etag = format!("\"{}\"", base64url::encode(&hash.as_ref()[..12]));
         Self { coding, content, etag: HeaderValue::try_from(etag).expect("base64url") }
     }
 }

@@ -83,10 +83,10 @@ impl SubscriptionView {
     /// Shows a row.
     pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
         Self {
-            id: SubscriptionId(row.id),
+            id: row.id,
             state: row.state,
             gateway: row.gateway,
-            vapid_key_id: VapidKeyId(row.vapid_key),
+            vapid_key_id: row.vapid_key,
             user_id: row.user_id,
             tags: row.tags,
             attributes: row.attributes,
@@ -312,7 +312,7 @@ pub(crate) async fn register(
         faults.require(!matches!(replaced_token, Some(None)), "/replaces/token", "is not a token of ours");
     }
     let vapid_key = match body.vapid_key_id {
-        Some(id) => vapid_keys::find(&state.pool, client.app.id, id.0).await?.map(|key| key.id),
+        Some(id) => vapid_keys::find(&state.pool, client.app.id, id).await?.map(|key| key.id),
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");

@@ -4,14 +4,11 @@ use aws_lc_rs::rand;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::TeamAdmin;
@@ -20,6 +17,7 @@ use super::extract::{AppRef, At, Json, Query, named_app};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::session::{GrantView, LINK_PREFIX, link_mac};
+use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::model::id::TeammateId;
 use crate::model::role::{Grant, Grants, Role};
@@ -64,7 +62,7 @@ impl From<Teammate> for TeammateView {
     fn from(teammate: Teammate) -> Self {
         let Teammate { id, email, has_password, link_expires_at, created_at, disabled_at, grants } = teammate;
         let roles = grants.0.iter().map(GrantView::from).collect();
-        Self { id: TeammateId(id), email, roles, has_password, link_expires_at, created_at, disabled_at }
+        Self { id, email, roles, has_password, link_expires_at, created_at, disabled_at }
     }
 }
 
@@ -144,7 +142,7 @@ pub(crate) async fn show(
 }
 
 async fn read(state: &ApiState, id: TeammateId) -> Result<TeammateView, Problem> {
-    team::find(&state.pool, id.0).await?.map(TeammateView::from).ok_or_else(unknown)
+    team::find(&state.pool, id).await?.map(TeammateView::from).ok_or_else(unknown)
 }
 
 fn unknown() -> Problem {
@@ -169,11 +167,11 @@ pub(crate) async fn invite(
     let (id, now) = (TeammateId(state.clock.uuid()), state.clock.now());
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;
-    if !team::add(&mut tx, id.0, &email, now).await? {
+    if !team::add(&mut tx, id, &email, now).await? {
         return Err(Problem::conflict("email_taken", "There is a teammate of that address."));
     }
-    team::set_grants(&mut tx, id.0, &grants).await?;
-    let link = make_link(&mut tx, &state, id.0, now).await?;
+    team::set_grants(&mut tx, id, &grants).await?;
+    let link = make_link(&mut tx, &state, id, now).await?;
     let entry = admin.caller.did(None, Action::TeammateInvited, id);
     entry.with(json!({"roles": told(&grants)})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -199,16 +197,16 @@ pub(crate) async fn change(
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;
-    if !team::lock(&mut tx, id.0).await? {
+    if !team::lock(&mut tx, id).await? {
         return Err(unknown());
     }
     if let Some(grants) = &grants {
-        team::set_grants(&mut tx, id.0, grants).await?;
+        team::set_grants(&mut tx, id, grants).await?;
     }
     if let Some(disabled) = body.disabled {
-        team::set_disabled(&mut tx, id.0, disabled.then_some(now)).await?;
+        team::set_disabled(&mut tx, id, disabled.then_some(now)).await?;
         if disabled {
-            sessions::end_all(&mut tx, Owner::Teammate(id.0), None, now).await?;
+            sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
         }
     }
     let entry = admin.caller.did(None, Action::TeammateChanged, id);
@@ -230,12 +228,12 @@ pub(crate) async fn reset(
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;
-    if !team::lock(&mut tx, id.0).await? {
+    if !team::lock(&mut tx, id).await? {
         return Err(unknown());
     }
-    team::set_password(&mut tx, id.0, None).await?;
-    sessions::end_all(&mut tx, Owner::Teammate(id.0), None, now).await?;
-    let link = make_link(&mut tx, &state, id.0, now).await?;
+    team::set_password(&mut tx, id, None).await?;
+    sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
+    let link = make_link(&mut tx, &state, id, now).await?;
     admin.caller.did(None, Action::TeammateReset, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(Invited { teammate: read(&state, id).await?, link }))
@@ -252,10 +250,10 @@ pub(crate) async fn remove(
     admin.must_not_be(id)?;
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;
-    if !team::lock(&mut tx, id.0).await? {
+    if !team::lock(&mut tx, id).await? {
         return Err(unknown());
     }
-    team::remove(&mut tx, id.0).await?;
+    team::remove(&mut tx, id).await?;
     admin.caller.did(None, Action::TeammateRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -293,10 +291,10 @@ fn told(grants: &Grants) -> Vec<GrantView> {
     grants.0.iter().map(GrantView::from).collect()
 }
 
-async fn make_link(conn: &mut PgConnection, state: &ApiState, id: Uuid, now: Timestamp) -> sqlx::Result<Link> {
+async fn make_link(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> sqlx::Result<Link> {
     let mut octets = [0; 32];
     rand::fill(&mut octets).expect("the system's randomness");
-    let token = format!("{LINK_PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
+    let token = format!("{LINK_PREFIX}{}", base64url::encode(octets));
     let expires_at = now + LINK_LASTS;
     team::set_link(conn, id, &link_mac(&state.vault, &token), now, expires_at).await?;
     Ok(Link { path: format!("{LINK_PAGE}{token}"), token, expires_at })

@@ -49,7 +49,7 @@ pub(crate) struct ErasureView {
 impl From<Erasure> for ErasureView {
     fn from(erasure: Erasure) -> Self {
         Self {
-            id: ErasureId(erasure.id),
+            id: erasure.id,
             subscriptions: erasure.subscriptions,
             messages: erasure.messages,
             requested_at: erasure.requested_at,
@@ -96,7 +96,7 @@ pub(crate) async fn erase(
 
 async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem> {
     let so_far = erasures::find(&state.pool, begun.app, begun.id).await?.ok_or_else(Problem::internal)?;
-    let place = format!("/v1/apps/{}/erasures/{}", begun.app, ErasureId(begun.id));
+    let place = format!("/v1/apps/{}/erasures/{}", begun.app, begun.id);
     let location = HeaderValue::try_from(place).expect("ids and slashes");
     let view = axum::Json(ErasureView::from(so_far));
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
@@ -111,7 +111,7 @@ pub(crate) async fn show_erasure(
     State(state): State<ApiState>,
     At(id): At<ErasureId>,
 ) -> Result<axum::Json<ErasureView>, Problem> {
-    let found = erasures::find(&state.pool, server.app.id, id.0).await?;
+    let found = erasures::find(&state.pool, server.app.id, id).await?;
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
 }
 

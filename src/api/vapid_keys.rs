@@ -4,8 +4,6 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -16,6 +14,7 @@ use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
+use crate::model::base64url;
 use crate::model::id::{AppId, VapidKeyId};
 use crate::store::Written;
 use crate::store::keys::audit::Action;
@@ -54,8 +53,8 @@ pub(crate) struct VapidKeyView {
 impl VapidKeyView {
     fn new(key: VapidKey, subscriptions: Option<i64>) -> Self {
         Self {
-            id: VapidKeyId(key.id),
-            public_key: URL_SAFE_NO_PAD.encode(&key.public_key),
+            id: key.id,
+            public_key: base64url::encode(&key.public_key),
             subject: key.subject,
             state: key.state,
             created_at: key.created_at,
@@ -111,7 +110,7 @@ pub(super) async fn add(
     let now = state.clock.now();
     let retired_at = (role == Role::Retired).then_some(now);
     let key = VapidKey {
-        id: state.clock.uuid(),
+        id: VapidKeyId(state.clock.uuid()),
         app,
         public_key: pair.public().to_vec(),
         subject: subject.to_owned(),
@@ -213,7 +212,7 @@ pub(crate) async fn change(
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
     let mut tx = state.pool.begin().await?;
-    if vapid_keys::set_subject(&mut *tx, server.app.id, id.0, &body.subject).await? == Written::Done {
+    if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == Written::Done {
         server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }
@@ -232,10 +231,10 @@ pub(crate) async fn export(
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;
     let mut tx = state.pool.begin().await?;
-    let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id.0).await?.ok_or_else(not_found)?;
+    let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id).await?.ok_or_else(not_found)?;
     server.did(Action::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
-    let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id.0, &sealed)?);
+    let private = zeroize::Zeroizing::new(state.vault.open(VAPID_PRIVATE, id, &sealed)?);
     let pair = <[u8; 32]>::try_from(private.as_slice()).ok().and_then(|octets| SigningKey::from_private(octets).ok());
     let pair = pair.ok_or_else(|| {
         tracing::error!("a stored VAPID private key is not a key");
@@ -250,5 +249,5 @@ pub(crate) async fn export(
 }
 
 async fn find(state: &ApiState, app: AppId, id: VapidKeyId) -> Result<VapidKey, Problem> {
-    vapid_keys::find(&state.pool, app, id.0).await?.ok_or_else(|| Problem::not_found("VAPID key"))
+    vapid_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("VAPID key"))
 }

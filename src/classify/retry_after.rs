@@ -6,6 +6,7 @@ use chrono::DateTime;
 use http::HeaderMap;
 
 use crate::model::clock::Timestamp;
+use crate::model::duration;
 
 /// Headers that may tell, the first valid one wins.
 const HEADERS: [&str; 4] =
@@ -30,7 +31,7 @@ pub fn parse(value: &[u8], now: Timestamp) -> Option<Duration> {
     let wait = if value.iter().all(u8::is_ascii_digit) {
         Duration::from_secs(std::str::from_utf8(value).ok()?.parse().ok()?)
     } else {
-        duration(value).or_else(|| until_date(value, now))?
+        duration::parse_go(value).or_else(|| until_date(value, now))?
     };
     (wait <= LONGEST).then_some(wait)
 }
@@ -45,56 +46,6 @@ fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
     };
     let then = DateTime::parse_from_rfc2822(date).ok()?;
     Some((then.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
-}
-
-/// One or more of number and unit, as Go writes durations: `1h2m3.5s`. Read from octets, since µ is not ASCII and may
-/// be U+00B5 or U+03BC.
-pub(crate) fn duration(mut value: &[u8]) -> Option<Duration> {
-    const UNITS: [(&[u8], u64); 8] = [
-        (b"ns", 1),
-        (b"us", 1_000),
-        ("\u{b5}s".as_bytes(), 1_000),
-        ("\u{3bc}s".as_bytes(), 1_000),
-        (b"ms", 1_000_000), // before "m"
-        (b"s", 1_000_000_000),
-        (b"m", 60_000_000_000),
-        (b"h", 3_600_000_000_000),
-    ];
-    let mut total_ns: u64 = 0;
-    while !value.is_empty() {
-        let (whole, rest) = digits(value);
-        let (fraction, rest) = rest.strip_prefix(b".").map_or((&b""[..], rest), digits);
-        if whole.is_empty() && fraction.is_empty() {
-            return None;
-        }
-        let (unit_ns, rest) = UNITS.iter().find_map(|(unit, ns)| Some((*ns, rest.strip_prefix(*unit)?)))?;
-        total_ns = total_ns.checked_add(decimal(whole)?.checked_mul(unit_ns)?)?;
-        total_ns = total_ns.checked_add(fraction_ns(fraction, unit_ns))?;
-        value = rest;
-    }
-    Some(Duration::from_nanos(total_ns))
-}
-
-fn digits(value: &[u8]) -> (&[u8], &[u8]) {
-    value.split_at(value.iter().take_while(|b| b.is_ascii_digit()).count())
-}
-
-fn decimal(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
-}
-
-/// `0.digits` of a unit, in nanoseconds, rounded down. Each digit is worth a tenth of the one before.
-fn fraction_ns(digits: &[u8], unit_ns: u64) -> u64 {
-    let mut scale = 1.0;
-    let share: f64 = digits
-        .iter()
-        .map(|digit| {
-            scale /= 10.0;
-            f64::from(digit - b'0') * scale
-        })
-        .sum();
-    // A share is below 1 and a unit below 2^42 ns, so neither conversion loses more than a nanosecond.
-    (share * unit_ns as f64 + 1e-6) as u64
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! `bellwire key`: API keys of apps, of operators and of what collects figures.
+//! `bellwire key`: API keys of apps, of operators and of what reads metrics.
 
 use axum::http::Method;
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::local::{Ask, Beginning, Local, path, rows};
 use super::output::{Output, table, text, time};
 use super::refusal::Names;
+use crate::model::scope::Scope;
 
 const NAMES: &Names =
     &[("/name", "--name"), ("/scopes", "--scope"), ("/expires_at", "--expires-at"), ("api_key", "KEY")];
@@ -55,31 +56,6 @@ pub(super) enum Key {
     },
 }
 
-/// What a key may do.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Scope {
-    /// Send messages.
-    Send,
-    /// Read everything but private keys and what dead letters hold.
-    Read,
-    /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
-    Subscribers,
-    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
-    Messages,
-    /// Set delivery policies, the calendar, SLAs and flow control.
-    Policies,
-    /// Change the app itself: its name, its origins.
-    Settings,
-    /// Make and revoke API keys, identity keys and VAPID keys.
-    Keys,
-    /// Take out private keys, dead letters and their content.
-    Export,
-    /// With --operator: everything in all apps.
-    Operator,
-    /// With --operator: collect the server's figures, and nothing else.
-    Metrics,
-}
-
 /// The app, or operators, whose keys are meant.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
@@ -87,7 +63,7 @@ pub(super) struct Owner {
     /// Of the app of that short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Of no app: for operators, who may do everything in all apps, or to collect the server's figures.
+    /// Of no app: for operators, who may do everything in all apps, or to read the server's metrics.
     #[arg(long)]
     operator: bool,
 }
@@ -114,9 +90,7 @@ impl Key {
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { owner, name, scopes, expires_at } => {
-                let named = |scope: &Scope| scope.to_possible_value().map(|value| value.get_name().to_owned());
                 let scopes = if scopes.is_empty() { vec![Scope::Operator] } else { scopes };
-                let scopes: Vec<String> = scopes.iter().filter_map(named).collect();
                 let body = json!({"name": name, "scopes": scopes, "expires_at": expires_at});
                 let key = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, owner.path()) }).await?;
                 out.say(&key, &text(&key, "/secret"))?;

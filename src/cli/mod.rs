@@ -336,47 +336,26 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
+    macro_rules! run {
+        ($verb:ident, $settings:ident, $beginning:expr) => {
+            $settings.with($beginning, async |local| $verb.run(local, out).await).await?
+        };
+    }
     match verb {
         Verb::Serve(args) => serve::serve(args, out).await?,
-        Verb::App { verb, settings } => {
-            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Init { init, settings } => {
-            settings.with(Beginning::Here, async |local| init.run(local, out).await).await?;
-        }
-        Verb::Topic { verb, settings } => {
-            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Vapid { verb, settings } => {
-            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Key { verb, settings } => {
-            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Admin { verb, settings } => {
-            settings.with(verb.beginning(), async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Audit { verb, settings } => {
-            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Metrics { metrics, settings } => {
-            settings.with(Beginning::Before, async |local| metrics.run(local, out).await).await?;
-        }
-        Verb::Send { send, settings } => {
-            settings.with(Beginning::Before, async |local| send.run(local, out).await).await?;
-        }
-        Verb::Message { verb, settings } => {
-            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
-        }
-        Verb::Watch { watch, settings } => {
-            settings.with(Beginning::Before, async |local| watch.run(local, out).await).await?;
-        }
-        Verb::Explain { explain, settings } => {
-            settings.with(Beginning::Before, async |local| explain.run(local, out).await).await?;
-        }
-        Verb::DeadLetters { verb, settings } => {
-            settings.with(Beginning::Before, async |local| verb.run(local, out).await).await?;
-        }
+        Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
+        Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
+        Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
+        Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),
+        Verb::Audit { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Metrics { metrics, settings } => run!(metrics, settings, Beginning::Before),
+        Verb::Send { send, settings } => run!(send, settings, Beginning::Before),
+        Verb::Message { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Watch { watch, settings } => run!(watch, settings, Beginning::Before),
+        Verb::Explain { explain, settings } => run!(explain, settings, Beginning::Before),
+        Verb::DeadLetters { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Migrate(settings) => {
             admin::migrate(&settings.load()?).await?;
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use axum::http::Method;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use serde_json::{Map, Value, json};
@@ -15,8 +13,9 @@ use super::local::{Ask, Local, path};
 use super::output::{Output, text};
 use super::refusal::Names;
 use super::{a_tier, program};
-use crate::config::parse_duration;
+use crate::model::base64url;
 use crate::model::delivery::{Tier, Urgency};
+use crate::model::duration;
 
 const NAMES: &Names = &[
     ("/to", "--all, --topic, --user or --subscription"),
@@ -198,7 +197,7 @@ impl Content {
     fn payload(&self) -> anyhow::Result<Option<Value>> {
         Ok(match (&self.payload, &self.payload_file) {
             (Some(text), _) => Some(text.as_str().into()),
-            (None, Some(file)) => Some(json!({"base64": URL_SAFE_NO_PAD.encode(read(file)?)})),
+            (None, Some(file)) => Some(json!({"base64": base64url::encode(read(file)?)})),
             (None, None) => None,
         })
     }
@@ -212,7 +211,7 @@ fn count(sent: &Value) -> String {
 }
 
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
-    let parsed = text.parse().ok().or_else(|| parse_duration(text).map(|duration| duration.as_secs()));
+    let parsed = text.parse().ok().or_else(|| duration::parse(text).map(|duration| duration.as_secs()));
     parsed.ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
 }
 

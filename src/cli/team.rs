@@ -3,12 +3,13 @@
 use anyhow::Context;
 use axum::http::Method;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::local::{Ask, Beginning, Local, path, rows};
 use super::output::{Output, table, text, time};
 use super::refusal::Names;
+use crate::model::role::Role;
 
 const NAMES: &Names = &[("/email", "EMAIL"), ("/roles", "--app"), ("teammate", "EMAIL")];
 
@@ -74,7 +75,7 @@ pub(super) struct Teammate {
 /// What somebody may do, and where.
 #[derive(Debug, Args)]
 pub(super) struct Roles {
-    /// What they may do.
+    /// What they may do; each role includes those before it.
     #[arg(long, value_enum)]
     role: Role,
     /// On this app: its short name or id; repeatable, or separated by commas. Without it: on all apps, and on the server itself.
@@ -84,25 +85,12 @@ pub(super) struct Roles {
 
 impl Roles {
     fn json(&self) -> Value {
-        let role = self.role.to_possible_value().map(|value| value.get_name().to_owned());
+        let role = self.role;
         match self.apps.as_slice() {
             [] => json!([{"role": role}]),
             apps => apps.iter().map(|app| json!({"role": role, "app": app})).collect(),
         }
     }
-}
-
-/// A role; each includes those before it.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Role {
-    /// Read everything but secrets and what dead letters hold.
-    Viewer,
-    /// Send messages too, and stop, resume and repeat what was sent.
-    Sender,
-    /// Look after subscriptions, policies and settings too; for all apps, run the server.
-    Operator,
-    /// Do everything: keys and exports too; for all apps, change the team.
-    Admin,
 }
 
 impl Team {

@@ -6,10 +6,10 @@
 
 mod file;
 mod flags;
+mod sources;
 pub(crate) mod trust;
 mod value;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ use crate::policy;
 use crate::postgres;
 use crate::vault::master_key::{self, MasterKey};
 pub(crate) use flags::Flags;
-use value::{Kind, duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
+use sources::{Given, Origin, Sources, default_data_dir, name_of};
+pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
-pub(crate) use value::{parse_duration, reachable};
+use value::{duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
 
 /// What every variable but one begins with.
 const PREFIX: &str = "BELLWIRE_";
@@ -275,80 +276,6 @@ pub(crate) enum PolicyDefaults {
     Guide,
 }
 
-/// How a setting was given.
-#[derive(Debug, Clone)]
-struct Given {
-    text: String,
-    origin: Origin,
-}
-
-#[derive(Debug, Clone)]
-enum Origin {
-    Flag(String),
-    Variable(String),
-    File(PathBuf),
-    Default,
-}
-
-/// Where values are looked for, in this order.
-struct Sources<'a> {
-    flags: &'a BTreeMap<&'static str, String>,
-    environment: &'a dyn Fn(&str) -> Option<String>,
-    file: Option<file::Values>,
-    passed_over: Option<PathBuf>,
-    default_data_dir: String,
-    search_path: Option<std::ffi::OsString>,
-    /// Names of all variables that there are.
-    variables: Vec<String>,
-}
-
-impl Sources<'_> {
-    fn given(&self, setting: &Setting) -> Given {
-        let variables = std::iter::once(setting.variable()).chain(setting.common_variable().map(str::to_owned));
-        let mut set = variables.filter_map(|variable| Some(((self.environment)(&variable)?, variable)));
-        if let Some(text) = self.flags.get(setting.key) {
-            Given { text: text.clone(), origin: Origin::Flag(setting.flag()) }
-        } else if let Some((text, variable)) = set.next() {
-            Given { text, origin: Origin::Variable(variable) }
-        } else if let Some((file, text)) = self.file.as_ref().and_then(|(f, keys)| Some((f, keys.get(setting.key)?))) {
-            Given { text: text.clone(), origin: Origin::File(file.clone()) }
-        } else if setting.key == "data_dir" {
-            Given { text: self.default_data_dir.clone(), origin: Origin::Default }
-        } else {
-            Given { text: setting.default.to_owned(), origin: Origin::Default }
-        }
-    }
-
-    fn value<T: 'static>(
-        &self,
-        setting: &'static Setting,
-        kind: &Kind<T>,
-        all: &mut Vec<(&'static Setting, Given)>,
-    ) -> Result<T, Error> {
-        let given = self.given(setting);
-        let value = kind.parse(given.text.trim()).ok_or_else(|| refusal(setting, &given, kind.allowed()))?;
-        let secret = setting.secret && !given.text.is_empty();
-        all.push((setting, if secret { Given { text: MASK.to_owned(), ..given } } else { given }));
-        Ok(value)
-    }
-}
-
-/// What a person calls a setting, by where it was given.
-fn name_of(setting: &Setting, given: &Given) -> String {
-    match &given.origin {
-        Origin::Flag(flag) => format!("--{flag}"),
-        Origin::Variable(variable) => variable.clone(),
-        Origin::File(file) => format!("`{}` in {}", setting.key, file.display()),
-        Origin::Default => setting.variable(),
-    }
-}
-
-fn refusal(setting: &Setting, given: &Given, allowed: &str) -> Error {
-    let name = name_of(setting, given);
-    let found = if setting.secret { "is wrong".to_owned() } else { format!("is {:?}", given.text) };
-    Error::Value { name, found, allowed: allowed.to_owned() }
-}
-
 impl Config {
     /// Reads the settings of this process: flags, environment, file.
     pub(crate) fn load(flags: &Flags) -> Result<Self, Error> {
@@ -489,18 +416,6 @@ fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
         names.filter(ours).filter(|name| !known(name) && !link(name)).map(str::to_owned).collect();
     unknown.sort_unstable();
     unknown
-}
-
-fn default_data_dir(root: bool, environment: &dyn Fn(&str) -> Option<String>) -> String {
-    if root {
-        return "/var/lib/bellwire".to_owned();
-    }
-    let absolute = |name| environment(name).filter(|path| path.starts_with('/'));
-    match (absolute("XDG_DATA_HOME"), absolute("HOME")) {
-        (Some(data), _) => format!("{data}/bellwire"),
-        (None, Some(home)) => format!("{home}/.local/share/bellwire"),
-        (None, None) => ".bellwire".to_owned(),
-    }
 }
 
 #[cfg(test)]

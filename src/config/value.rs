@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use crate::model::duration;
+
 type Parse<T> = dyn Fn(&str) -> Option<T>;
 
 /// How a text becomes a value, and what is allowed, in words.
@@ -82,20 +84,7 @@ pub(super) fn path() -> Kind<PathBuf> {
 pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {
     let (from, to) = (range.start().as_secs(), range.end().as_secs());
     let allowed = format!("a duration from {from}s to {to}s, such as 30s, 5m, 2h or 7d");
-    Kind::new(allowed, move |text| parse_duration(text).filter(|duration| range.contains(duration)))
-}
-
-/// A number and its unit: `30s`, `5m`, `2h`, `7d`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
-    let seconds_per_unit = match &text[unit_at..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    text[..unit_at].parse::<u64>().ok()?.checked_mul(seconds_per_unit).map(Duration::from_secs)
+    Kind::new(allowed, move |text| duration::parse(text).filter(|duration| range.contains(duration)))
 }
 
 pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) -> Kind<T> {

@@ -23,7 +23,7 @@ use crate::classify::DeadReason;
 use crate::metrics::TokenFault;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::policy::Throttle;
 use crate::policy::reliability::Count;
 use crate::policy::token::Queued;
@@ -144,7 +144,7 @@ impl Admission {
             lane: entry.lane.id,
             tier: entry.message.tier,
             reason,
-            letter: self.shared.clock.uuid(),
+            letter: DeadLetterId(self.shared.clock.uuid()),
         };
         match store::outcomes::ledger::forged::end(&self.shared.pool, &forged, self.shared.clock.now()).await {
             Ok(_) => self.shared.metrics.ended(Ending::Dead, entry.message.tier, 1),
@@ -214,7 +214,7 @@ impl Admission {
         let ticket = Ticket::Row(lease);
         let settled = match row.recipient.standing {
             _ if row.leases >= ROW_LEASES_MAX => {
-                dead(self.shared.clock.uuid(), &message, DeadReason::LeaseExhausted, row.retries, now)
+                dead(DeadLetterId(self.shared.clock.uuid()), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
             Standing::Sendable => match self.job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket) {
                 Ok(mut job) => {
@@ -304,7 +304,13 @@ impl Admission {
         let (keys, endpoint) =
             open_address(&self.shared.vault, recipient.subscription, &recipient.address).map_err(|why| {
                 error!(error = %why, "a stored subscription cannot be used");
-                dead(self.shared.clock.uuid(), message, DeadReason::Unsealable, retries, self.shared.clock.now())
+                dead(
+                    DeadLetterId(self.shared.clock.uuid()),
+                    message,
+                    DeadReason::Unsealable,
+                    retries,
+                    self.shared.clock.now(),
+                )
             })?;
         Ok(Box::new(Job {
             policy: message.policy_for(recipient.policy.as_ref()),
@@ -395,7 +401,7 @@ fn standing_fate(standing: Standing, retries: u32, now: Timestamp) -> Fate {
     }
 }
 
-fn dead(id: Uuid, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Fate {
+fn dead(id: DeadLetterId, message: &Message, reason: DeadReason, retries: u32, now: Timestamp) -> Fate {
     let death = Death { id, reason, detail: None, policy: Some(message.policy.to_json()) };
     Fate::Ended(unsent_attempt(retries, reason.name(), now), End::Dead(Box::new(death)))
 }

@@ -141,9 +141,9 @@ impl Catalog {
             return Ok(lane.clone());
         }
         let row =
-            opening::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {}", id.0)))?;
+            opening::load_lane(&self.pool, id).await?.ok_or_else(|| CatalogError::Missing(format!("lane {id}")))?;
         let unusable = |why: String| Unusable { what: row.vapid_key.to_string(), why };
-        let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key.0, &row.private_key);
+        let private = self.vault.open(vault::VAPID_PRIVATE, row.vapid_key, &row.private_key);
         let private = private.map_err(|e| unusable(e.to_string()))?;
         let private = private.try_into().map_err(|_| unusable("a private key has 32 octets".into()))?;
         let key = SigningKey::from_private(private).map_err(|e| unusable(e.to_string()))?;

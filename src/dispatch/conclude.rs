@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::job::Job;
 use crate::classify::{DeadReason, Outcome};
 use crate::model::clock::Timestamp;
+use crate::model::id::DeadLetterId;
 use crate::policy::payload_limit::Refusal;
 use crate::policy::{Verdict, shrink_target};
 use crate::store::outcomes::ledger::{Attempt, Death, Due, End, Fate};
@@ -50,7 +49,7 @@ pub(super) struct Judged {
 
 /// What follows from a judged POST. `new_id` makes the id of a dead letter. A delivery that goes out again is made smaller
 /// here, which uses up an attempt.
-pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> Uuid) -> Conclusion {
+pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> DeadLetterId) -> Conclusion {
     let Judged { verdict, outcome, took_ms, sent, now, is_replaced } = judged;
     let attempt = Attempt {
         number: job.retries,
@@ -116,13 +115,13 @@ fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>>
 }
 
 /// A death by an attempt whose reason is the gateway's words.
-fn dead(job: &Job, reason: DeadReason, attempt: Attempt, id: Uuid) -> Fate {
+fn dead(job: &Job, reason: DeadReason, attempt: Attempt, id: DeadLetterId) -> Fate {
     let (detail, policy) = (attempt.reason.clone(), Some(job.policy.to_json()));
     Fate::Ended(attempt, End::Dead(Box::new(Death { id, reason, detail, policy })))
 }
 
 /// A death without a POST.
-pub(super) fn dead_unsent(job: &Job, reason: DeadReason, now: Timestamp, id: Uuid) -> Conclusion {
+pub(super) fn dead_unsent(job: &Job, reason: DeadReason, now: Timestamp, id: DeadLetterId) -> Conclusion {
     let death = Death { id, reason, detail: None, policy: Some(job.policy.to_json()) };
     ended_unsent(job.retries, End::Dead(Box::new(death)), reason.name(), now)
 }

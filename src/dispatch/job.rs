@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub subscription: SubscriptionId,
     /// The life of the subscription that it is for.
     pub life: i32,
-    pub origin_id: Uuid,
+    pub origin_id: SubscriptionId,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
     /// The policy in force.
@@ -89,7 +89,7 @@ pub(super) fn open_address(
     sealed: &[u8],
 ) -> Result<(BrowserKeys, Endpoint), Unusable> {
     let unusable = |why: String| Unusable { what: subscription.to_string(), why };
-    let plain = vault.open(vault::ADDRESS, subscription.0, sealed).map_err(|e| unusable(e.to_string()))?;
+    let plain = vault.open(vault::ADDRESS, subscription, sealed).map_err(|e| unusable(e.to_string()))?;
     let (p256dh, rest) = plain.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;
     let (auth, endpoint) = rest.split_first_chunk().ok_or_else(|| unusable("address too short".into()))?;
     debug_assert!(endpoint.len() <= ENDPOINT_MAX);

@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::turn::{Next, Turn};
 use crate::classify::DeadReason;
 use crate::gateway::Post;
+use crate::model::id::DeadLetterId;
 
 /// The stages in their order.
 pub(super) struct Line {
@@ -56,7 +57,8 @@ impl Line {
             Sealed { turn, post: Err(error) } => {
                 let (subscription, clock) = (self.shared.label(turn.job.subscription), &self.shared.clock);
                 error!(%error, subscription, "a payload cannot be sealed");
-                let conclusion = dead_unsent(&turn.job, DeadReason::Unsealable, clock.now(), clock.uuid());
+                let conclusion =
+                    dead_unsent(&turn.job, DeadReason::Unsealable, clock.now(), DeadLetterId(clock.uuid()));
                 self.withdraw(turn, conclusion);
             }
         }

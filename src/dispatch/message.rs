@@ -61,7 +61,7 @@ impl Message {
     pub(super) fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
-        let content = vault.open(vault::CONTENT, row.id.0, sealed).map_err(|e| unusable(e.to_string()))?;
+        let content = vault.open(vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
         let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
         let policies = Policies::new(row.id, row.tier, &row.policies, server);

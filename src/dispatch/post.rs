@@ -18,6 +18,7 @@ use crate::classify::{Answer, Failure, Kind, Outcome, classify};
 use crate::gateway::{Gateways, Post, Reply};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
+use crate::model::id::DeadLetterId;
 use crate::policy::lane::Answered;
 use crate::policy::{Situation, Verdict, decide};
 use crate::store::outcomes::ledger::Due;
@@ -85,7 +86,7 @@ impl Posting {
             now,
             is_replaced: verdict == Verdict::Gone && self.shared.stops.check(&job.target()) == Some(Stopped::Replaced),
         };
-        let conclusion = conclude(&mut job, judged, || clock.uuid());
+        let conclusion = conclude(&mut job, judged, || DeadLetterId(clock.uuid()));
         (job, conclusion)
     }
 

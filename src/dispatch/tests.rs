@@ -87,7 +87,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             lane: lane.clone(),
             subscription: SubscriptionId(Uuid::now_v7()),
             life: 0,
-            origin_id: Uuid::now_v7(),
+            origin_id: SubscriptionId(Uuid::now_v7()),
             endpoint: Endpoint::parse(endpoint).unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
@@ -263,7 +263,7 @@ async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() 
     let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
     let recipients = (0..3).map(|_| Recipient {
         subscription: SubscriptionId(Uuid::now_v7()),
-        origin_id: Uuid::now_v7(),
+        origin_id: SubscriptionId(Uuid::now_v7()),
         address: Vec::new(),
         standing: Standing::Sendable,
         policy: None,

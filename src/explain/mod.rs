@@ -5,8 +5,10 @@
 //! need not read the text and a test can hold one against the other. What is not stored is not guessed: the sentence says
 //! that it is not known, and within which bounds it lies.
 
+mod ending;
 mod past;
 mod present;
+mod retries;
 #[cfg(test)]
 mod tests;
 mod words;

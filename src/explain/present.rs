@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use super::past::{Fit, Planned};
+use super::retries::{Fit, Planned};
 use super::words::{count, rfc3339, seconds, span};
 use super::{Code, Facts, Row, Story, Subscription, Waiting};
 use crate::model::clock::Timestamp;

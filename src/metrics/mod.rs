@@ -59,12 +59,17 @@ impl TokenFault {
     }
 }
 
+/// By gateway, status and tier.
+type Attempts = [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::ALL.len()];
+/// By ending and tier.
+type Endings = [[Counter; Tier::ALL.len()]; Ending::ALL.len()];
+
 /// All series of a process. Share it as an `Arc`.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    attempts: [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::ALL.len()],
-    endings: [[Counter; Tier::ALL.len()]; Ending::ALL.len()],
+    attempts: Attempts,
+    endings: Endings,
     attempt_seconds: [Histogram; Gateway::ALL.len()],
     lag_seconds: [Histogram; Tier::ALL.len()],
     requests: Family<RequestLabels, Counter>,
@@ -110,9 +115,6 @@ impl Metrics {
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("bellwire");
         let r = &mut registry;
-        let attempts = counters(r, "attempts", "POSTs to gateways by what was answered");
-        let endings =
-            counters(r, "deliveries_ended", "Deliveries by how they ended, and attempts that a retry follows");
         let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
         let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
         let requests = Family::default();
@@ -129,22 +131,8 @@ impl Metrics {
         r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
         r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Arc::new(Self {
-            attempts: Gateway::ALL.map(|gateway| {
-                StatusClass::ALL.map(|status| {
-                    Tier::ALL.map(|tier| {
-                        attempts.get_or_create_owned(&AttemptLabels {
-                            gateway: Name(gateway.name()),
-                            status: Name(status.name()),
-                            tier: Name(tier.name()),
-                        })
-                    })
-                })
-            }),
-            endings: Ending::ALL.map(|ending| {
-                Tier::ALL.map(|tier| {
-                    endings.get_or_create_owned(&EndingLabels { ending: Name(ending.name()), tier: Name(tier.name()) })
-                })
-            }),
+            attempts: attempts(r),
+            endings: endings(r),
             attempt_seconds: Gateway::ALL
                 .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
             lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
@@ -272,6 +260,25 @@ impl Metrics {
         written.expect("a string takes everything");
         text
     }
+}
+
+fn attempts(registry: &mut Registry) -> Attempts {
+    let attempts = counters(registry, "attempts", "POSTs to gateways by what was answered");
+    let of = |gateway: Gateway, status: StatusClass, tier: Tier| AttemptLabels {
+        gateway: Name(gateway.name()),
+        status: Name(status.name()),
+        tier: Name(tier.name()),
+    };
+    Gateway::ALL.map(|gateway| {
+        StatusClass::ALL.map(|status| Tier::ALL.map(|tier| attempts.get_or_create_owned(&of(gateway, status, tier))))
+    })
+}
+
+fn endings(registry: &mut Registry) -> Endings {
+    let help = "Deliveries by how they ended, and attempts that a retry follows";
+    let endings = counters(registry, "deliveries_ended", help);
+    let of = |ending: Ending, tier: Tier| EndingLabels { ending: Name(ending.name()), tier: Name(tier.name()) };
+    Ending::ALL.map(|ending| Tier::ALL.map(|tier| endings.get_or_create_owned(&of(ending, tier))))
 }
 
 /// Where a tier or an ending stands among all of its kind: their numbers begin at 1.

@@ -28,6 +28,12 @@ macro_rules! typed_id {
             }
         }
 
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
         impl $name {
             /// What stands before the UUID in the written form.
             pub(crate) const PREFIX: &'static str = $prefix;
@@ -129,6 +135,11 @@ typed_id!(
     AlertId, "al_"
 );
 
+/// The UUID after an id's: a list of what lies below it, the newest first, begins with that id.
+pub(crate) fn just_above(id: impl Into<Uuid>) -> Uuid {
+    Uuid::from_u128(id.into().as_u128().saturating_add(1))
+}
+
 /// Number of logical shards that every large table is spread over.
 pub(crate) const SHARDS: u8 = 64;
 
@@ -146,9 +157,23 @@ impl SubscriptionId {
 }
 
 /// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, batches and queue rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(transparent)]
+#[sqlx(transparent)]
 pub struct LaneId(pub i32);
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Reads a column of the database.
+impl From<i32> for LaneId {
+    fn from(number: i32) -> Self {
+        Self(number)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -8,12 +8,11 @@ use std::collections::HashSet;
 use std::fmt;
 
 use aws_lc_rs::digest;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::payload::Payload;
+use crate::model::base64url;
 use crate::model::id::AppId;
 use crate::model::named;
 
@@ -276,7 +275,7 @@ pub(crate) fn topic_header(app: AppId, collapse_key: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(app.0.as_bytes());
     context.update(collapse_key.as_bytes());
-    URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..24])
+    base64url::encode(&context.finish().as_ref()[..24])
 }
 
 fn problem(pointer: &str, detail: impl Into<String>) -> Problem {

@@ -1,7 +1,9 @@
 //! The nouns: what Bellwire speaks of, what each may be, and how it is written down. No I/O, but for the [`clock`].
 
+pub(crate) mod base64url;
 pub(crate) mod clock;
 pub(crate) mod delivery;
+pub(crate) mod duration;
 pub(crate) mod fact;
 pub(crate) mod id;
 pub(crate) mod lane;

@@ -6,6 +6,7 @@ use crate::model::scope::Scope;
 
 named! {
     /// What a teammate is on an app, or on all of them and the server itself, as stored in `teammate_roles.role`.
+    #[derive(clap::ValueEnum)]
     pub(crate) enum Role {
         /// Reads everything but secrets and what dead letters hold.
         Viewer = "viewer",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a key may do. None includes another, except that an operator's key may do everything in every app.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Send messages.
@@ -24,7 +24,7 @@ pub enum Scope {
     Export,
     /// Run the server: make apps, see all of them, steer gateways.
     Operator,
-    /// Collect the server's figures, and nothing else.
+    /// Read the server's metrics, and nothing else.
     Metrics,
 }
 

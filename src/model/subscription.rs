@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
 use p256::elliptic_curve::sec1::FromSec1Point as _;
 
+use crate::model::base64url;
 use crate::model::named;
 
 named! {
@@ -149,7 +149,7 @@ pub struct BrowserKeys {
 impl BrowserKeys {
     /// Reads `keys.p256dh` and `keys.auth` in any of base64's four spellings.
     pub fn parse(p256dh: &str, auth: &str) -> Result<Self, InvalidSubscription> {
-        let point = decode_base64(p256dh).ok_or(InvalidSubscription::P256dh("is not base64"))?;
+        let point = base64url::decode_any(p256dh).ok_or(InvalidSubscription::P256dh("is not base64"))?;
         let p256dh: [u8; 65] = point.try_into().map_err(|_| {
             InvalidSubscription::P256dh("must be 65 octets: an uncompressed P-256 point, beginning with 4")
         })?;
@@ -158,7 +158,7 @@ impl BrowserKeys {
         if p256dh[0] != 4 || p256::PublicKey::from_sec1_point(&sec1).is_none().into() {
             return Err(InvalidSubscription::P256dh("is not a point on P-256"));
         }
-        let auth = decode_base64(auth).ok_or(InvalidSubscription::Auth("is not base64"))?;
+        let auth = base64url::decode_any(auth).ok_or(InvalidSubscription::Auth("is not base64"))?;
         let auth = auth.try_into().map_err(|_| InvalidSubscription::Auth("must be 16 octets"))?;
         Ok(Self { p256dh, auth })
     }
@@ -168,19 +168,4 @@ impl fmt::Debug for BrowserKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("BrowserKeys(…)")
     }
-}
-
-/// Decodes base64 in any of its four spellings: standard or URL-safe alphabet, padded or not.
-pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    let unpadded = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    let url_safe: String = unpadded
-        .chars()
-        .map(|c| match c {
-            '+' => '-',
-            '/' => '_',
-            c => c,
-        })
-        .collect();
-    URL_SAFE_NO_PAD.decode(url_safe).ok()
 }

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::AppId;
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
@@ -187,8 +187,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     }
     until_none(|| sessions::clear(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
-    through_all(Uuid::nil(), |after| retention::clear_messages(pool, history, after)).await?;
-    through_all((i16::MIN, Uuid::nil()), |after| retention::clear_throttles(pool, now, after)).await
+    through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
+    through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await
 }
 
 /// Clears away chunk after chunk until there is nothing left, and rests after each.
@@ -257,7 +257,7 @@ async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: 
 pub async fn remove_apps(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let mut outcome = Ok(());
     for (app, begun_at) in removal::begun(pool).await? {
-        outcome = remove_app(pool, AppId(app), begun_at, now).await.and(outcome);
+        outcome = remove_app(pool, app, begun_at, now).await.and(outcome);
     }
     outcome
 }

@@ -72,33 +72,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
-    let mut engines = JoinSet::new();
-    let mut dispatcher = None;
-    if config.roles.worker {
-        let settings = dispatch::Settings {
-            lane_limit_max: config.lane_concurrency_max,
-            batch_min: config.batch_min as usize,
-            batch_max: config.batch_max as usize,
-            policy: config.policy(),
-            ..dispatch::Settings::default()
-        };
-        let (started, tasks) = Dispatcher::start(
-            context.worker_pool.clone(),
-            context.vault.clone(),
-            context.clock.clone(),
-            gateways.clone(),
-            metrics.clone(),
-            settings,
-        );
-        dispatcher = Some(started);
-        engines = tasks;
-    }
-    if config.roles.maintenance {
-        let Context { pool, vault, clock, .. } = context;
-        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
-        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
-        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
-    }
+    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &metrics);
     let Context { pool, sending_pool, worker_pool, .. } = context;
     tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
     let served = routes(context, config, gateways, metrics, dispatcher.clone());
@@ -119,21 +93,8 @@ async fn serve(
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
-    let deadline = Instant::now() + config.shutdown_deadline;
     let _ = stop_serving.send(true);
-    // Dispatch takes what the last requests create, but keeps time for what it has in flight: a client that never ends its
-    // request must not cut that off. What is created later is sent by whoever comes next.
-    let _ = timeout_at(deadline - config.shutdown_deadline / 2, all_ended(&mut serving)).await;
-    let dispatch_stops = async {
-        if let Some(dispatcher) = dispatcher {
-            dispatcher.stop(deadline.saturating_duration_since(Instant::now())).await;
-        }
-    };
-    let (_, answered) = tokio::join!(dispatch_stops, timeout_at(deadline, all_ended(&mut serving)));
-    if answered.is_err() {
-        warn!("some requests had not come to their end by the deadline, and were cut");
-    }
-    serving.shutdown().await;
+    wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;
     match failure {
         None => Ok(()),
@@ -142,6 +103,55 @@ async fn serve(
             Err(failure)
         }
     }
+}
+
+/// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
+/// itself.
+fn start_engines(
+    context: &Context,
+    config: &Config,
+    gateways: &Gateways,
+    metrics: &Arc<Metrics>,
+) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
+    let Context { pool, worker_pool, vault, clock, .. } = context;
+    let (mut dispatcher, mut engines) = (None, JoinSet::new());
+    if config.roles.worker {
+        let settings = dispatch::Settings {
+            lane_limit_max: config.lane_concurrency_max,
+            batch_min: config.batch_min as usize,
+            batch_max: config.batch_max as usize,
+            policy: config.policy(),
+            ..dispatch::Settings::default()
+        };
+        let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
+        let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways.clone(), metrics.clone(), settings);
+        (dispatcher, engines) = (Some(started), tasks);
+    }
+    if config.roles.maintenance {
+        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
+        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
+        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
+    }
+    (dispatcher, engines)
+}
+
+/// Waits until the requests that have begun are answered and nothing is in flight, for as long as `patience` at most.
+///
+/// Dispatch takes what the last requests create, but keeps time for what it has in flight: a client that never ends its
+/// request must not cut that off. What is created later is sent by whoever comes next.
+async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>>, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    let _ = timeout_at(deadline - patience / 2, all_ended(serving)).await;
+    let dispatch_stops = async {
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.stop(deadline.saturating_duration_since(Instant::now())).await;
+        }
+    };
+    let (_, answered) = tokio::join!(dispatch_stops, timeout_at(deadline, all_ended(serving)));
+    if answered.is_err() {
+        warn!("some requests had not come to their end by the deadline, and were cut");
+    }
+    serving.shutdown().await;
 }
 
 async fn all_ended(tasks: &mut JoinSet<()>) {

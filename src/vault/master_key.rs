@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nix::unistd::{AccessFlags, access};
 use zeroize::{Zeroize, Zeroizing};
+
+use crate::model::base64url;
 
 const KEY_LEN: usize = 32;
 
@@ -72,18 +72,7 @@ impl MasterKey {
 
     /// Reads 32 octets in any of the four base64 spellings.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let text: Zeroizing<String> = Zeroizing::new(
-            text.trim()
-                .trim_end_matches('=')
-                .chars()
-                .map(|c| match c {
-                    '+' => '-',
-                    '/' => '_',
-                    other => other,
-                })
-                .collect(),
-        );
-        let octets = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.as_bytes()).map_err(|_| Error::Malformed)?);
+        let octets = Zeroizing::new(base64url::decode_any(text.trim()).ok_or(Error::Malformed)?);
         octets.as_slice().try_into().map(Self).map_err(|_| Error::Malformed)
     }
 
@@ -110,7 +99,7 @@ impl MasterKey {
                 DirBuilder::new().recursive(true).mode(0o711).create(above)?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            let text = Zeroizing::new(URL_SAFE_NO_PAD.encode(self.0) + "\n");
+            let text = Zeroizing::new(base64url::encode(self.0) + "\n");
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
@@ -192,7 +181,8 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
     use super::*;
 

@@ -121,7 +121,7 @@ impl Vault {
     }
 
     /// Seals a value for one place and row.
-    pub fn seal(&self, place: Column, row: Uuid, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, place: Column, row: impl Into<Uuid>, plain: &[u8]) -> Vec<u8> {
         let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("the system's randomness");
@@ -133,7 +133,7 @@ impl Vault {
             .aead
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(associated_data(place, row).as_slice()),
+                Aad::from(associated_data(place, row.into()).as_slice()),
                 &mut sealed[NUMBER_LEN + NONCE_LEN..],
             )
             .expect("values are far below AES-GCM's length limit");
@@ -142,7 +142,7 @@ impl Vault {
     }
 
     /// Opens a value sealed for this place and row.
-    pub fn open(&self, place: Column, row: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
+    pub fn open(&self, place: Column, row: impl Into<Uuid>, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
         let unopenable = Unopenable { place };
         let (number, rest) = sealed.split_first_chunk::<NUMBER_LEN>().ok_or(unopenable.clone())?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(unopenable.clone())?;
@@ -152,7 +152,7 @@ impl Vault {
             .aead
             .open_in_place(
                 Nonce::assume_unique_for_key(*nonce),
-                Aad::from(associated_data(place, row).as_slice()),
+                Aad::from(associated_data(place, row.into()).as_slice()),
                 &mut plain,
             )
             .map_err(|_| unopenable)?

@@ -4,15 +4,13 @@
 use std::fmt;
 
 use aws_lc_rs::rand;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use p256::SecretKey;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use p256::pkcs8::{EncodePrivateKey as _, LineEnding};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::model::subscription::decode_base64;
+use crate::model::base64url;
 
 /// Why a key pair was refused. `Display` is written for the API's caller and never shows key material.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -85,11 +83,11 @@ impl SigningKey {
         } else if text.starts_with('{') {
             Self::from_jwk(text)
         } else {
-            let raw = Zeroizing::new(decode_base64(text).ok_or(KeyError::Unrecognised)?);
+            let raw = Zeroizing::new(base64url::decode_any(text).ok_or(KeyError::Unrecognised)?);
             Self::from_number(&raw)
         }?;
         let Some(public) = public else { return Ok(key) };
-        let point = decode_base64(public.trim()).ok_or(KeyError::PublicKey)?;
+        let point = base64url::decode_any(public.trim()).ok_or(KeyError::PublicKey)?;
         if point.len() != 65 || point[0] != 4 {
             return Err(KeyError::PublicKey);
         }
@@ -103,7 +101,7 @@ impl SigningKey {
 
     /// The public key as pages and headers spell it: base64url without padding.
     pub fn public_base64(&self) -> String {
-        URL_SAFE_NO_PAD.encode(self.public)
+        base64url::encode(self.public)
     }
 
     /// The private number, big endian. A secret.
@@ -123,14 +121,14 @@ impl SigningKey {
 
     /// A JWK (RFC 7517). A secret.
     pub fn expose_jwk(&self) -> Zeroizing<String> {
-        let [x, y] = [&self.public[1..33], &self.public[33..]].map(|half| URL_SAFE_NO_PAD.encode(half));
+        let [x, y] = [&self.public[1..33], &self.public[33..]].map(|half| base64url::encode(half));
         let d = self.expose_raw();
         Zeroizing::new(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","d":"{}"}}"#, &*d))
     }
 
     /// The private number in base64url, as the `web-push` libraries of most languages want it. A secret.
     pub fn expose_raw(&self) -> Zeroizing<String> {
-        Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.private))
+        Zeroizing::new(base64url::encode(*self.private))
     }
 
     fn secret(&self) -> SecretKey {
@@ -158,10 +156,10 @@ impl SigningKey {
             return Err(KeyError::Jwk);
         }
         let d = Zeroizing::new(jwk.d.ok_or(KeyError::PublicOnly)?);
-        let key = Self::from_number(&Zeroizing::new(decode_base64(&d).ok_or(KeyError::Jwk)?))?;
+        let key = Self::from_number(&Zeroizing::new(base64url::decode_any(&d).ok_or(KeyError::Jwk)?))?;
         for (given, own) in [(jwk.x, &key.public[1..33]), (jwk.y, &key.public[33..])] {
             let Some(given) = given else { continue };
-            if significant(&decode_base64(&given).ok_or(KeyError::Jwk)?) != significant(own) {
+            if significant(&base64url::decode_any(&given).ok_or(KeyError::Jwk)?) != significant(own) {
                 return Err(KeyError::Mismatch);
             }
         }
@@ -315,12 +313,12 @@ mod tests {
 
     #[test]
     fn numbers_that_lost_or_gained_leading_zeros_are_the_same_key() {
-        use base64::engine::general_purpose::STANDARD;
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
         for zeros in [1, 2] {
             let key = small(zeros);
             let short = &key.expose_private()[zeros..];
             assert_eq!(SigningKey::import(&STANDARD.encode(short), None).unwrap().public(), key.public());
-            let jwk = format!(r#"{{"kty":"EC","crv":"P-256","d":"{}"}}"#, URL_SAFE_NO_PAD.encode(short));
+            let jwk = format!(r#"{{"kty":"EC","crv":"P-256","d":"{}"}}"#, base64url::encode(short));
             assert_eq!(SigningKey::import(&jwk, None).unwrap().public(), key.public());
         }
         let long = [&[0], &key().expose_private()[..]].concat();
@@ -330,11 +328,11 @@ mod tests {
     #[test]
     fn a_number_of_another_length_or_out_of_range_is_refused() {
         for octets in [0, 16, 29, 34, 65] {
-            assert_eq!(refused(&URL_SAFE_NO_PAD.encode(vec![1; octets])), KeyError::Length { octets });
+            assert_eq!(refused(&base64url::encode(vec![1; octets])), KeyError::Length { octets });
         }
-        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([1; 33])), KeyError::Length { octets: 33 });
-        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([0; 32])), KeyError::Range);
-        assert_eq!(refused(&URL_SAFE_NO_PAD.encode([0xff; 32])), KeyError::Range);
+        assert_eq!(refused(&base64url::encode([1; 33])), KeyError::Length { octets: 33 });
+        assert_eq!(refused(&base64url::encode([0; 32])), KeyError::Range);
+        assert_eq!(refused(&base64url::encode([0xff; 32])), KeyError::Range);
         assert_eq!(refused("not a key!"), KeyError::Unrecognised);
     }
 
@@ -352,8 +350,7 @@ mod tests {
         der[public_at..public_at + 65].copy_from_slice(other.public());
         let pem = format!(
             "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
-            base64::engine::general_purpose::STANDARD
-                .encode(der)
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der)
                 .as_bytes()
                 .chunks(64)
                 .map(|line| std::str::from_utf8(line).unwrap())

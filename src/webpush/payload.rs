@@ -202,7 +202,7 @@ impl Template {
 
 /// The delivery id in a plaintext: the same on every repeat to the same browser, also after it re-subscribed, since
 /// `origin` outlives the subscription. It says nothing about either to a page that sees it.
-pub fn delivery_id(vault: &Vault, message: MessageId, origin: Uuid) -> [u8; 16] {
+pub fn delivery_id(vault: &Vault, message: MessageId, origin: SubscriptionId) -> [u8; 16] {
     truncated_mac(vault, Purpose::DeliveryId, message, origin)
 }
 
@@ -212,7 +212,7 @@ pub fn receipt_token(vault: &Vault, message: MessageId, subscription: Subscripti
     let mut octets = [0; 48];
     octets[..16].copy_from_slice(message.0.as_bytes());
     octets[16..32].copy_from_slice(subscription.0.as_bytes());
-    octets[32..].copy_from_slice(&truncated_mac(vault, Purpose::Receipt, message, subscription.0));
+    octets[32..].copy_from_slice(&truncated_mac(vault, Purpose::Receipt, message, subscription));
     let mut token = [0; 64];
     URL_SAFE_NO_PAD.encode_slice(octets, &mut token).expect("48 octets are 64 characters");
     token
@@ -226,12 +226,12 @@ pub(crate) fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, Su
     let octets: [u8; 48] = URL_SAFE_NO_PAD.decode(token).ok()?.try_into().ok()?;
     let id = |at: usize| Uuid::from_slice(&octets[at..at + 16]).expect("16 octets");
     let (message, subscription) = (MessageId(id(0)), SubscriptionId(id(16)));
-    let expected = truncated_mac(vault, Purpose::Receipt, message, subscription.0);
+    let expected = truncated_mac(vault, Purpose::Receipt, message, subscription);
     bool::from(expected[..].ct_eq(&octets[32..])).then_some((message, subscription))
 }
 
-fn truncated_mac(vault: &Vault, purpose: Purpose, message: MessageId, other: Uuid) -> [u8; 16] {
-    let mac = vault.mac(purpose, &[message.0.as_bytes(), other.as_bytes()]);
+fn truncated_mac(vault: &Vault, purpose: Purpose, message: MessageId, other: SubscriptionId) -> [u8; 16] {
+    let mac = vault.mac(purpose, &[message.0.as_bytes(), other.0.as_bytes()]);
     *mac.first_chunk().expect("an HMAC has 32 octets")
 }
 
@@ -456,12 +456,12 @@ mod tests {
     #[test]
     fn a_delivery_id_is_the_same_on_every_repeat_and_no_other() {
         let [message, other] = [1, 2].map(|n| MessageId(Uuid::from_u128(n)));
-        let origin = Uuid::from_u128(3);
+        let origin = SubscriptionId(Uuid::from_u128(3));
         let id = delivery_id(&vault(1), message, origin);
         assert_eq!(id, delivery_id(&vault(1), message, origin));
         assert_ne!(id, delivery_id(&vault(1), other, origin));
-        assert_ne!(id, delivery_id(&vault(1), message, Uuid::from_u128(4)));
-        let receipt = receipt_token(&vault(1), message, SubscriptionId(origin));
+        assert_ne!(id, delivery_id(&vault(1), message, SubscriptionId(Uuid::from_u128(4))));
+        let receipt = receipt_token(&vault(1), message, origin);
         assert_ne!(URL_SAFE_NO_PAD.decode(receipt).unwrap()[32..], id);
     }
 

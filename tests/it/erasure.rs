@@ -155,7 +155,7 @@ async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
     bellwire::testkit::store::audience::erasures::erase_subscription(&app.pool, &app.vault, &begun, app.clock.now())
         .await
         .unwrap();
-    let id = bellwire::testkit::model::id::ErasureId(begun.id);
+    let id = begun.id;
     let show = async || app.get(&format!("/v1/apps/shop/erasures/{id}")).await;
     let shown = show().await;
     assert_eq!((&shown["subscriptions"], &shown["completed_at"]), (&json!(1), &Value::Null));

@@ -21,8 +21,7 @@ async fn in_lanes_of_their_own(app: &TestApp, n: u32) -> Vec<Subscriber> {
     let mut subscribers = Vec::new();
     for index in 0..n {
         let key = app.call(Method::POST, "/v1/apps/shop/vapid-keys", json!({})).await.ok(201);
-        let public =
-            bellwire::testkit::model::subscription::decode_base64(key["public_key"].as_str().unwrap()).unwrap();
+        let public = bellwire::testkit::model::base64url::decode_any(key["public_key"].as_str().unwrap()).unwrap();
         subscribers.extend(app.subscribe_by(&public, "fcm", index..index + 1, json!({})).await);
     }
     subscribers

@@ -1,5 +1,7 @@
 //! Unsubscribe, cancel, pause: what was stopped is not sent, and every delivery is still accounted for.
 
+mod browsers;
+
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
@@ -24,21 +26,6 @@ pub const IN_FLIGHT: u64 = 31;
 async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
     let path = format!("/v1/apps/shop/subscriptions/{}", subscriber.id);
     app.call(Method::DELETE, &path, Value::Null).await.ok(204);
-}
-
-/// How many of these messages' deliveries to a subscription were accepted, and how many cancelled.
-async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64, u64) {
-    let (mut accepted, mut cancelled) = (0, 0);
-    for message in messages {
-        app.message(message).await;
-        let delivery = app.delivery(message, subscription).await;
-        match delivery["state"].as_str() {
-            Some("accepted") => accepted += 1,
-            Some("cancelled") => cancelled += 1,
-            _ => panic!("{delivery}"),
-        }
-    }
-    (accepted, cancelled)
 }
 
 /// A rule that parks every request.
@@ -101,56 +88,6 @@ async fn retries_of_a_cancelled_message_are_not_made() {
     app.advance(Duration::from_secs(600)).await;
     assert_eq!(app.simulator.report().requests, requests);
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 20), ("cancelled", 20)]));
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
-    let app = TestApp::start().await;
-    let leaver = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = hold(&app);
-    let mut messages = Vec::new();
-    for _ in 0..40 {
-        messages.push(app.send(json!({"subscriptions": [leaver.id]}), json!({})).await);
-    }
-    app.until_held(rule, IN_FLIGHT).await;
-    unsubscribe(&app, &leaver).await;
-    for message in &messages {
-        app.message(message).await;
-    }
-    let_go(&app, rule).await;
-    assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
-    assert_eq!(endings(&app, &messages, &leaver.id).await, (IN_FLIGHT, 40 - IN_FLIGHT), "what was in flight was taken");
-    let later = json!({"to": {"all": true}, "payload": "x"});
-    let later = app.call(Method::POST, "/v1/apps/shop/messages", later).await.ok(202);
-    assert_eq!((&later["audience_estimate"], &later["state"]), (&json!(0), &json!("done")));
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unsubscribed_browser_drops_out_of_what_waits_for_its_turn() {
-    let app = TestApp::start().await;
-    let mut others = app.subscribe("fcm", 0..60).await;
-    let leavers = others.split_off(50);
-    let send = async |to: &[Subscriber]| {
-        let ids: Vec<&str> = to.iter().map(|subscriber| subscriber.id.as_str()).collect();
-        app.send(json!({"subscriptions": ids}), json!({})).await
-    };
-    let rule = hold(&app);
-    let to_others = send(&others).await;
-    app.until_held(rule, IN_FLIGHT).await; // and no more may be
-    let message = send(&leavers).await;
-    for leaver in &leavers {
-        unsubscribe(&app, leaver).await;
-        app.message(&message).await;
-    }
-    let_go(&app, rule).await;
-    let accepted = counts(&[("targeted", 50), ("accepted", 50), ("awaiting_ack", 50)]);
-    assert_eq!((app.counts(&to_others).await, app.rule(rule).0), (accepted, 50));
-    assert_eq!(app.counts(&message).await, counts(&[("targeted", 10), ("cancelled", 10)]));
-    for leaver in &leavers {
-        assert!(app.simulator.received(&leaver.endpoint).unwrap().is_empty());
-    }
     app.finish().await;
 }
 
@@ -374,113 +311,12 @@ async fn no_reading_misses_a_stop_however_late_it_is_committed() {
     app.finish().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_before_is_not() {
-    let app = TestApp::start().await;
-    let browser = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = hold(&app);
-    let mut before = Vec::new();
-    for _ in 0..40 {
-        before.push(app.send(json!({"subscriptions": [browser.id]}), json!({})).await);
-    }
-    app.until_held(rule, IN_FLIGHT).await;
-    unsubscribe(&app, &browser).await;
-    assert_eq!(app.come_back("fcm", 0).await, browser.id);
-    let code = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": "transactional"})).await;
-    let_go(&app, rule).await;
-    assert_eq!(app.delivery(&code, &browser.id).await["state"], "accepted");
-    assert_eq!(endings(&app, &before, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
-    assert_eq!(app.rule(rule).0, IN_FLIGHT + 1, "pushes begun");
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
-    let app = TestApp::start().await;
-    let all = app.subscribe("fcm", 0..4).await;
-    let state = async |id: &str| app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["state"].clone();
-    let to = |index: usize| json!({"subscriptions": [all[index].id]});
-    let code = json!({"tier": "transactional"});
-    app.send(to(3), code.clone()).await; // so that the key is known to work
-    unsubscribe(&app, &all[0]).await;
-    let once = |index, action, n| Rule { endpoints: Some([index].into()), count: Some(n), ..Rule::always(action) };
-    app.simulator.add_rule(once(1, Action::Answer { status: 410, headers: vec![], body: "".into() }, 1)).unwrap();
-    app.send(to(1), code.clone()).await;
-    app.simulator.add_rule(once(2, Action::BadRequest, 5)).unwrap();
-    for _ in 0..5 {
-        app.send(to(2), code.clone()).await;
-        app.run_until_idle().await;
-    }
-    // Others were accepted in that minute, and are in a later one.
-    app.clock.advance(Duration::from_secs(60));
-    app.send(to(3), code.clone()).await;
-    app.run_until_idle().await;
-    app.sweep().await;
-    for (index, ended) in [(0, "unsubscribed"), (1, "gone"), (2, "suspended")] {
-        assert_eq!(state(&all[index].id).await, ended);
-        assert_eq!(app.come_back("fcm", u32::try_from(index).unwrap()).await, all[index].id);
-        let again = app.send(to(index), code.clone()).await;
-        app.run_until_idle().await;
-        assert_eq!(app.delivery(&again, &all[index].id).await["state"], "accepted", "after it was {ended}");
-        assert_eq!(state(&all[index].id).await, "active");
-    }
-    app.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_meant_for_a_user_who_left_is_not_sent_and_what_everybody_gets_is() {
-    let app = TestApp::start().await;
-    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await.remove(0);
-    let rule = hold(&app);
-    let mut to_ann = Vec::new();
-    for _ in 0..40 {
-        to_ann.push(app.send(json!({"users": ["ann"]}), json!({})).await);
-    }
-    let news = app.send(json!({"topic": "news"}), json!({})).await;
-    app.until_held(rule, IN_FLIGHT).await;
-    let path = format!("/v1/apps/shop/subscriptions/{}", browser.id);
-    app.call(Method::PATCH, &path, json!({"user_id": null})).await.ok(200);
-    app.call(Method::PATCH, &path, json!({"user_id": "bob"})).await.ok(200);
-    let to_bob = app.send(json!({"users": ["bob"]}), json!({})).await;
-    until_told(&app).await;
-    let_go(&app, rule).await;
-    assert_eq!(endings(&app, &to_ann, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
-    for message in [&news, &to_bob] {
-        assert_eq!(app.delivery(message, &browser.id).await["state"], "accepted");
-    }
-    assert_eq!(app.rule(rule).0, IN_FLIGHT + 2, "pushes begun");
-    app.finish().await;
-}
-
 /// Claims everything that waits, as a worker does that dies of it.
 pub async fn claim_and_die(app: &TestApp, tier: Tier) {
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
     let (now, lease) = (app.clock.now(), app.clock.uuid());
     claims::claim_rows(&app.pool, Span::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
     claims::take_batch(&app.pool, Span::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_worker_held_of_an_unsubscribed_browser_is_cancelled_and_counted_until_then() {
-    let app = TestApp::start().await;
-    app.dispatcher.stop(Duration::ZERO).await;
-    let all = app.subscribe("fcm", 0..120).await;
-    let single = app.send(json!({"subscriptions": [all[0].id, all[1].id, all[2].id]}), json!({})).await;
-    let campaign = app.send(json!({"all": true}), json!({})).await;
-    claim_and_die(&app, Tier::Promotional).await;
-    unsubscribe(&app, &all[0]).await;
-    unsubscribe(&app, &all[1]).await;
-    app.clock.advance(Duration::from_secs(1));
-    assert_eq!(app.come_back("fcm", 1).await, all[1].id);
-    assert_eq!(app.counts(&single).await, counts(&[("targeted", 3), ("dispatching", 3)]), "left to their worker");
-    app.clock.advance(LEASE);
-    app.worker(app.clock.clone()).await.run_until_idle().await;
-    let end = |n: i64| counts(&[("targeted", n), ("accepted", n - 2), ("awaiting_ack", n - 2), ("cancelled", 2)]);
-    assert_eq!((app.counts(&single).await, app.counts(&campaign).await), (end(3), end(120)));
-    for stopped in &all[..2] {
-        assert!(app.simulator.received(&stopped.endpoint).unwrap().is_empty(), "it was stopped, back or not");
-    }
-    app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
 use crate::model::clock::Clock;
+use crate::model::id::ActionId;
 use crate::store::outcomes::dead_letters::handling::{self, Action, Operation};
 use crate::store::outcomes::dead_letters::{Filter, list};
 
@@ -157,7 +158,8 @@ pub(crate) async fn export(
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
 ) -> Result<Response, Problem> {
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
-    let operation = Operation { id: clock.uuid(), app, action: Action::Export, actor, filter, began: clock.now() };
+    let operation =
+        Operation { id: ActionId(clock.uuid()), app, action: Action::Export, actor, filter, began: clock.now() };
     let pages = Pages { pool: state.pool, clock, operation, format, part: 0, before: Some(Uuid::max()) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
@@ -185,7 +187,7 @@ impl Pages {
         let Some(before) = self.before else { return Ok(None) };
         let rows = list(&self.pool, self.operation.app, &self.operation.filter, before, PAGE).await?;
         let n = rows.len() as i64;
-        self.before = rows.last().map(|row| row.id).filter(|_| n == PAGE);
+        self.before = rows.last().map(|row| row.id.into()).filter(|_| n == PAGE);
         if n > 0 || self.part == 0 {
             let mut tx = self.pool.begin().await?;
             handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;

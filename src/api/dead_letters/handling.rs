@@ -16,7 +16,8 @@ use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem};
 use crate::api::{ApiState, Work};
 use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId};
-use crate::store::outcomes::dead_letters::handling::{self, Action, ActionRow, Found, Operation};
+use crate::store::outcomes::dead_letters::handling::{self, Action, Found, Operation};
+use crate::store::outcomes::dead_letters::trail::{self, ActionRow};
 use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
 
 /// Letters that one request handles at most, unless it says otherwise.
@@ -108,7 +109,7 @@ fn check(filter: &Filter, cap: Option<i64>, faults: &mut Faults) -> i64 {
 }
 
 fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filter: Filter) -> Operation {
-    Operation { id: state.clock.uuid(), app, action, actor: caller.actor(), filter, began: state.clock.now() }
+    Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
 /// Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every
@@ -170,7 +171,7 @@ pub(crate) async fn discard(
 fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Handled {
     Handled {
         dry_run: false,
-        id: Some(ActionId(operation.id)),
+        id: Some(operation.id),
         matched: found.matched,
         unreachable: found.unreachable,
         user_left: found.user_left,
@@ -283,7 +284,7 @@ pub(crate) struct ActionView {
 impl From<ActionRow> for ActionView {
     fn from(row: ActionRow) -> Self {
         let ActionRow { operation, action, actor, filter, n, at, ended_at } = row;
-        Self { id: ActionId(operation), action, actor, filter, count: n, at, ended_at }
+        Self { id: operation, action, actor, filter, count: n, at, ended_at }
     }
 }
 
@@ -298,6 +299,6 @@ pub(crate) async fn trail(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = handling::trail(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = trail::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.operation, ActionView::from).answer(&uri))
 }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{Budget, Limiter, PerClient, limiter, take, take_several};
 use crate::api::Settings;
 use crate::api::problem::Problem;
+use crate::model::id::ApiKeyId;
 
 /// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
 const PROVEN_MAX: usize = 100_000;
@@ -80,7 +81,7 @@ pub(crate) struct LookUp<'a> {
 
 impl LookUp<'_> {
     /// It is valid: counts the request against the key. Returns the budget left.
-    pub(crate) fn succeeded(self, key: Uuid) -> Result<Budget, Problem> {
+    pub(crate) fn succeeded(self, key: ApiKeyId) -> Result<Budget, Problem> {
         if !self.is_proven {
             let mut proven = self.limits.proven.lock();
             if proven.len() >= PROVEN_MAX {
@@ -88,7 +89,7 @@ impl LookUp<'_> {
             }
             proven.insert(self.secret);
         }
-        take(&self.limits.keys, "key", &key)
+        take(&self.limits.keys, "key", &key.into())
     }
 
     /// It is not, or not any more.
@@ -126,7 +127,7 @@ mod tests {
         let per_key = Rate { burst: 2, per_minute: 1 };
         let limits = KeyLimits::new(&Settings { guesses_per_client, per_key, ..Settings::default() });
         let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let key = Uuid::from_u128(1);
+        let key = ApiKeyId(Uuid::from_u128(1));
         limits.attempt("valid", here).unwrap().succeeded(key).unwrap();
         for guess in ["a", "b"] {
             limits.attempt(guess, here).unwrap().failed();
@@ -142,10 +143,10 @@ mod tests {
     #[test]
     fn a_batch_counts_as_many_requests_or_as_none() {
         let limits = KeyLimits::new(&Settings { per_key: Rate { burst: 4, per_minute: 1 }, ..Settings::default() });
-        let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
+        let (here, key) = (IpAddr::from([192, 0, 2, 1]), ApiKeyId(Uuid::from_u128(1)));
         let ask = |n| {
             let budget = limits.attempt("valid", here).unwrap().succeeded(key)?;
-            limits.count_as(key, n).map(|()| budget.remaining)
+            limits.count_as(key.into(), n).map(|()| budget.remaining)
         };
         assert_eq!(ask(5).unwrap_err().status.as_u16(), 422, "never");
         assert_eq!(ask(4).unwrap_err().status.as_u16(), 429, "not now: one is used up");

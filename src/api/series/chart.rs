@@ -8,7 +8,7 @@ use super::measure::Dimension;
 use super::query::Query;
 use crate::model::clock::Timestamp;
 use crate::model::fact::{Counts, Fact, Loss};
-use crate::model::id::AppId;
+use crate::model::id::{AppId, LaneId};
 use crate::store::outcomes::rollups::{LaneOf, Row};
 
 /// Points of an answer, at most.
@@ -17,14 +17,14 @@ pub(super) const POINTS_MAX: usize = 20_000;
 /// What a group has of a dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
-    Number(i32),
+    Lane(LaneId),
     Text(String),
 }
 
 impl Label {
     fn json(&self) -> Value {
         match self {
-            Label::Number(number) => (*number).into(),
+            Label::Lane(lane) => lane.0.into(),
             Label::Text(text) => text.as_str().into(),
         }
     }
@@ -55,7 +55,7 @@ pub(super) struct TooMany;
 /// An answer in the making.
 pub(super) struct Chart<'a> {
     query: &'a Query,
-    lanes: BTreeMap<i32, &'a LaneOf>,
+    lanes: BTreeMap<LaneId, &'a LaneOf>,
     groups: BTreeMap<Vec<Label>, Group>,
     groups_max: usize,
 }
@@ -81,7 +81,7 @@ impl<'a> Chart<'a> {
     }
 
     /// Adds active subscriptions of a lane, as they are now.
-    pub(super) fn add_active(&mut self, lane: i32, n: i64) -> Result<(), TooMany> {
+    pub(super) fn add_active(&mut self, lane: LaneId, n: i64) -> Result<(), TooMany> {
         let Some(lane) = self.lanes.get(&lane).copied() else { return Ok(()) };
         let row = Row {
             start: self.query.until,
@@ -164,10 +164,10 @@ impl<'a> Chart<'a> {
 
     /// What a row has of a dimension. None: nothing, such as what has no tier.
     fn label(&self, dimension: Dimension, row: &Row) -> Option<Label> {
-        let app = |lane: i32| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
+        let app = |lane: LaneId| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
         match dimension {
             Dimension::App => row.lane.and_then(app).map(Label::Text),
-            Dimension::Lane => row.lane.map(Label::Number),
+            Dimension::Lane => row.lane.map(Label::Lane),
             Dimension::Gateway => Some(Label::Text(row.gateway.name().to_owned())),
             Dimension::Tier => row.tier.map(|tier| Label::Text(tier.name().to_owned())),
             Dimension::Message => row.message.map(|message| Label::Text(message.to_string())),

@@ -2,7 +2,7 @@
 
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::{Loss, StatusClass};
-use crate::model::id::MessageId;
+use crate::model::id::{LaneId, MessageId};
 use crate::model::lane::Gateway;
 
 /// What is left out. Empty: nothing.
@@ -10,7 +10,7 @@ use crate::model::lane::Gateway;
 pub(super) struct Filters {
     /// Ids or slugs.
     pub apps: Vec<String>,
-    pub lanes: Vec<i32>,
+    pub lanes: Vec<LaneId>,
     pub gateways: Vec<Gateway>,
     pub tiers: Vec<Tier>,
     pub messages: Vec<MessageId>,

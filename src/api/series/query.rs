@@ -11,6 +11,7 @@ use crate::api::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::{Loss, StatusClass};
+use crate::model::id::LaneId;
 use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 
@@ -256,7 +257,7 @@ impl Given {
         }
         Ok(Filters {
             apps: self.0.remove("filters[app]").unwrap_or_default(),
-            lanes: self.parsed("filters[lane]", "must be the number of a lane")?,
+            lanes: self.parsed("filters[lane]", "must be the number of a lane")?.into_iter().map(LaneId).collect(),
             gateways: self.named("filters[gateway]", Gateway::from_name, &names(Gateway::ALL, Gateway::name))?,
             tiers: self.named("filters[tier]", |text| text.parse().ok(), &names(Tier::ALL, Tier::name))?,
             messages,

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::api::problem::Problem;
 use crate::model::clock::Timestamp;
@@ -36,17 +35,17 @@ struct Claims {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::api) struct Token {
     /// The session that it names, which may have ended.
-    pub session: Uuid,
+    pub session: SessionId,
     /// Whether it is to be renewed.
     pub is_stale: bool,
 }
 
 /// Writes a token for a session that ends at `expires_at` at the latest.
-fn write(vault: &Vault, session: Uuid, now: Timestamp, expires_at: Timestamp) -> String {
+fn write(vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestamp) -> String {
     let (number, key) = vault.session_key();
     let header = Header { kid: Some(number.to_string()), ..Header::new(Algorithm::HS256) };
     let exp = (now + IDLE_MAX).min(expires_at).timestamp();
-    let claims = Claims { aud: AUDIENCE.to_owned(), sid: SessionId(session), iat: now.timestamp(), exp };
+    let claims = Claims { aud: AUDIENCE.to_owned(), sid: session, iat: now.timestamp(), exp };
     jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).expect("claims are JSON")
 }
 
@@ -64,7 +63,7 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
     let Claims { sid, iat, exp, .. } = jsonwebtoken::decode::<Claims>(token, &key, &validation).ok()?.claims;
     let now_s = now.timestamp();
     let is_stale = now_s >= iat + RENEWED_AFTER.as_secs() as i64;
-    (now_s < exp).then_some(Token { session: sid.0, is_stale })
+    (now_s < exp).then_some(Token { session: sid, is_stale })
 }
 
 /// How the cookie is called and kept.
@@ -94,7 +93,7 @@ impl Cookies {
     pub(in crate::api) fn give(
         self,
         vault: &Vault,
-        session: Uuid,
+        session: SessionId,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> HeaderValue {
@@ -162,6 +161,7 @@ pub(in crate::api) fn check_origin(method: &Method, headers: &HeaderMap) -> Resu
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta};
+    use uuid::Uuid;
 
     use super::*;
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_token_lasts_half_an_hour_and_no_longer_than_its_session() {
-        let (vault, session) = (vault(), Uuid::from_u128(7));
+        let (vault, session) = (vault(), SessionId(Uuid::from_u128(7)));
         let long = AT + TimeDelta::hours(12);
         let token = write(&vault, session, AT, long);
         let at = |minutes| read(&vault, &token, AT + TimeDelta::minutes(minutes));
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_our_own_tokens_for_this_purpose_are_taken_and_those_of_an_older_key_too() {
-        let (vault, session) = (vault(), Uuid::from_u128(7));
+        let (vault, session) = (vault(), SessionId(Uuid::from_u128(7)));
         let later = AT + TimeDelta::hours(1);
         let token = write(&vault, session, AT, later);
         let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(read(&Vault::new([(1, [3; 32])], &[9; 32]), &token, AT), None, "another server's");
         let (head, signature) = token.rsplit_once('.').unwrap();
         let (header, claims) = head.split_once('.').unwrap();
-        let others = write(&vault, Uuid::from_u128(8), AT, later);
+        let others = write(&vault, SessionId(Uuid::from_u128(8)), AT, later);
         let others = others.split('.').nth(1).unwrap();
         for forged in [
             format!("{head}."),
@@ -219,7 +219,7 @@ mod tests {
         let (_, key) = vault.session_key();
         let header = Header { kid: Some("1".to_owned()), ..Header::new(Algorithm::HS256) };
         for aud in ["bellwire", "app_1"] {
-            let claims = Claims { aud: aud.to_owned(), sid: SessionId(session), iat: 0, exp: 3_600 };
+            let claims = Claims { aud: aud.to_owned(), sid: session, iat: 0, exp: 3_600 };
             let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).unwrap();
             assert_eq!(read(&vault, &token, AT), None, "{aud}");
         }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_for_this_host_and_no_script() {
-        let cookie = |cookies: Cookies| cookies.give(&vault(), Uuid::nil(), AT, AT + TimeDelta::hours(1));
+        let cookie = |cookies: Cookies| cookies.give(&vault(), SessionId(Uuid::nil()), AT, AT + TimeDelta::hours(1));
         let (secure, plain) = (cookie(Cookies { secure: true }), cookie(PLAIN));
         let (secure, plain) = (secure.to_str().unwrap(), plain.to_str().unwrap());
         assert!(secure.starts_with("__Host-bellwire=ey"), "{secure}");

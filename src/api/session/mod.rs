@@ -11,7 +11,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::Holder;
@@ -56,7 +55,7 @@ impl InSession {
     }
 
     /// The teammate who is signed in. 403: it is an operator's key.
-    fn teammate(&self) -> Result<Uuid, Problem> {
+    fn teammate(&self) -> Result<TeammateId, Problem> {
         match self.signed_in.session.owner {
             Owner::Teammate(id) => Ok(id),
             Owner::Key(_) => {
@@ -120,15 +119,15 @@ pub(crate) struct SessionView {
 impl From<&SignedIn> for SessionView {
     fn from(SignedIn { session, key }: &SignedIn) -> Self {
         let (teammate, api_key) = match session.owner {
-            Owner::Teammate(id) => (Some(TeammateId(id)), None),
-            Owner::Key(id) => (None, Some(ApiKeyId(id))),
+            Owner::Teammate(id) => (Some(id), None),
+            Owner::Key(id) => (None, Some(id)),
         };
         let roles = match key {
             Some(_) => vec![GrantView { role: Role::Admin, app: None }],
             None => session.grants.0.iter().map(GrantView::from).collect(),
         };
         Self {
-            id: SessionId(session.id),
+            id: session.id,
             teammate,
             email: session.email.clone(),
             api_key,
@@ -151,11 +150,11 @@ pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
 #[utoipa::path(delete, path = "/v1/session", tag = "Team", security(("session" = [])), responses((status = 204)))]
 pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -> Result<Response, Problem> {
     let id = caller.signed_in.session.id;
-    end_one(&state, id, None, &caller.did(Action::SessionEnded, SessionId(id))).await?;
+    end_one(&state, id, None, &caller.did(Action::SessionEnded, id)).await?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, state.settings.cookies.take())]).into_response())
 }
 
-async fn end_one(state: &ApiState, id: Uuid, of: Option<Owner>, entry: &Entry) -> Result<(), Problem> {
+async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &Entry) -> Result<(), Problem> {
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     if !sessions::end(&mut tx, id, of, now).await? {
@@ -205,8 +204,7 @@ pub(crate) async fn set_password(
             let guess = sign_in::Guess::begin(&state, email, client).await?;
             if !guess.is_right(password, Some(hash)).await? {
                 // Whoever sits at somebody else's browser and guesses is to be seen.
-                let refused =
-                    caller.did(Action::SessionRefused, TeammateId(id)).with(json!({"by": "current_password"}));
+                let refused = caller.did(Action::SessionRefused, id).with(json!({"by": "current_password"}));
                 refused.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;
                 return Err(Problem::forbidden_member("/current_password", "is not your password"));
             }
@@ -223,7 +221,7 @@ pub(crate) async fn set_password(
     }
     team::set_password(&mut tx, id, Some(&hash)).await?;
     sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
-    caller.did(Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;
+    caller.did(Action::PasswordSet, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -262,7 +260,7 @@ pub(crate) async fn list(
     let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.before, cut.ask()).await?;
     let show = |row: Listed| {
         let Listed { id, began_at, seen_at, expires_at, address, browser } = row;
-        ListedView { id: SessionId(id), is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
+        ListedView { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
     };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
@@ -277,7 +275,7 @@ pub(crate) async fn end(
 ) -> Result<StatusCode, Problem> {
     let session = &caller.signed_in.session;
     let of = (!session.grants.may_change_team()).then_some(session.owner);
-    end_one(&state, id.0, of, &caller.did(Action::SessionEnded, id)).await?;
+    end_one(&state, id, of, &caller.did(Action::SessionEnded, id)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -304,9 +302,9 @@ pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>)
 /// Who acts in a session, for routes that keys may call, too.
 impl From<SignedIn> for Holder {
     fn from(SignedIn { session, key }: SignedIn) -> Self {
-        match (key, session.owner) {
-            (Some(key), _) => Self::Key(key),
-            (None, Owner::Teammate(id) | Owner::Key(id)) => Self::Teammate(id, session.grants),
+        match session.owner {
+            Owner::Teammate(id) => Self::Teammate(id, session.grants),
+            Owner::Key(_) => Self::Key(key.expect("an operator's session is read with its key")),
         }
     }
 }

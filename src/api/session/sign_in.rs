@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::SessionView;
@@ -280,7 +279,7 @@ async fn by_link(
         team::set_password(&mut tx, id, Some(&hash)).await?;
         sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
         let actor = Actor { who: Who::Teammate(id), address: visitor.address };
-        Entry::new(actor, None, Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;
+        Entry::new(actor, None, Action::PasswordSet, id).record(&mut tx, 1, now).await?;
     }
     let session = begin(&mut tx, state, visitor, Owner::Teammate(id), "link").await?;
     tx.commit().await?;
@@ -299,8 +298,8 @@ async fn begin(
     visitor: &Visitor,
     owner: Owner,
     way: &'static str,
-) -> Result<Uuid, Problem> {
-    let (id, now) = (state.clock.uuid(), state.clock.now());
+) -> Result<SessionId, Problem> {
+    let (id, now) = (SessionId(state.clock.uuid()), state.clock.now());
     let new = NewSession {
         id,
         owner,
@@ -314,19 +313,19 @@ async fn begin(
         Owner::Teammate(id) => Who::Teammate(id),
         Owner::Key(id) => Who::Operator(id),
     };
-    let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, SessionId(id));
+    let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, id);
     entry.with(json!({"by": way})).record(conn, 1, now).await?;
     Ok(id)
 }
 
 /// The session as its next request will find it.
-async fn read_back(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+async fn read_back(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
     let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
     Ok(SignedIn { session, key })
 }
 
 /// Writes down that a sign-in failed. Returns the refusal, which is the same whether or not there is such a teammate.
-async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Uuid>, way: &'static str) -> Problem {
+async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
@@ -335,7 +334,7 @@ async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Uuid>, way
     let refusal = Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail);
     let Some(n) = state.limits.refused() else { return refusal };
     // What was given as a name may be a password by mistake.
-    let target = teammate.map_or_else(|| "unknown".to_owned(), |id| TeammateId(id).to_string());
+    let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };
     let entry = Entry::new(actor, None, Action::SessionRefused, target).with(json!({"by": way}));
     let recorded = async { entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await };

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::model::subscription::decode_base64;
+use crate::model::base64url;
 
 /// Octets for the page's own handler: in JSON a string, or `{"base64": "…"}` in any of base64's spellings.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,7 +31,7 @@ impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
-            Self::Octets(octets) => serializer.collect_map([("base64", URL_SAFE_NO_PAD.encode(octets))]),
+            Self::Octets(octets) => serializer.collect_map([("base64", base64url::encode(octets))]),
         }
     }
 }
@@ -60,7 +58,9 @@ impl<'de> Deserialize<'de> for Payload {
                     base64: String,
                 }
                 let Octets { base64 } = Octets::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                decode_base64(&base64).map(Payload::Octets).ok_or_else(|| de::Error::custom("`base64` is not base64"))
+                base64url::decode_any(&base64)
+                    .map(Payload::Octets)
+                    .ok_or_else(|| de::Error::custom("`base64` is not base64"))
             }
         }
         deserializer.deserialize_any(TextOrBase64)

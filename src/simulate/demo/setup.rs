@@ -16,9 +16,9 @@ use super::client::{Caller, Client};
 use super::faults;
 use crate::config::{Config, Flags};
 use crate::gateway::HostMapping;
+use crate::model::base64url;
 use crate::model::lane::Gateway;
 use crate::model::scope::Scope;
-use crate::model::subscription::decode_base64;
 use crate::postgres::GUARD;
 use crate::server::context::{Context, Migrations};
 use crate::simulate::gateways::{self, HostSpec, Limits, Simulator};
@@ -131,7 +131,7 @@ impl Setup {
         self.key = text(&key, "secret")?.to_owned();
         // What a page asks for before it subscribes.
         let config = self.api.get(Caller::Page(ORIGIN), &format!("/v1/apps/{APP}/config")).await?;
-        let public = decode_base64(text(&config, "application_server_key")?);
+        let public = base64url::decode_any(text(&config, "application_server_key")?);
         self.application_server_key = public.context("the application server key is not base64url")?;
         Ok(())
     }

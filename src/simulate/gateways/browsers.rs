@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::model::base64url;
 
 /// Endpoints from this index on are browsers'; those below are minted.
 pub(super) const FIRST_INDEX: u32 = 1 << 31;
@@ -232,7 +232,7 @@ impl Agent {
         let channel = self.channels.iter().find(|(_, index)| **index == kept.index).map(|(channel, _)| channel);
         let mut frame = json!({"messageType": "notification", "channelID": channel, "version": kept.version});
         if !kept.push.body.is_empty() {
-            frame["data"] = URL_SAFE_NO_PAD.encode(&kept.push.body).into();
+            frame["data"] = base64url::encode(&kept.push.body).into();
             frame["headers"] = json!({"encoding": "aes128gcm"});
         }
         figures.sent += 1;
@@ -267,7 +267,7 @@ mod tests {
         let mut found = Vec::new();
         while let Ok(frame) = inbox.try_recv() {
             let frame: Value = serde_json::from_str(&frame).unwrap();
-            let body = URL_SAFE_NO_PAD.decode(frame["data"].as_str().unwrap_or_default()).unwrap();
+            let body = base64url::decode(frame["data"].as_str().unwrap_or_default()).unwrap();
             found.push((String::from_utf8(body).unwrap(), frame["version"].as_str().unwrap().to_owned()));
         }
         found

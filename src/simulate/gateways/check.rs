@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::{Deserialize, Serialize};
 
 use super::mint::{Target, fingerprint};
+use crate::model::base64url;
 use crate::model::lane::Gateway;
 
 /// A way in which a request is not as it should be.
@@ -157,7 +156,7 @@ impl Token {
         let parameter = |name: &str| {
             parameters.split(',').find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('=')).map(str::trim)
         };
-        let key = parameter("k").and_then(|k| URL_SAFE_NO_PAD.decode(k).ok()).ok_or(Fault::VapidKey)?;
+        let key = parameter("k").and_then(base64url::decode).ok_or(Fault::VapidKey)?;
         if key.len() != 65 || key[0] != 4 {
             return Err(Fault::VapidKey);
         }
@@ -165,7 +164,7 @@ impl Token {
         let (jose, claims) = signed.split_once('.').ok_or(Fault::VapidToken)?;
         let jose: JoseHeader = from_base64_json(jose)?;
         let claims: Claims = from_base64_json(claims)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Fault::VapidToken)?;
+        let signature = base64url::decode(signature).ok_or(Fault::VapidToken)?;
         if jose.alg != "ES256" {
             return Err(Fault::VapidToken);
         }
@@ -203,7 +202,7 @@ impl Token {
 }
 
 fn from_base64_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| Fault::VapidToken)?;
+    let json = base64url::decode(text).ok_or(Fault::VapidToken)?;
     serde_json::from_slice(&json).map_err(|_| Fault::VapidToken)
 }
 

@@ -66,7 +66,7 @@ async fn received(State(shared): Shares, Query(query): Query<ReceivedQuery>) -> 
     match query {
         ReceivedQuery { endpoint: Some(endpoint), .. } => Ok(Json(shared.received(&endpoint)?).into_response()),
         ReceivedQuery { id: Some(id), .. } => {
-            let delivery = shared.ledger.delivery(&id);
+            let delivery = shared.logbook.delivery(&id);
             Ok(Json(delivery.into_iter().collect::<Vec<_>>()).into_response())
         }
         _ => Err(Refusal(StatusCode::BAD_REQUEST, "ask for an endpoint or an id".to_owned())),
@@ -130,7 +130,7 @@ async fn mint(State(shared): Shares, Json(ask): Json<Mint>) -> Result<Response, 
     let Some(end) = ask.from.checked_add(ask.count).filter(|_| ask.count <= MINT_MAX) else {
         return Err(refuse("count must be at most 50000, and from + count at most 2^32 - 1"));
     };
-    let vapid = match ask.vapid.as_deref().map(crate::model::subscription::decode_base64) {
+    let vapid = match ask.vapid.as_deref().map(crate::model::base64url::decode_any) {
         None => None,
         Some(Some(key)) if key.len() == 65 => Some(key),
         Some(_) => return Err(refuse("vapid must be base64url of 65 octets")),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::browsers::{self, Browsers, Push};
 use super::check::{self, Fault, Token, Verified};
-use super::ledger::{Counters, Ledger, Sample};
+use super::logbook::{Counters, Logbook, Sample};
 use super::manners;
 use super::mint::{Minter, Resolved, Target, fingerprint};
 use super::open::{Unreadable, open};
@@ -38,7 +38,7 @@ pub(super) struct Host {
     pub counters: Counters,
     /// Real browsers, at hosts that have them.
     pub browsers: Option<Browsers>,
-    pub ledger: Arc<Ledger>,
+    pub logbook: Arc<Logbook>,
     pub script: Arc<Script>,
     pub clock: Clock,
     pub tokens: Mutex<HashMap<HeaderValue, Verified>>,
@@ -182,7 +182,7 @@ impl Desk {
                 Some(target) => format!("{} #{}", host.name, target.index),
                 None => format!("{} (no endpoint)", host.name),
             };
-            host.ledger.fault(*fault, place);
+            host.logbook.fault(*fault, place);
         }
         exchange.refusal = faults.into_iter().find(|fault| manners::refusal(host.gateway, *fault).is_some());
         exchange.push.take_if(|_| exchange.refusal.is_some());
@@ -261,7 +261,7 @@ impl Host {
             }
         };
         let secret = fingerprint(&[&body[..16], &opened.sender].concat());
-        if self.ledger.sender_reused(secret, (self.id, target.index)) {
+        if self.logbook.sender_reused(secret, (self.id, target.index)) {
             faults.push(Fault::SenderKeyReused);
         }
         Some(Sample {
@@ -320,7 +320,7 @@ impl Host {
             self.browsers_of(target).inspect(|browsers| browsers.push(target.index, push, now_ms));
         }
         if let (Some(target), Some(sample)) = (exchange.target, exchange.sample) {
-            self.ledger.record((self.id, &self.name), target.index, sample, status, accepted, now_ms);
+            self.logbook.record((self.id, &self.name), target.index, sample, status, accepted, now_ms);
         }
     }
 }
@@ -339,7 +339,7 @@ impl Host {
     pub(super) async fn hold(&self, live: &Live) {
         live.held.fetch_add(1, Ordering::Relaxed);
         let _held = Held(live);
-        self.ledger.touch(self.now_ms());
+        self.logbook.touch(self.now_ms());
         if let Ok(permit) = live.gate.acquire().await {
             permit.forget();
         }

@@ -42,7 +42,7 @@ async fn answer(desk: &Mutex<Desk>, request: Request<Incoming>) -> Result<Respon
         let mut desk = desk.lock();
         desk.renew();
         let plan = desk.plan(&head, &body);
-        desk.host.ledger.touch(desk.now.unix_ms);
+        desk.host.logbook.touch(desk.now.unix_ms);
         desk.host.counters.peak_streams.fetch_max(1, std::sync::atomic::Ordering::Relaxed);
         (Arc::clone(&desk.host), plan)
     };
@@ -78,7 +78,7 @@ async fn act(host: &Host, live: &Live, exchange: Exchange) -> Result<Response<Bo
     }
     let now = Moment::new(&host.clock);
     let response = decide(host, live, exchange, &now).await;
-    host.ledger.touch(now.unix_ms);
+    host.logbook.touch(now.unix_ms);
     if live.rule.action == Action::Hang && response.is_err() {
         std::future::pending::<()>().await;
     }

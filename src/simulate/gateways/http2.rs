@@ -151,7 +151,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
         }
-        self.desk.host.ledger.touch(self.desk.now.unix_ms);
+        self.desk.host.logbook.touch(self.desk.now.unix_ms);
         open
     }
 
@@ -197,24 +197,30 @@ fn send(response: Response<Bytes>, mut respond: SendResponse<Bytes>) {
     }
 }
 
-/// Does what a rule says beyond giving an answer at once.
-async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: SendResponse<Bytes>) -> Event {
-    let wait = Duration::from_millis(live.rule.delay_ms);
-    let go_on = tokio::select! {
-        biased;
-        () = given_up(&mut respond) => false,
-        () = async { if !wait.is_zero() { tokio::time::sleep(wait).await } } => match live.rule.action {
-            Action::Hold => tokio::select! {
-                biased;
-                () = given_up(&mut respond) => false,
-                () = host.hold(&live) => true,
-            },
-            _ => true,
-        },
+/// Waits for as long as a rule says. False: the client gave up meanwhile.
+async fn wait(host: &Host, live: &Live, respond: &mut SendResponse<Bytes>) -> bool {
+    let time = Duration::from_millis(live.rule.delay_ms);
+    let waited = async {
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
+        }
+        if let Action::Hold = live.rule.action {
+            host.hold(live).await;
+        }
     };
+    tokio::select! {
+        biased;
+        () = given_up(respond) => false,
+        () = waited => true,
+    }
+}
+
+/// Does what a rule says beyond giving an answer at once: a case for each action.
+async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: SendResponse<Bytes>) -> Event {
+    let is_waited_for = wait(&host, &live, &mut respond).await;
     let now = Moment::new(&host.clock);
     let unanswered = |exchange, accepted| host.settle(exchange, None, accepted, now.unix_ms);
-    if !go_on {
+    if !is_waited_for {
         unanswered(exchange, false);
         return Event::Done;
     }
@@ -230,7 +236,7 @@ async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: 
         }
         Action::Hang => {
             unanswered(exchange, false);
-            host.ledger.touch(now.unix_ms);
+            host.logbook.touch(now.unix_ms);
             given_up(&mut respond).await;
         }
         Action::Reset { code } => {
@@ -286,7 +292,7 @@ fn begin_answer(
 ) -> Option<h2::SendStream<Bytes>> {
     let response = Response::builder().status(status).body(Bytes::new()).ok()?;
     let head = host.send(exchange, response, now).map(|_| ());
-    host.ledger.touch(now.unix_ms);
+    host.logbook.touch(now.unix_ms);
     respond.send_response(head, false).ok()
 }
 

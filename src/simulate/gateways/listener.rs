@@ -88,7 +88,7 @@ pub(super) async fn serve(host: Arc<Host>, tls: Arc<ServerConfig>, mut listener:
             tracing::error!(host = host.name, %error, "the simulated gateway cannot open its port again");
             return;
         }
-        host.ledger.touched.notify_waiters();
+        host.logbook.touched.notify_waiters();
         loop {
             tokio::select! {
                 stream = listener.accept() => {
@@ -118,7 +118,7 @@ impl Open {
     }
 
     fn touch(&self) {
-        self.0.ledger.touched.notify_waiters();
+        self.0.logbook.touched.notify_waiters();
     }
 }
 

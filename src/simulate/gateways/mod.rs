@@ -13,7 +13,7 @@
 //!                                                  ├ mint   which subscription is it?
 //!                                                  ├ check  headers, VAPID        ├ script  rules
 //!                                                  ├ open   decrypt               ├ manners answers
-//!                                                  └ ledger what was received
+//!                                                  └ logbook what was received
 //! control (HTTP interface) ─ the same methods as [`Simulator`]
 //! ```
 //!
@@ -27,8 +27,8 @@ mod control;
 mod host;
 mod http1;
 mod http2;
-mod ledger;
 mod listener;
+mod logbook;
 mod manners;
 mod mint;
 mod open;
@@ -50,8 +50,8 @@ use tokio::time::Instant;
 pub use browsers::BrowsersReport;
 pub use check::Fault;
 pub(crate) use command::{Args, run};
-pub use ledger::Report;
-pub(crate) use ledger::{Attempt, Delivery, Limits};
+pub use logbook::Report;
+pub(crate) use logbook::{Attempt, Delivery, Limits};
 pub use mint::Minted;
 pub(crate) use rule::InvalidRule;
 pub use rule::{Action, Rule};
@@ -60,8 +60,8 @@ use crate::model::clock::Clock;
 use crate::model::lane::Gateway;
 use browsers::Browsers;
 use host::Host;
-use ledger::{Counters, Ledger};
 use listener::Listener;
+use logbook::{Counters, Logbook};
 use mint::Minter;
 use script::Script;
 
@@ -181,7 +181,7 @@ struct Site {
 /// What the hosts, the HTTP interface and the handle have in common.
 struct Shared {
     hosts: Vec<Site>,
-    ledger: Arc<Ledger>,
+    logbook: Arc<Logbook>,
     script: Arc<Script>,
     ca_pem: String,
 }
@@ -197,7 +197,7 @@ impl Simulator {
     /// Opens the ports and serves them on the current runtime.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let authority = tls::Authority::new()?;
-        let ledger = Arc::new(Ledger::new(options.limits));
+        let logbook = Arc::new(Logbook::new(options.limits));
         let script = Arc::new(Script::new());
         let mut tasks = JoinSet::new();
         let mut hosts: Vec<Site> = Vec::new();
@@ -208,7 +208,7 @@ impl Simulator {
             let tls = authority.server_config(&spec.host, spec.http1_only)?;
             let listener = Listener::open(spec.port)?;
             let addr = listener.addr();
-            let host = Arc::new(host(id, spec, addr, &options, &ledger, &script));
+            let host = Arc::new(host(id, spec, addr, &options, &logbook, &script));
             tasks.spawn(listener::serve(Arc::clone(&host), tls, listener, options.streams));
             let browsers = match host.browsers {
                 None => None,
@@ -221,7 +221,7 @@ impl Simulator {
             };
             hosts.push(Site { host, addr, browsers });
         }
-        let shared = Arc::new(Shared { hosts, ledger, script, ca_pem: authority.pem().to_owned() });
+        let shared = Arc::new(Shared { hosts, logbook, script, ca_pem: authority.pem().to_owned() });
         let listener = tokio::net::TcpListener::bind(options.control).await?;
         let control = listener.local_addr()?;
         let router = control::router(Arc::clone(&shared));
@@ -293,7 +293,7 @@ impl Simulator {
 
     /// The delivery of that id, if it was recorded.
     pub fn delivery(&self, id: &str) -> Option<Delivery> {
-        self.shared.ledger.delivery(id)
+        self.shared.logbook.delivery(id)
     }
 
     /// Sends a real browser the last message of this endpoint once more, as a gateway does that is not sure whether it was
@@ -317,7 +317,7 @@ impl Simulator {
     /// time limit around it.
     pub async fn wait_until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
         loop {
-            let mut touched = std::pin::pin!(self.shared.ledger.touched.notified());
+            let mut touched = std::pin::pin!(self.shared.logbook.touched.notified());
             touched.as_mut().enable(); // before looking, so that nothing is missed in between
             let report = self.report();
             if wanted(&report) {
@@ -338,7 +338,7 @@ fn host(
     spec: &HostSpec,
     addr: SocketAddr,
     options: &Options,
-    ledger: &Arc<Ledger>,
+    logbook: &Arc<Logbook>,
     script: &Arc<Script>,
 ) -> Host {
     let origin = match spec.explicit_port {
@@ -357,7 +357,7 @@ fn host(
         },
         counters: Counters::new(),
         browsers: (spec.gateway == Gateway::Mozilla).then(Browsers::default),
-        ledger: Arc::clone(ledger),
+        logbook: Arc::clone(logbook),
         script: Arc::clone(script),
         clock: options.clock.clone(),
         tokens: Mutex::new(HashMap::new()),
@@ -415,13 +415,13 @@ impl Shared {
 
     fn forget_browsers(&self, host: &str) -> Result<(), UnknownHost> {
         self.host(host)?.browsers.as_ref().ok_or(UnknownHost)?.forget();
-        self.ledger.touched.notify_waiters();
+        self.logbook.touched.notify_waiters();
         Ok(())
     }
 
     fn received(&self, endpoint: &str) -> Result<Vec<Delivery>, UnknownHost> {
         let (host, index) = self.resolve(endpoint)?;
-        Ok(self.ledger.received((host.id, index)))
+        Ok(self.logbook.received((host.id, index)))
     }
 
     fn report(&self) -> Report {
@@ -429,7 +429,7 @@ impl Shared {
             let browsers = host.browsers.as_ref().map(Browsers::report);
             (host.name.clone(), host.counters.report(host.gateway, browsers))
         };
-        self.ledger.report(self.hosts.iter().map(report).collect::<BTreeMap<_, _>>(), self.script.report())
+        self.logbook.report(self.hosts.iter().map(report).collect::<BTreeMap<_, _>>(), self.script.report())
     }
 
     fn reset(&self) {
@@ -437,6 +437,6 @@ impl Shared {
             host.counters.reset();
             host.browsers.iter().for_each(Browsers::reset);
         }
-        self.ledger.reset();
+        self.logbook.reset();
     }
 }

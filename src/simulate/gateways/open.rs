@@ -90,10 +90,10 @@ mod tests {
     use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 
     use super::*;
-    use crate::model::subscription::decode_base64;
+    use crate::model::base64url;
 
     fn bytes(text: &str) -> Vec<u8> {
-        decode_base64(text).unwrap()
+        base64url::decode_any(text).unwrap()
     }
 
     /// The user agent of RFC 8291, Appendix A.

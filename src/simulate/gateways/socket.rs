@@ -90,7 +90,7 @@ struct Present<'a>(&'a Host, &'a Browsers, Visit);
 impl Drop for Present<'_> {
     fn drop(&mut self) {
         self.1.leave(&self.2);
-        self.0.ledger.touched.notify_waiters();
+        self.0.logbook.touched.notify_waiters();
     }
 }
 
@@ -105,7 +105,7 @@ async fn connection(host: Arc<Host>, stream: TcpStream) {
     let (outbox, mut inbox) = unbounded_channel();
     let visit = browsers.hello(uaid.as_deref(), outbox, host.now_ms());
     let present = Present(&host, browsers, visit);
-    host.ledger.touched.notify_waiters();
+    host.logbook.touched.notify_waiters();
     loop {
         let answer = tokio::select! {
             frame = inbox.recv() => match frame {
@@ -151,7 +151,7 @@ fn answer(host: &Host, browsers: &Browsers, visit: &Visit, said: &str) -> Option
             Value::Null
         }
     };
-    host.ledger.touched.notify_waiters();
+    host.logbook.touched.notify_waiters();
     Some(answer)
 }
 

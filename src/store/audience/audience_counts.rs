@@ -2,7 +2,7 @@
 //! `audience_changes`; [`fold`] adds the notes up in `audience_counts`, and passes on to figures over time who was won and lost. The view `audiences` has both: its sum is right to the row
 //! in every snapshot.
 
-use crate::model::id::AppId;
+use crate::model::id::{AppId, LaneId};
 use crate::store::results::Progress;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -12,19 +12,19 @@ const EVERYONE: i32 = 0;
 const CHUNK: i64 = 10_000;
 
 /// Members of a topic by lane, in the order of lanes; lanes without any are left out.
-pub(crate) async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(i32, i64)>> {
+pub(crate) async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(LaneId, i64)>> {
     sqlx::query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
            FROM audiences WHERE topic = $1 GROUP BY lane HAVING sum(n) > 0 ORDER BY lane"#,
         topic
     )
-    .map(|row| (row.lane, row.n))
+    .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(conn)
     .await
 }
 
 /// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
-pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(i32, i64)>> {
+pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(LaneId, i64)>> {
     sqlx::query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
              SELECT sum(n)::bigint AS n FROM audiences WHERE topic = $2 AND lane = l.id) kept
@@ -32,7 +32,7 @@ pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Re
         app.0,
         EVERYONE
     )
-    .map(|row| (row.lane, row.n))
+    .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(conn)
     .await
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{AppId, ErasureId, SubscriptionId};
+use crate::model::id::{AppId, ErasureId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
@@ -32,7 +31,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erasure {
     /// Its id.
-    pub id: Uuid,
+    pub id: ErasureId,
     /// The app.
     pub app: AppId,
     /// Who is forgotten; none: they are.
@@ -80,13 +79,13 @@ pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_i
 }
 
 /// An app's erasure.
-pub(crate) async fn find(pool: &PgPool, app: AppId, id: Uuid) -> sqlx::Result<Option<Erasure>> {
+pub(crate) async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Option<Erasure>> {
     sqlx::query_as!(
         Erasure,
         "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
          WHERE app = $1 AND id = $2",
         app.0,
-        id
+        id.0
     )
     .fetch_optional(pool)
     .await
@@ -130,7 +129,7 @@ pub async fn erase_subscription(
             let stop = end(&mut tx, &row, &mut closing, now).await?;
             if !put_letters_aside(&mut tx, erasure, &row, now).await? {
                 forget(&mut tx, vault, &row).await?;
-                sqlx::query!("UPDATE erasures SET subscriptions = subscriptions + 1 WHERE id = $1", erasure.id)
+                sqlx::query!("UPDATE erasures SET subscriptions = subscriptions + 1 WHERE id = $1", erasure.id.0)
                     .execute(&mut *tx)
                     .await?;
             }
@@ -150,12 +149,12 @@ async fn put_letters_aside(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let messages = sqlx::query_scalar!(
-        "UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
+        r#"UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM dead_letters WHERE app = $1 AND subscription = $2 AND state = 'open'
            ORDER BY message, id LIMIT $4 FOR UPDATE))
-         RETURNING message",
+         RETURNING message AS "message: MessageId""#,
         erasure.app.0,
-        row.id,
+        row.id.0,
         now,
         CHUNK
     )
@@ -164,7 +163,7 @@ async fn put_letters_aside(
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     if n > 0 {
         look_again(conn, messages, now).await?;
-        let filter = Filter { subscription: Some(row.typed_id()), ..Filter::default() };
+        let filter = Filter { subscription: Some(row.id), ..Filter::default() };
         leave_trail(conn, erasure, json!(filter), n, now).await?;
     }
     Ok(n == CHUNK)
@@ -195,12 +194,12 @@ async fn leave_trail(
 
 async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<()> {
     // A look-up value that no endpoint has: the HMAC of the row's own id.
-    let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.as_bytes()]);
+    let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.0.as_bytes()]);
     sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
            policy = NULL, keys_proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
-        row.typed_id().shard(),
-        row.id,
+        row.id.shard(),
+        row.id.0,
         nowhere.as_slice(),
         vault.seal(ADDRESS, row.id, b"")
     )
@@ -252,7 +251,7 @@ pub(crate) async fn redact_messages(
         .await?
         .rows_affected();
         let n = i64::try_from(redacted).unwrap_or(i64::MAX);
-        sqlx::query!("UPDATE erasures SET messages = messages + $2 WHERE id = $1", erasure.id, n)
+        sqlx::query!("UPDATE erasures SET messages = messages + $2 WHERE id = $1", erasure.id.0, n)
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
@@ -285,18 +284,18 @@ async fn put_letters_of_former_browsers_aside(
     .await?;
     let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
     if n > 0 {
-        leave_trail(conn, erasure, json!({"erasure": ErasureId(erasure.id)}), n, now).await?;
+        leave_trail(conn, erasure, json!({"erasure": erasure.id}), n, now).await?;
     }
     Ok(n)
 }
 
 /// Writes down that nothing names the user any more, the erasure itself included, and returns how it ended.
-pub(crate) async fn complete(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Erasure> {
+pub(crate) async fn complete(pool: &PgPool, id: ErasureId, now: Timestamp) -> sqlx::Result<Erasure> {
     sqlx::query_as!(
         Erasure,
         "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2) WHERE id = $1
          RETURNING id, app, user_id, actor, subscriptions, messages, requested_at, completed_at",
-        id,
+        id.0,
         now
     )
     .fetch_one(pool)

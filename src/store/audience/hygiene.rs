@@ -1,10 +1,9 @@
 //! The hygiene report: which subscriptions an app lost, by day, push service and VAPID key.
 
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, VapidKeyId};
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]
@@ -14,7 +13,7 @@ pub(crate) struct LossRow {
     /// The push service.
     pub gateway: String,
     /// The key that they were made with.
-    pub vapid_key: Uuid,
+    pub vapid_key: VapidKeyId,
     /// Subscriptions that do not exist any more.
     pub gone: i64,
     /// Subscriptions that are not sent to any more.

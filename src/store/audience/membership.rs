@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::store::audience::subscriptions::row::{Changes, SubscriptionRow, lock};
 use crate::store::audience::topics;
@@ -33,10 +33,10 @@ pub(in crate::store) async fn set_topics(
     }
     let (open, closed): (Vec<_>, Vec<_>) = there.into_iter().partition(|topic| by.may_join(topic.join));
     let open: Vec<i32> = open.iter().map(|topic| topic.id).collect();
-    leave_all_but(conn, row.typed_id(), &open, by).await?;
-    join(conn, row.typed_id(), row.lane, &open, now).await?;
+    leave_all_but(conn, row.id, &open, by).await?;
+    join(conn, row.id, row.lane, &open, now).await?;
     if !closed.is_empty() {
-        let inside = names_of(conn, row.typed_id()).await?;
+        let inside = names_of(conn, row.id).await?;
         let outside = closed.into_iter().map(|topic| topic.name).filter(|name| !inside.contains(name));
         refused.extend(outside.map(Refused::TopicClosed));
     }
@@ -91,7 +91,7 @@ pub(crate) async fn set_membership(
 async fn join(
     conn: &mut PgConnection,
     id: SubscriptionId,
-    lane: i32,
+    lane: LaneId,
     topics: &[i32],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
@@ -100,7 +100,7 @@ async fn join(
          SELECT $1, $2, topic, $3, $5 FROM unnest($4::integer[]) AS topic ON CONFLICT DO NOTHING",
         id.shard(),
         id.0,
-        lane,
+        lane.0,
         topics,
         now
     )
@@ -176,7 +176,7 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topic: i32) -> Resul
 pub(in crate::store) async fn return_to(
     conn: &mut PgConnection,
     id: SubscriptionId,
-    lane: i32,
+    lane: LaneId,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH former AS (
@@ -186,7 +186,7 @@ pub(in crate::store) async fn return_to(
          ON CONFLICT DO NOTHING",
         id.shard(),
         id.0,
-        lane
+        lane.0
     )
     .execute(conn)
     .await?;
@@ -198,7 +198,7 @@ pub(in crate::store) async fn return_to(
 pub(in crate::store) async fn inherit(
     conn: &mut PgConnection,
     old: SubscriptionId,
-    (new, lane): (SubscriptionId, i32),
+    (new, lane): (SubscriptionId, LaneId),
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at),
@@ -212,7 +212,7 @@ pub(in crate::store) async fn inherit(
         old.0,
         new.shard(),
         new.0,
-        lane
+        lane.0
     )
     .execute(conn)
     .await?;

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
@@ -58,7 +57,7 @@ pub(crate) async fn count<'a>(
         FROM locked l WHERE s.ctid = l.row
         "#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids.iter().map(|id| id.0).collect::<Vec<Uuid>>(),
+        &ids as &[SubscriptionId],
         &weights,
         now
     )
@@ -108,7 +107,7 @@ pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize
         "#,
         now - LOOK_BACK,
         CHUNK,
-        EVERY_MESSAGE
+        EVERY_MESSAGE.0
     )
     .fetch_all(pool)
     .await?;

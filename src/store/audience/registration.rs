@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
@@ -40,7 +40,7 @@ pub(crate) struct Registration<'a> {
     /// The push service behind the endpoint.
     pub gateway: Gateway,
     /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
-    pub vapid_key: Uuid,
+    pub vapid_key: VapidKeyId,
     /// Whether the request said which key it was: then a known subscription must have been made with it.
     pub vapid_key_stated: bool,
     /// Its details.
@@ -162,7 +162,7 @@ async fn register_within(
     if let Some(old) = &old {
         // What was addressed to somebody does not follow to a subscription that is not theirs.
         if old.user_id.is_some() && old.user_id != row.user_id {
-            cancel_previous_users(conn, old.typed_id(), now).await?;
+            cancel_previous_users(conn, old.id, now).await?;
         }
         if new {
             carry_on(conn, vault, old, &row, now).await?;
@@ -173,11 +173,11 @@ async fn register_within(
         return Err(Unregistered::Refused(Registered::TooManyTopics));
     };
     if let Some((policy, by)) = request.policy {
-        policies::set_subscription(&mut *conn, request.app, row.typed_id(), Some(policy)).await?;
-        let target = format!("{}:{}", Place::Subscription.name(), row.typed_id());
+        policies::set_subscription(&mut *conn, request.app, row.id, Some(policy)).await?;
+        let target = format!("{}:{}", Place::Subscription.name(), row.id);
         Entry::new(by, Some(request.app), Action::PolicySet, target).record(conn, 1, now).await?;
     }
-    let names = membership::names_of(conn, row.typed_id()).await?;
+    let names = membership::names_of(conn, row.id).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
@@ -256,16 +256,16 @@ async fn refresh(
 /// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
 /// worker's hands, is not sent to it.
 async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
-    let shard = row.typed_id().shard();
+    let shard = row.id.shard();
     sqlx::query!(
         "UPDATE subscriptions SET life = life + 1, revived = life + 1, replaced_by = NULL, replaced_by_life = NULL
          WHERE shard = $1 AND id = $2",
         shard,
-        row.id
+        row.id.0
     )
     .execute(&mut *conn)
     .await?;
-    membership::return_to(conn, row.typed_id(), row.lane).await
+    membership::return_to(conn, row.id, row.lane).await
 }
 
 /// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
@@ -274,8 +274,42 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
     row.tags.clear();
     row.attributes = serde_json::json!({});
     row.since = now;
-    membership::leave_all(conn, row.typed_id()).await?;
-    cancel_previous_users(conn, row.typed_id(), now).await
+    membership::leave_all(conn, row.id).await?;
+    cancel_previous_users(conn, row.id, now).await
+}
+
+/// The row of a new subscription, with what it has from the one that it takes the place of, but not what is wanted of it.
+fn begin(
+    vault: &Vault,
+    request: &Registration<'_>,
+    (id, lane): (SubscriptionId, LaneId),
+    mac: &[u8; 32],
+    old: Option<&SubscriptionRow>,
+    now: Timestamp,
+) -> SubscriptionRow {
+    // A browser proves whose a subscription is each time: a token to replace one by does not.
+    let by_server = matches!(request.replaces, Some((_, Right::Server)));
+    SubscriptionRow {
+        id,
+        lane,
+        vapid_key: request.vapid_key,
+        gateway: request.gateway.name().to_owned(),
+        state: SubscriptionState::Active,
+        since: now,
+        endpoint_mac: mac.to_vec(),
+        address: vault.seal(ADDRESS, id, &address(request.keys, request.endpoint)),
+        user_id: old.filter(|_| by_server).and_then(|old| old.user_id.clone()),
+        tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
+        attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
+        locale: old.and_then(|old| old.locale.clone()),
+        timezone: old.and_then(|old| old.timezone.clone()),
+        expires_at: request.expires_at,
+        token_version: 1,
+        keys_proven_at: None,
+        last_seen: now,
+        created_at: now,
+        ended_at: None,
+    }
 }
 
 /// Adds a new subscription. None: its endpoint is known after all.
@@ -289,30 +323,8 @@ async fn insert(
     now: Timestamp,
 ) -> Result<Option<SubscriptionRow>, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
-    // A browser proves whose a subscription is each time: a token to replace one by does not.
-    let by_server = matches!(request.replaces, Some((_, Right::Server)));
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
-    let mut row = SubscriptionRow {
-        id: id.0,
-        lane,
-        vapid_key: request.vapid_key,
-        gateway: request.gateway.name().to_owned(),
-        state: SubscriptionState::Active,
-        since: now,
-        endpoint_mac: mac.to_vec(),
-        address: vault.seal(ADDRESS, id.0, &address(request.keys, request.endpoint)),
-        user_id: old.filter(|_| by_server).and_then(|old| old.user_id.clone()),
-        tags: old.map(|old| old.tags.clone()).unwrap_or_default(),
-        attributes: old.map_or_else(|| serde_json::json!({}), |old| old.attributes.clone()),
-        locale: old.and_then(|old| old.locale.clone()),
-        timezone: old.and_then(|old| old.timezone.clone()),
-        expires_at: request.expires_at,
-        token_version: 1,
-        keys_proven_at: None,
-        last_seen: now,
-        created_at: now,
-        ended_at: None,
-    };
+    let mut row = begin(vault, request, (id, lane), mac, old, now);
     if !request.wanted.apply(&mut row) {
         return Err(Unregistered::Refused(Registered::TooLarge));
     }
@@ -325,9 +337,9 @@ async fn insert(
         id.shard(),
         id.0,
         request.app.0,
-        lane,
-        old.map(|old| old.typed_id().shard()),
-        old.map(|old| old.id),
+        lane.0,
+        old.map(|old| old.id.shard()),
+        old.map(|old| old.id.0),
         row.since,
         mac.as_slice(),
         row.address,
@@ -366,19 +378,19 @@ async fn carry_on(
            SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
                           UNION ALL TABLE former_topic_members) t
            WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
-        old.lane,
-        old.id,
+        old.lane.0,
+        old.id.0,
         old.since,
-        old.typed_id().shard(),
-        new.typed_id().shard(),
-        new.id,
-        new.lane
+        old.id.shard(),
+        new.id.shard(),
+        new.id.0,
+        new.lane.0
     )
     .fetch_all(&mut *conn)
     .await?;
-    let queued = |message| Queued { message, subscription: new.typed_id(), retries: 0, scheduled_at: now };
+    let queued = |message| Queued { message, subscription: new.id, retries: 0, scheduled_at: now };
     let rows = meant.iter().map(|meant| NewRow {
-        subscription: new.typed_id(),
+        subscription: new.id,
         message: MessageId(meant.message),
         lane: new.lane,
         tier: meant.tier,
@@ -395,6 +407,6 @@ async fn carry_on(
     });
     let there = rows.collect::<NewRows>().enqueue(conn).await?;
     let messages = meant.iter().map(|meant| MessageId(meant.message));
-    let put = messages.filter(|message| !there.contains(&(new.typed_id(), *message)));
+    let put = messages.filter(|message| !there.contains(&(new.id, *message)));
     enqueue::count_targets(conn, put.map(|message| (message, new.lane, 1))).await
 }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SubscriptionId};
+use crate::model::id::{AppId, SubscriptionId, just_above};
 use crate::model::permission::Refused;
 use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, set_topics};
@@ -25,9 +25,8 @@ pub(crate) async fn find(
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
-    let above = Uuid::from_u128(id.0.as_u128().saturating_add(1));
-    let first = list(pool, app, &Filter::default(), above, 1).await?.pop();
-    Ok(first.filter(|(row, _)| row.id == id.0))
+    let first = list(pool, app, &Filter::default(), just_above(id), 1).await?.pop();
+    Ok(first.filter(|(row, _)| row.id == id))
 }
 
 /// What a list of subscriptions is narrowed to.
@@ -74,16 +73,17 @@ pub(crate) async fn list(
     )
     .fetch_all(pool)
     .await?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+    let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let joined = sqlx::query!(
         "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic
          WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) ORDER BY t.name",
-        &rows.iter().map(|row| row.typed_id().shard()).collect::<Vec<_>>(),
-        &ids
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId]
     )
     .fetch_all(pool)
     .await?;
-    let names_of = |id| joined.iter().filter(|m| m.subscription == id).map(|m| m.name.clone()).collect();
+    let names_of =
+        |id: SubscriptionId| joined.iter().filter(|m| m.subscription == id.0).map(|m| m.name.clone()).collect();
     Ok(rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect())
 }
 
@@ -145,7 +145,7 @@ pub(in crate::store) async fn forget_what_servers_said(
 ) -> Result<(), sqlx::Error> {
     row.tags.clear();
     row.attributes = Value::Object(Map::new());
-    leave_closed(conn, row.typed_id()).await
+    leave_closed(conn, row.id).await
 }
 
 /// Writes everything of a locked row that may change while it lives, or as it comes back to life. With another user or
@@ -164,13 +164,13 @@ pub(in crate::store) async fn write_details(
     if other_keys {
         row.keys_proven_at = None;
     }
-    let shard = row.typed_id().shard();
+    let shard = row.id.shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
            locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
            keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END WHERE shard = $1 AND id = $2",
         shard,
-        row.id,
+        row.id.0,
         row.state.name(),
         row.since,
         row.address,
@@ -190,7 +190,7 @@ pub(in crate::store) async fn write_details(
     .execute(&mut *conn)
     .await?;
     if other_user && before.user_id.is_some() {
-        cancel_previous_users(conn, row.typed_id(), now).await?;
+        cancel_previous_users(conn, row.id, now).await?;
     }
     Ok(())
 }
@@ -226,18 +226,18 @@ pub(in crate::store) async fn end(
     closing: &mut Closing,
     now: Timestamp,
 ) -> Result<Stop, sqlx::Error> {
-    let shard = row.typed_id().shard();
+    let shard = row.id.shard();
     sqlx::query!(
         "UPDATE subscriptions SET state = 'unsubscribed', ended_at = coalesce(ended_at, $3)
          WHERE shard = $1 AND id = $2 AND state IN ('active', 'suspended')",
         shard,
-        row.id,
+        row.id.0,
         now
     )
     .execute(&mut *conn)
     .await?;
-    leave_all(conn, row.typed_id()).await?;
-    let stop = stop_subscription(conn, StopKind::Unsubscribe, row.typed_id(), now).await?;
-    cancel_subscription(conn, row.typed_id(), "unsubscribed", closing, now).await?;
+    leave_all(conn, row.id).await?;
+    let stop = stop_subscription(conn, StopKind::Unsubscribe, row.id, now).await?;
+    cancel_subscription(conn, row.id, "unsubscribed", closing, now).await?;
     Ok(stop)
 }

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::audience::membership;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
@@ -27,13 +27,13 @@ struct Successor {
     id: SubscriptionId,
     life: i32,
     /// None: it does not exist any more.
-    lane: Option<i32>,
+    lane: Option<LaneId>,
 }
 
 /// A row that the transaction has taken out of `queue`.
 struct Taken {
     message: MessageId,
-    lane: i32,
+    lane: LaneId,
     tier: i16,
     retries: i32,
     /// None: it is not due before its message is resumed.
@@ -54,7 +54,7 @@ pub(in crate::store) async fn take_over(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let (old_id, new_id) = (old.typed_id(), new.typed_id());
+    let (old_id, new_id) = (old.id, new.id);
     let life = sqlx::query_scalar!(
         r#"WITH new AS (SELECT id, life, policy FROM subscriptions WHERE shard = $4 AND id = $5),
            old AS (
@@ -66,10 +66,10 @@ pub(in crate::store) async fn take_over(
              WHERE s.shard = $4 AND s.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL)
            SELECT life FROM new"#,
         old_id.shard(),
-        old.id,
+        old.id.0,
         now,
         new_id.shard(),
-        new.id
+        new.id.0
     )
     .fetch_one(&mut *conn)
     .await?;
@@ -81,7 +81,7 @@ pub(in crate::store) async fn take_over(
          RETURNING message, lane, tier, retries, nullif(due_at, 'infinity') AS due_at, scheduled_at, lease, leases, token,
            failed_at",
         old_id.shard(),
-        old.id,
+        old.id.0,
         now
     )
     .fetch_all(&mut *conn)
@@ -100,7 +100,6 @@ pub(crate) async fn follow(
     messages: &[MessageId],
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let messages: Vec<Uuid> = messages.iter().map(|message| message.0).collect();
     retrying(|| async {
         let mut tx = pool.begin().await?;
         let successor = sqlx::query!(
@@ -121,12 +120,12 @@ pub(crate) async fn follow(
                token, failed_at",
             old.shard(),
             old.0,
-            &messages,
+            messages as &[MessageId],
             lease
         )
         .fetch_all(&mut *tx)
         .await?;
-        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane };
+        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane.map(LaneId) };
         hand_on(&mut tx, vault, old, successor, taken, now).await?;
         tx.commit().await
     })
@@ -184,11 +183,11 @@ async fn hand_on(
 
 /// Those of the rows' messages that an attempt was made with for a subscription: with another row it would look replayed.
 async fn sent_to(conn: &mut PgConnection, to: SubscriptionId, rows: &[Taken]) -> sqlx::Result<HashSet<MessageId>> {
-    let messages: Vec<Uuid> = rows.iter().map(|row| row.message.0).collect();
+    let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
     let sent = sqlx::query_scalar!(
         r#"SELECT m.message AS "message!: MessageId" FROM unnest($1::uuid[]) AS m (message)
            WHERE EXISTS (SELECT FROM attempts a WHERE a.message = m.message AND a.subscription = $2)"#,
-        &messages,
+        &messages as &[MessageId],
         to.0
     );
     Ok(sent.fetch_all(conn).await?.into_iter().collect())

@@ -1,14 +1,13 @@
 //! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
 
 use aws_lc_rs::rand;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use crate::model::base64url;
 use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{ApiKeyId, AppId};
+use crate::model::id::{ApiKeyId, AppId, TeammateId, just_above};
 use crate::model::scope::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
@@ -21,7 +20,7 @@ pub(crate) const PREFIX: &str = "bw_";
 #[derive(Debug, Clone)]
 pub struct ApiKey {
     /// Its id.
-    pub id: Uuid,
+    pub id: ApiKeyId,
     /// The app it acts for; none for the server's own.
     pub app: Option<AppId>,
     /// The first characters of the secret.
@@ -37,9 +36,9 @@ pub struct ApiKey {
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
     /// The key that made it.
-    pub made_by: Option<Uuid>,
+    pub made_by: Option<ApiKeyId>,
     /// The teammate who made it.
-    pub made_by_teammate: Option<Uuid>,
+    pub made_by_teammate: Option<TeammateId>,
     /// Whether it was made at the command line. None of the three: it was made before this was recorded.
     pub made_locally: bool,
 }
@@ -98,9 +97,9 @@ pub(crate) async fn make(
 ) -> Result<Option<(ApiKey, String)>, sqlx::Error> {
     let mut octets = [0; 32];
     rand::fill(&mut octets).expect("the system's randomness");
-    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(octets));
+    let secret = format!("{PREFIX}{}", base64url::encode(octets));
     let key = ApiKey {
-        id: clock.uuid(),
+        id: ApiKeyId(clock.uuid()),
         app: new.app,
         hint: secret[..PREFIX.len() + 4].to_owned(),
         name: new.name.to_owned(),
@@ -114,7 +113,7 @@ pub(crate) async fn make(
     };
     let secret_mac = mac(vault, &secret);
     let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
-    let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, ApiKeyId(key.id)).with(detail);
+    let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, key.id).with(detail);
     let mut tx = pool.begin().await?;
     take_turns(&mut tx).await?;
     let done = sqlx::query!(
@@ -124,7 +123,7 @@ pub(crate) async fn make(
            OR EXISTS (
              SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))
            OR EXISTS (SELECT FROM teammates WHERE id = $11 AND disabled_at IS NULL)",
-        key.id,
+        key.id.0,
         key.app.map(|app| app.0),
         secret_mac.as_slice(),
         key.hint,
@@ -132,9 +131,9 @@ pub(crate) async fn make(
         &key.scopes,
         key.created_at,
         key.expires_at,
-        key.made_by,
+        key.made_by.map(|key| key.0),
         key.made_locally,
-        key.made_by_teammate
+        key.made_by_teammate.map(|teammate| teammate.0)
     )
     .execute(&mut *tx)
     .await?;
@@ -201,7 +200,7 @@ pub(crate) async fn authenticate(
             })
         })();
         let key = ApiKey {
-            id: row.id,
+            id: ApiKeyId(row.id),
             app: row.app.map(AppId),
             hint: row.hint,
             name: row.name,
@@ -209,8 +208,8 @@ pub(crate) async fn authenticate(
             created_at: row.created_at,
             expires_at: row.expires_at,
             revoked_at: None,
-            made_by: row.made_by,
-            made_by_teammate: row.made_by_teammate,
+            made_by: row.made_by.map(ApiKeyId),
+            made_by_teammate: row.made_by_teammate.map(TeammateId),
             made_locally: row.made_locally,
         };
         (key, app)
@@ -226,8 +225,8 @@ pub(crate) async fn list(
 ) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
-        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by,
-             made_by_teammate, made_locally
+        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by AS "made_by: ApiKeyId",
+             made_by_teammate AS "made_by_teammate: TeammateId", made_locally
          FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
         app.map(|app| app.0),
         before,
@@ -240,7 +239,7 @@ pub(crate) async fn list(
 /// A key of the server's own that is valid.
 pub(crate) async fn find_valid_of_server(
     pool: &PgPool,
-    id: Uuid,
+    id: ApiKeyId,
     now: Timestamp,
 ) -> Result<Option<ApiKey>, sqlx::Error> {
     let found = find(pool, None, id).await?;
@@ -248,9 +247,8 @@ pub(crate) async fn find_valid_of_server(
 }
 
 /// A key of an app or, without one, of the server.
-pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: Uuid) -> Result<Option<ApiKey>, sqlx::Error> {
-    let above = Uuid::from_u128(id.as_u128().saturating_add(1));
-    let first = list(pool, app, above, 1).await?.pop();
+pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: ApiKeyId) -> Result<Option<ApiKey>, sqlx::Error> {
+    let first = list(pool, app, just_above(id), 1).await?.pop();
     Ok(first.filter(|key| key.id == id))
 }
 
@@ -262,15 +260,18 @@ pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: Uuid) -> Result<
 pub async fn revoke(
     pool: &PgPool,
     app: Option<AppId>,
-    id: Uuid,
+    id: ApiKeyId,
     keep_descendants: bool,
     by: Actor,
     now: Timestamp,
 ) -> Result<Option<i64>, sqlx::Error> {
     let mut tx = pool.begin().await?;
     take_turns(&mut tx).await?;
-    let known =
-        sqlx::query!("SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2", id, app.map(|app| app.0));
+    let known = sqlx::query!(
+        "SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2",
+        id.0,
+        app.map(|app| app.0)
+    );
     if known.fetch_optional(&mut *tx).await?.is_none() {
         return Ok(None);
     }
@@ -281,14 +282,14 @@ pub async fn revoke(
              UPDATE api_keys SET revoked_at = $3 WHERE id IN (SELECT id FROM line) AND revoked_at IS NULL RETURNING app
            )
            SELECT app, count(*) AS "n!" FROM revoked GROUP BY app"#,
-        id,
+        id.0,
         keep_descendants,
         now
     )
     .fetch_all(&mut *tx)
     .await?;
     for of_app in &revoked {
-        let entry = Entry::new(by, of_app.app.map(AppId), Action::ApiKeyRevoked, ApiKeyId(id));
+        let entry = Entry::new(by, of_app.app.map(AppId), Action::ApiKeyRevoked, id);
         entry.with(json!({"keep_descendants": keep_descendants})).record(&mut tx, of_app.n, now).await?;
     }
     if !keep_descendants {
@@ -299,17 +300,22 @@ pub async fn revoke(
 }
 
 /// Removes the identity keys that a key made, and whatever descends from it.
-async fn remove_identity_keys(conn: &mut PgConnection, id: Uuid, by: Actor, now: Timestamp) -> Result<(), sqlx::Error> {
+async fn remove_identity_keys(
+    conn: &mut PgConnection,
+    id: ApiKeyId,
+    by: Actor,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     let removed = sqlx::query!(
         r#"WITH RECURSIVE line (id) AS (SELECT $1::uuid UNION SELECT k.id FROM api_keys k JOIN line ON k.made_by = line.id),
              removed AS (DELETE FROM identity_keys WHERE made_by IN (SELECT id FROM line) RETURNING app)
            SELECT app, count(*) AS "n!" FROM removed GROUP BY app"#,
-        id
+        id.0
     )
     .fetch_all(&mut *conn)
     .await?;
     for of_app in removed {
-        let entry = Entry::new(by, Some(AppId(of_app.app)), Action::IdentityKeyRemoved, ApiKeyId(id));
+        let entry = Entry::new(by, Some(AppId(of_app.app)), Action::IdentityKeyRemoved, id);
         entry.with(json!({"with": "the API key that made them"})).record(&mut *conn, of_app.n, now).await?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
-use crate::model::id::{ApiKeyId, AppId, TeammateId};
+use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
 
 /// How the command line is named, which needs no key.
 pub(crate) const LOCAL: &str = "local";
@@ -152,11 +152,11 @@ actions! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// With that key of an app.
-    ApiKey(Uuid),
+    ApiKey(ApiKeyId),
     /// With that operator's key.
-    Operator(Uuid),
+    Operator(ApiKeyId),
     /// Signed in as that teammate.
-    Teammate(Uuid),
+    Teammate(TeammateId),
     /// At the command line, with database and master key at hand.
     Local,
     /// Without having proved who they are.
@@ -175,7 +175,7 @@ impl Who {
     }
 
     /// The API key, if it is done with one.
-    pub fn key(self) -> Option<Uuid> {
+    pub fn key(self) -> Option<ApiKeyId> {
         match self {
             Self::ApiKey(key) | Self::Operator(key) => Some(key),
             Self::Teammate(_) | Self::Local | Self::Nobody => None,
@@ -183,13 +183,18 @@ impl Who {
     }
 
     /// The teammate, if it is done by one.
-    pub(crate) fn teammate(self) -> Option<Uuid> {
+    pub(crate) fn teammate(self) -> Option<TeammateId> {
         if let Self::Teammate(id) = self { Some(id) } else { None }
+    }
+
+    /// The id of the API key or the teammate, as it is stored.
+    fn id(self) -> Option<Uuid> {
+        self.key().map(Uuid::from).or(self.teammate().map(Uuid::from))
     }
 
     /// The id of the API key or the teammate; `local` or `nobody` without one.
     pub(crate) fn name(self) -> String {
-        name_of(self.kind(), self.key().or(self.teammate()))
+        name_of(self.kind(), self.id())
     }
 }
 
@@ -252,7 +257,7 @@ impl Entry {
             now,
             self.app.map(|app| app.0),
             self.actor.who.kind(),
-            self.actor.who.key().or(self.actor.who.teammate()),
+            self.actor.who.id(),
             self.actor.address.map(|address| address.to_canonical().to_string()),
             self.action.name(),
             self.target,
@@ -293,7 +298,7 @@ pub(crate) struct Filter {
 #[derive(Debug, FromRow)]
 pub(crate) struct Row {
     /// Its id, a UUIDv7 of its time.
-    pub id: Uuid,
+    pub id: EntryId,
     /// When it was done.
     pub at: Timestamp,
     /// Only what was done to this app.

@@ -1,10 +1,9 @@
 //! Keys that a site's backend signs user tokens with. Secrets are sealed.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
+use crate::model::id::{ApiKeyId, AppId, IdentityKeyId};
 use crate::store::results::Written;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
@@ -14,7 +13,7 @@ pub(crate) const KEYS_MAX: i64 = 10;
 #[derive(Debug, Clone)]
 pub(crate) struct IdentityKey {
     /// Its id.
-    pub id: Uuid,
+    pub id: IdentityKeyId,
     /// Its name for people.
     pub name: String,
     /// `HS256` or `ES256`.
@@ -26,7 +25,7 @@ pub(crate) struct IdentityKey {
     /// An uncompressed point; ES256 only.
     pub public_key: Option<Vec<u8>>,
     /// The API key that made it: revoking that one takes it along. None: the command line.
-    pub made_by: Option<Uuid>,
+    pub made_by: Option<ApiKeyId>,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -48,7 +47,7 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
     let done = sqlx::query!(
         "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at, made_by)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $10 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",
-        key.id,
+        key.id.0,
         app,
         key.name,
         key.algorithm,
@@ -57,7 +56,7 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
         key.public_key,
         key.created_at,
         KEYS_MAX,
-        key.made_by
+        key.made_by.map(|key| key.0)
     )
     .execute(conn)
     .await?;
@@ -68,8 +67,8 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
 pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,
-        "SELECT id, name, algorithm, form, secret, public_key, made_by, created_at FROM identity_keys WHERE app = $1
-         ORDER BY id DESC",
+        r#"SELECT id, name, algorithm, form, secret, public_key, made_by AS "made_by: ApiKeyId", created_at FROM identity_keys WHERE app = $1
+         ORDER BY id DESC"#,
         app.0
     )
     .fetch_all(pool)
@@ -77,8 +76,8 @@ pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Identity
 }
 
 /// Forgets a key: what it signed proves nothing from now on.
-pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: Uuid) -> sqlx::Result<Written> {
+pub(crate) async fn remove(executor: impl PgExecutor<'_>, app: AppId, id: IdentityKeyId) -> sqlx::Result<Written> {
     let done =
-        sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id).execute(executor).await?;
+        sqlx::query!("DELETE FROM identity_keys WHERE app = $1 AND id = $2", app.0, id.0).execute(executor).await?;
     Ok(Written::by(done.rows_affected()))
 }

@@ -7,6 +7,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use crate::model::role::Grants;
 use crate::store::keys::team;
 
@@ -23,22 +24,22 @@ const SEEN_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A teammate.
-    Teammate(Uuid),
+    Teammate(TeammateId),
     /// An operator's key.
-    Key(Uuid),
+    Key(ApiKeyId),
 }
 
 impl Owner {
     fn columns(self) -> (Option<Uuid>, Option<Uuid>) {
         match self {
-            Self::Teammate(id) => (Some(id), None),
-            Self::Key(id) => (None, Some(id)),
+            Self::Teammate(id) => (Some(id.0), None),
+            Self::Key(id) => (None, Some(id.0)),
         }
     }
 
     /// Reads the two columns, of which one is not null.
     fn read(teammate: Option<Uuid>, api_key: Option<Uuid>) -> Option<Self> {
-        teammate.map(Self::Teammate).or(api_key.map(Self::Key))
+        teammate.map(|id| Self::Teammate(TeammateId(id))).or(api_key.map(|id| Self::Key(ApiKeyId(id))))
     }
 }
 
@@ -46,7 +47,7 @@ impl Owner {
 #[derive(Debug)]
 pub(crate) struct NewSession<'a> {
     /// Its id.
-    pub id: Uuid,
+    pub id: SessionId,
     /// As whom it acts.
     pub owner: Owner,
     /// When it begins.
@@ -63,7 +64,7 @@ pub(crate) struct NewSession<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     /// Its id.
-    pub id: Uuid,
+    pub id: SessionId,
     /// As whom it acts.
     pub owner: Owner,
     /// When it began.
@@ -80,7 +81,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Listed {
     /// Its id.
-    pub id: Uuid,
+    pub id: SessionId,
     /// When it began.
     pub began_at: Timestamp,
     /// When it was last used, to the minute.
@@ -110,7 +111,7 @@ pub(crate) async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx
     sqlx::query!(
         "INSERT INTO sessions (id, teammate, api_key, began_at, seen_at, expires_at, address, browser)
          VALUES ($1, $2, $3, $4, $4, $5, $6::text::inet, $7)",
-        new.id,
+        new.id.0,
         teammate,
         api_key,
         new.began_at,
@@ -124,15 +125,15 @@ pub(crate) async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx
 }
 
 /// The session of that id, if it lives and its teammate is let in. Whether a key is still valid is for the caller to see.
-pub(crate) async fn find(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<Option<Session>> {
+pub(crate) async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<Option<Session>> {
     let found = sqlx::query!(
         r#"SELECT s.teammate, s.api_key, s.began_at, s.expires_at, t.email AS "email?",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
-               AS "apps!: Vec<Option<Uuid>>"
+               AS "apps!: Vec<Option<AppId>>"
          FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate
          WHERE s.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL"#,
-        id,
+        id.0,
         now
     )
     .fetch_optional(pool)
@@ -145,30 +146,35 @@ pub(crate) async fn find(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Resul
 }
 
 /// Notes that a session is being used.
-pub(crate) async fn see(pool: &PgPool, id: Uuid, now: Timestamp) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", id, now, now - SEEN_EVERY)
+pub(crate) async fn see(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", id.0, now, now - SEEN_EVERY)
         .execute(pool)
         .await
         .map(drop)
 }
 
 /// Whether a session has not ended; it does not before the transaction does.
-pub(crate) async fn keep(conn: &mut PgConnection, id: Uuid, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn keep(conn: &mut PgConnection, id: SessionId, now: Timestamp) -> sqlx::Result<bool> {
     let live = sqlx::query_scalar!(
         "SELECT id FROM sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > $2 FOR SHARE",
-        id,
+        id.0,
         now
     );
     Ok(live.fetch_optional(conn).await?.is_some())
 }
 
 /// Ends a session, of that owner if one is named. False: there is no such session, or it has ended.
-pub(crate) async fn end(conn: &mut PgConnection, id: Uuid, of: Option<Owner>, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn end(
+    conn: &mut PgConnection,
+    id: SessionId,
+    of: Option<Owner>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
     let (teammate, api_key) = of.map_or((None, None), Owner::columns);
     let done = sqlx::query!(
         "UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL AND expires_at > $2
          AND ($3 OR teammate = $4 OR api_key = $5)",
-        id,
+        id.0,
         now,
         of.is_none(),
         teammate,
@@ -183,7 +189,7 @@ pub(crate) async fn end(conn: &mut PgConnection, id: Uuid, of: Option<Owner>, no
 pub(crate) async fn end_all(
     conn: &mut PgConnection,
     of: Owner,
-    but: Option<Uuid>,
+    but: Option<SessionId>,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
     let (teammate, api_key) = of.columns();
@@ -193,7 +199,7 @@ pub(crate) async fn end_all(
         teammate,
         api_key,
         now,
-        but
+        but.map(|id| id.0)
     )
     .execute(conn)
     .await?;

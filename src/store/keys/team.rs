@@ -4,14 +4,14 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, TeammateId, just_above};
 use crate::model::role::{Grant, Grants, Role};
 
 /// A row of `teammates` with what belongs to it, without the password's hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Teammate {
     /// Their id.
-    pub id: Uuid,
+    pub id: TeammateId,
     /// Their address, in lower case: what they sign in as.
     pub email: String,
     /// Whether they have set a password.
@@ -29,7 +29,7 @@ pub(crate) struct Teammate {
 /// What is checked when somebody signs in by password.
 pub(crate) struct Credentials {
     /// The teammate.
-    pub id: Uuid,
+    pub id: TeammateId,
     /// A PHC string; none: has no password.
     pub password_hash: Option<String>,
     /// Since when they are not let in.
@@ -37,21 +37,20 @@ pub(crate) struct Credentials {
 }
 
 /// Reads the roles of a teammate as two columns of the same order.
-pub(crate) fn grants(roles: &[String], apps: &[Option<Uuid>]) -> Grants {
-    let grant =
-        |(role, app): (&String, &Option<Uuid>)| Some(Grant { role: Role::from_name(role)?, app: app.map(AppId) });
+pub(crate) fn grants(roles: &[String], apps: &[Option<AppId>]) -> Grants {
+    let grant = |(role, app): (&String, &Option<AppId>)| Some(Grant { role: Role::from_name(role)?, app: *app });
     Grants(roles.iter().zip(apps).filter_map(grant).collect())
 }
 
 struct Row {
-    id: Uuid,
+    id: TeammateId,
     email: String,
     has_password: bool,
     link_expires_at: Option<Timestamp>,
     created_at: Timestamp,
     disabled_at: Option<Timestamp>,
     roles: Vec<String>,
-    apps: Vec<Option<Uuid>>,
+    apps: Vec<Option<AppId>>,
 }
 
 /// Teammates with ids below `before`, the newest first.
@@ -61,7 +60,7 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
         r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
              t.created_at, t.disabled_at,
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
-             ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<Uuid>>"
+             ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
          WHERE t.id < $1 ORDER BY t.id DESC LIMIT $2"#,
         before,
@@ -78,17 +77,16 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
 }
 
 /// The teammate of that id.
-pub(crate) async fn find(pool: &PgPool, id: Uuid) -> sqlx::Result<Option<Teammate>> {
-    let above = Uuid::from_u128(id.as_u128().saturating_add(1));
-    let first = list(pool, above, 1).await?.pop();
+pub(crate) async fn find(pool: &PgPool, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
+    let first = list(pool, just_above(id), 1).await?.pop();
     Ok(first.filter(|teammate| teammate.id == id))
 }
 
 /// Adds a teammate without roles and without a password. False: another one has that address.
-pub(crate) async fn add(conn: &mut PgConnection, id: Uuid, email: &str, now: Timestamp) -> sqlx::Result<bool> {
+pub(crate) async fn add(conn: &mut PgConnection, id: TeammateId, email: &str, now: Timestamp) -> sqlx::Result<bool> {
     let done = sqlx::query!(
         "INSERT INTO teammates (id, email, created_at) VALUES ($1, $2, $3) ON CONFLICT (email) DO NOTHING",
-        id,
+        id.0,
         email,
         now
     )
@@ -99,14 +97,14 @@ pub(crate) async fn add(conn: &mut PgConnection, id: Uuid, email: &str, now: Tim
 
 /// Whether somebody may still change the team: an admin for all apps who is let in. Such changes are made one after another, so
 /// that no two admins remove each other.
-pub(crate) async fn may_change_team(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
+pub(crate) async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")
         .execute(&mut *conn)
         .await?;
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM teammates t JOIN teammate_roles r ON r.teammate = t.id
            WHERE t.id = $1 AND t.disabled_at IS NULL AND r.app IS NULL AND r.role = $2) AS "may!""#,
-        id,
+        id.0,
         Role::Admin.name()
     )
     .fetch_one(conn)
@@ -114,31 +112,35 @@ pub(crate) async fn may_change_team(conn: &mut PgConnection, id: Uuid) -> sqlx::
 }
 
 /// Whether a teammate is let in and has that password; neither changes before the transaction ends.
-pub(crate) async fn keep_credentials(conn: &mut PgConnection, id: Uuid, hash: Option<&str>) -> sqlx::Result<bool> {
+pub(crate) async fn keep_credentials(
+    conn: &mut PgConnection,
+    id: TeammateId,
+    hash: Option<&str>,
+) -> sqlx::Result<bool> {
     let found = sqlx::query_scalar!(
         "SELECT id FROM teammates WHERE id = $1 AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM $2 FOR UPDATE",
-        id,
+        id.0,
         hash
     );
     Ok(found.fetch_optional(conn).await?.is_some())
 }
 
 /// Keeps others from changing a teammate until the transaction ends. False: there is no such teammate.
-pub(crate) async fn lock(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
-    let found = sqlx::query_scalar!("SELECT id FROM teammates WHERE id = $1 FOR UPDATE", id);
+pub(crate) async fn lock(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
+    let found = sqlx::query_scalar!("SELECT id FROM teammates WHERE id = $1 FOR UPDATE", id.0);
     Ok(found.fetch_optional(conn).await?.is_some())
 }
 
 /// Sets all roles of a teammate that is [locked](lock) or new.
-pub(crate) async fn set_grants(conn: &mut PgConnection, id: Uuid, grants: &Grants) -> sqlx::Result<()> {
+pub(crate) async fn set_grants(conn: &mut PgConnection, id: TeammateId, grants: &Grants) -> sqlx::Result<()> {
     let roles: Vec<String> = grants.0.iter().map(|grant| grant.role.name().to_owned()).collect();
-    let apps: Vec<Option<Uuid>> = grants.0.iter().map(|grant| grant.app.map(|app| app.0)).collect();
-    sqlx::query!("DELETE FROM teammate_roles WHERE teammate = $1", id).execute(&mut *conn).await?;
+    let apps: Vec<Option<AppId>> = grants.0.iter().map(|grant| grant.app).collect();
+    sqlx::query!("DELETE FROM teammate_roles WHERE teammate = $1", id.0).execute(&mut *conn).await?;
     sqlx::query!(
         "INSERT INTO teammate_roles (teammate, app, role)
          SELECT $1, app, role FROM unnest($2::uuid[], $3::text[]) AS given (app, role)",
-        id,
-        apps.as_slice() as &[Option<Uuid>],
+        id.0,
+        &apps as &[Option<AppId>],
         &roles
     )
     .execute(conn)
@@ -147,12 +149,12 @@ pub(crate) async fn set_grants(conn: &mut PgConnection, id: Uuid, grants: &Grant
 }
 
 /// Lets a teammate in again (none), or not any more from then on.
-pub(crate) async fn set_disabled(conn: &mut PgConnection, id: Uuid, at: Option<Timestamp>) -> sqlx::Result<()> {
+pub(crate) async fn set_disabled(conn: &mut PgConnection, id: TeammateId, at: Option<Timestamp>) -> sqlx::Result<()> {
     // When that began stays.
     sqlx::query!(
         "UPDATE teammates SET disabled_at = CASE WHEN $2::timestamptz IS NULL THEN NULL ELSE coalesce(disabled_at, $2) END
          WHERE id = $1",
-        id,
+        id.0,
         at
     )
     .execute(conn)
@@ -161,14 +163,14 @@ pub(crate) async fn set_disabled(conn: &mut PgConnection, id: Uuid, at: Option<T
 }
 
 /// Removes a teammate with roles, link and sessions. The audit log keeps their id.
-pub(crate) async fn remove(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM teammates WHERE id = $1", id).execute(conn).await.map(drop)
+pub(crate) async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM teammates WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
 /// Makes a one-time link work until then; the one before does not any more.
 pub(crate) async fn set_link(
     conn: &mut PgConnection,
-    id: Uuid,
+    id: TeammateId,
     token_mac: &[u8; 32],
     now: Timestamp,
     expires_at: Timestamp,
@@ -177,7 +179,7 @@ pub(crate) async fn set_link(
         "INSERT INTO invitations (teammate, token_mac, created_at, expires_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (teammate) DO UPDATE
          SET token_mac = excluded.token_mac, created_at = excluded.created_at, expires_at = excluded.expires_at",
-        id,
+        id.0,
         token_mac.as_slice(),
         now,
         expires_at
@@ -188,10 +190,10 @@ pub(crate) async fn set_link(
 }
 
 /// Whose link that is, if it works.
-pub(crate) async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sqlx::Result<Option<Uuid>> {
+pub(crate) async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sqlx::Result<Option<TeammateId>> {
     sqlx::query_scalar!(
-        "SELECT i.teammate FROM invitations i JOIN teammates t ON t.id = i.teammate
-         WHERE i.token_mac = $1 AND i.expires_at > $2 AND t.disabled_at IS NULL",
+        r#"SELECT i.teammate AS "teammate: TeammateId" FROM invitations i JOIN teammates t ON t.id = i.teammate
+         WHERE i.token_mac = $1 AND i.expires_at > $2 AND t.disabled_at IS NULL"#,
         token_mac.as_slice(),
         now
     )
@@ -204,11 +206,11 @@ pub(crate) async fn use_link(
     conn: &mut PgConnection,
     token_mac: &[u8; 32],
     now: Timestamp,
-) -> sqlx::Result<Option<Uuid>> {
+) -> sqlx::Result<Option<TeammateId>> {
     sqlx::query_scalar!(
-        "DELETE FROM invitations i USING teammates t
+        r#"DELETE FROM invitations i USING teammates t
          WHERE i.token_mac = $1 AND i.expires_at > $2 AND t.id = i.teammate AND t.disabled_at IS NULL
-         RETURNING i.teammate",
+         RETURNING i.teammate AS "teammate: TeammateId""#,
         token_mac.as_slice(),
         now
     )
@@ -224,6 +226,6 @@ pub(crate) async fn credentials(pool: &PgPool, email: &str) -> sqlx::Result<Opti
 }
 
 /// Sets a password's hash, or forgets it.
-pub(crate) async fn set_password(conn: &mut PgConnection, id: Uuid, hash: Option<&str>) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE teammates SET password_hash = $2 WHERE id = $1", id, hash).execute(conn).await.map(drop)
+pub(crate) async fn set_password(conn: &mut PgConnection, id: TeammateId, hash: Option<&str>) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE teammates SET password_hash = $2 WHERE id = $1", id.0, hash).execute(conn).await.map(drop)
 }

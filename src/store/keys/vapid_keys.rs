@@ -4,7 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
+use crate::model::id::{AppId, VapidKeyId};
 use crate::model::named;
 use crate::store::results::Written;
 
@@ -26,7 +26,7 @@ named! {
 #[derive(Debug, Clone)]
 pub struct VapidKey {
     /// Its id.
-    pub id: Uuid,
+    pub id: VapidKeyId,
     /// The app it belongs to.
     pub app: AppId,
     /// The uncompressed point: what browsers know as `applicationServerKey`.
@@ -79,7 +79,7 @@ pub(crate) async fn add(conn: &mut PgConnection, key: &VapidKey, private_key: &[
     let done = sqlx::query!(
         "INSERT INTO vapid_keys (id, app, public_key, private_key, subject, state, created_at, retired_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (app, public_key) DO NOTHING",
-        key.id,
+        key.id.0,
         key.app.0,
         &key.public_key,
         private_key,
@@ -106,13 +106,13 @@ pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> 
 }
 
 /// One key of an app.
-pub(crate) async fn find(pool: &PgPool, app: AppId, id: Uuid) -> Result<Option<VapidKey>, sqlx::Error> {
+pub(crate) async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<VapidKey>, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,
         r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
          WHERE app = $1 AND id = $2"#,
         app.0,
-        id
+        id.0
     )
     .fetch_optional(pool)
     .await
@@ -139,7 +139,7 @@ pub(crate) async fn list(
         .into_iter()
         .map(|row| {
             let key = VapidKey {
-                id: row.id,
+                id: VapidKeyId(row.id),
                 app: AppId(row.app),
                 public_key: row.public_key,
                 subject: row.subject,
@@ -156,9 +156,9 @@ pub(crate) async fn list(
 pub(crate) async fn private_key(
     executor: impl PgExecutor<'_>,
     app: AppId,
-    id: Uuid,
+    id: VapidKeyId,
 ) -> Result<Option<Vec<u8>>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id)
+    sqlx::query_scalar!("SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", app.0, id.0)
         .fetch_optional(executor)
         .await
 }
@@ -167,10 +167,10 @@ pub(crate) async fn private_key(
 pub(crate) async fn set_subject(
     executor: impl PgExecutor<'_>,
     app: AppId,
-    id: Uuid,
+    id: VapidKeyId,
     subject: &str,
 ) -> Result<Written, sqlx::Error> {
-    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id, subject)
+    let done = sqlx::query!("UPDATE vapid_keys SET subject = $3 WHERE app = $1 AND id = $2", app.0, id.0, subject)
         .execute(executor)
         .await?;
     Ok(Written::by(done.rows_affected()))

@@ -54,9 +54,9 @@ pub(crate) async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: 
 }
 
 /// Apps that are being deleted, with the times when that was asked for.
-pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(Uuid, Timestamp)>> {
+pub(crate) async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>> {
     sqlx::query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
-        .map(|row| (row.id, row.at))
+        .map(|row| (AppId(row.id), row.at))
         .fetch_all(pool)
         .await
 }
@@ -199,35 +199,29 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted.rows_affected())
 }
 
+/// A statement that deletes a chunk of an app's rows of a table.
+macro_rules! delete_of {
+    ($table:literal, $app:expr) => {
+        sqlx::query!(
+            "DELETE FROM "
+                + $table
+                + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM "
+                + $table
+                + " WHERE app = $1 LIMIT $2))",
+            $app.0,
+            CHUNK
+        )
+    };
+}
+
 /// Letters, their trail, events, what listeners were told, and answers to idempotent requests.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let letters = sqlx::query!(
-        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letters WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    let trail = sqlx::query!(
-        "DELETE FROM dead_letter_actions
-         WHERE ctid = ANY (ARRAY(SELECT ctid FROM dead_letter_actions WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    let events = sqlx::query!(
-        "DELETE FROM events WHERE ctid = ANY (ARRAY(SELECT ctid FROM events WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    let told = sqlx::query!(
-        "DELETE FROM stream_events WHERE ctid = ANY (ARRAY(SELECT ctid FROM stream_events WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
-    let answers = sqlx::query!(
-        "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(SELECT ctid FROM idempotency_keys WHERE app = $1 LIMIT $2))",
-        app.0,
-        CHUNK
-    );
+    let letters = delete_of!("dead_letters", app);
+    let trail = delete_of!("dead_letter_actions", app);
+    let events = delete_of!("events", app);
+    let told = delete_of!("stream_events", app);
+    let answers = delete_of!("idempotency_keys", app);
     sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::outcomes::rollups::Step;
 
@@ -27,7 +27,11 @@ const CHUNK_OF_MANY: i64 = 2_000;
 /// because open dead letters need it, stays until a later round.
 ///
 /// `cutoff` as for [`drop_before`](crate::store::operations::partitions::drop_before): a message never goes before its attempts.
-pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid) -> sqlx::Result<Option<Uuid>> {
+pub(crate) async fn clear_messages(
+    pool: &PgPool,
+    cutoff: Timestamp,
+    after: MessageId,
+) -> sqlx::Result<Option<MessageId>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
     let last = sqlx::query_scalar!(
@@ -48,14 +52,14 @@ pub(crate) async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: Uuid
         receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id)
         SELECT id FROM looked ORDER BY id DESC LIMIT 1
         "#,
-        after,
+        after.0,
         first_uuid_of(midnight),
         CHUNK_OF_MANY
     )
     .fetch_optional(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(last)
+    Ok(last.map(MessageId))
 }
 
 /// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
@@ -96,40 +100,34 @@ pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) 
     Ok(deleted.rows_affected())
 }
 
+/// A statement that deletes a chunk of a table's rows whose time lies before another one.
+macro_rules! delete_before {
+    ($table:literal, $time:literal, $before:expr) => {
+        sqlx::query!(
+            "DELETE FROM "
+                + $table
+                + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM "
+                + $table
+                + " WHERE "
+                + $time
+                + " < $1 ORDER BY "
+                + $time
+                + " LIMIT $2 FOR UPDATE SKIP LOCKED))",
+            $before,
+            CHUNK
+        )
+    };
+}
+
 /// Deletes a chunk of what is needed for hours or days: stops, what listeners were told, answers to idempotent requests,
 /// reliability metrics, trips of breakers.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let stops = sqlx::query!(
-        "DELETE FROM stops WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM stops WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - STOPS_KEPT,
-        CHUNK
-    );
-    let told = sqlx::query!(
-        "DELETE FROM stream_events WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM stream_events WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - STREAM_EVENTS_KEPT,
-        CHUNK
-    );
-    let answers = sqlx::query!(
-        "DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - IDEMPOTENCY_KEPT,
-        CHUNK
-    );
-    let reliability = sqlx::query!(
-        "DELETE FROM reliability_counts WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM reliability_counts WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - RELIABILITY_KEPT,
-        CHUNK
-    );
-    let trips = sqlx::query!(
-        "DELETE FROM breaker_trips WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM breaker_trips WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        now - RELIABILITY_KEPT,
-        CHUNK
-    );
+    let stops = delete_before!("stops", "at", now - STOPS_KEPT);
+    let told = delete_before!("stream_events", "at", now - STREAM_EVENTS_KEPT);
+    let answers = delete_before!("idempotency_keys", "created_at", now - IDEMPOTENCY_KEPT);
+    let reliability = delete_before!("reliability_counts", "minute", now - RELIABILITY_KEPT);
+    let trips = delete_before!("breaker_trips", "minute", now - RELIABILITY_KEPT);
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
         + told.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected()
@@ -144,8 +142,8 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
 pub(crate) async fn clear_throttles(
     pool: &PgPool,
     now: Timestamp,
-    after: (i16, Uuid),
-) -> sqlx::Result<Option<(i16, Uuid)>> {
+    (shard, after): (i16, SubscriptionId),
+) -> sqlx::Result<Option<(i16, SubscriptionId)>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let last = sqlx::query!(
         "WITH looked AS (
@@ -155,43 +153,43 @@ pub(crate) async fn clear_throttles(
            DELETE FROM throttles t USING looked l
            WHERE t.shard = l.shard AND t.subscription = l.subscription AND l.next_at < $3)
          SELECT shard, subscription FROM looked ORDER BY shard DESC, subscription DESC LIMIT 1",
+        shard,
         after.0,
-        after.1,
         now - THROTTLES_KEPT,
         CHUNK
     )
     .fetch_optional(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(last.map(|row| (row.shard, row.subscription)))
+    Ok(last.map(|row| (row.shard, SubscriptionId(row.subscription))))
+}
+
+/// A statement that deletes a chunk of a table's rows whose id lies below another one, found by an index that begins with
+/// the app.
+macro_rules! delete_of_apps {
+    ($table:literal, $id:literal, $below:expr) => {
+        sqlx::query!(
+            "DELETE FROM "
+                + $table
+                + " WHERE ctid = ANY (ARRAY(SELECT o.row FROM apps a, LATERAL (
+               SELECT ctid AS row FROM "
+                + $table
+                + " WHERE app = a.id AND "
+                + $id
+                + " < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) o LIMIT $2))",
+            $below,
+            CHUNK
+        )
+    };
 }
 
 /// Deletes a chunk of what the archive keeps no longer: dead letters, their trail and events of before `cutoff`, alerts that were
 /// resolved and erasures that were completed before.
 pub(crate) async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let first_kept = first_uuid_of(cutoff);
-    let letters = sqlx::query!(
-        "DELETE FROM dead_letters WHERE ctid = ANY (ARRAY(
-           SELECT l.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM dead_letters WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) l LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
-    let trail = sqlx::query!(
-        "DELETE FROM dead_letter_actions WHERE ctid = ANY (ARRAY(
-           SELECT t.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM dead_letter_actions WHERE app = a.id AND operation < $1
-             LIMIT $2 FOR UPDATE SKIP LOCKED) t LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
-    let events = sqlx::query!(
-        "DELETE FROM events WHERE ctid = ANY (ARRAY(
-           SELECT e.row FROM apps a, LATERAL (
-             SELECT ctid AS row FROM events WHERE app = a.id AND id < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) e LIMIT $2))",
-        first_kept,
-        CHUNK
-    );
+    let letters = delete_of_apps!("dead_letters", "id", first_kept);
+    let trail = delete_of_apps!("dead_letter_actions", "operation", first_kept);
+    let events = delete_of_apps!("events", "id", first_kept);
     let alerts = sqlx::query!(
         "DELETE FROM alerts WHERE id = ANY (ARRAY(
            SELECT id FROM alerts WHERE resolved_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",

@@ -79,7 +79,7 @@ pub(crate) async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
 }
 
 /// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later
-/// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening.
+/// limit. `tripped` counts a breaker that opened by itself, unless another worker told of that opening. As long as its statement.
 pub(crate) async fn share(
     pool: &PgPool,
     state: &LaneState,
@@ -146,7 +146,7 @@ pub(crate) async fn share(
 /// A row of `lane_states`, as far as workers go by it.
 #[derive(Debug)]
 pub(in crate::store) struct StateRow {
-    pub lane: i32,
+    pub lane: LaneId,
     pub origin: String,
     pub held_at: Option<Timestamp>,
     pub held_until: Option<Timestamp>,
@@ -172,7 +172,7 @@ impl From<StateRow> for LaneState {
         let max = row.payload_max.and_then(|max| u32::try_from(max).ok());
         let payload = row.payload_at.map(|at| Learned { max, at });
         Self {
-            lane: LaneId(row.lane),
+            lane: row.lane,
             origin: row.origin.into(),
             held: row.held_until.map(|until| held(row.held_at, until)),
             released_at: row.released_at,

@@ -4,7 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::AppId;
+use crate::model::id::{AlertId, AppId};
 use crate::model::named;
 
 named! {
@@ -61,7 +61,7 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
 #[derive(Debug)]
 pub(crate) struct AlertRow {
     /// Its id.
-    pub id: Uuid,
+    pub id: AlertId,
     /// The app it belongs to.
     pub app: Option<AppId>,
     /// What kind of thing it is about.
@@ -101,12 +101,16 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
 
 /// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays
 /// as it is.
-pub(crate) async fn resolve(executor: impl PgExecutor<'_>, id: Uuid, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
+pub(crate) async fn resolve(
+    executor: impl PgExecutor<'_>,
+    id: AlertId,
+    now: Timestamp,
+) -> sqlx::Result<Option<AlertRow>> {
     sqlx::query_as!(
         AlertRow,
         r#"UPDATE alerts SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1
          RETURNING id, app AS "app: AppId", kind AS "kind: Kind", subject, detail, n, first_at, last_at, resolved_at"#,
-        id,
+        id.0,
         now
     )
     .fetch_optional(executor)

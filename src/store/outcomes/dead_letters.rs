@@ -4,6 +4,7 @@
 //! would be a bad one for most.
 
 pub(crate) mod handling;
+pub(crate) mod trail;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -148,11 +149,11 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
         query.push(" AND l.status = ").push_bind(status);
     }
     if let Some(message) = filter.message {
-        query.push(" AND l.message = ").push_bind(message.0);
+        query.push(" AND l.message = ").push_bind(message);
     }
     if let Some(subscription) = filter.subscription {
         query.push(" AND l.shard = ").push_bind(subscription.shard());
-        query.push(" AND l.subscription = ").push_bind(subscription.0);
+        query.push(" AND l.subscription = ").push_bind(subscription);
     }
     if let Some(topic) = &filter.topic {
         query.push(" AND EXISTS (SELECT 1 FROM messages m WHERE m.id = l.message AND m.audience ->> 'topic' = ");
@@ -179,7 +180,7 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
 #[derive(Debug, Clone, FromRow)]
 pub(crate) struct DeadLetterRow {
     /// Its id, a UUIDv7 of the time of death.
-    pub id: Uuid,
+    pub id: DeadLetterId,
     /// Where it stands.
     pub state: State,
     /// Why it died.
@@ -195,15 +196,15 @@ pub(crate) struct DeadLetterRow {
     /// The push service.
     pub gateway: String,
     /// What was sent.
-    pub message: Uuid,
+    pub message: MessageId,
     /// To whom.
-    pub subscription: Uuid,
+    pub subscription: SubscriptionId,
     /// When it died.
     pub at: Timestamp,
     /// When it was replayed or discarded.
     pub settled_at: Option<Timestamp>,
     /// The message that replayed it.
-    pub replay: Option<Uuid>,
+    pub replay: Option<MessageId>,
     /// Rows of its history.
     pub attempts: i64,
 }

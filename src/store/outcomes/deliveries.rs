@@ -13,7 +13,7 @@ use crate::store::outcomes::ledger::unsent::{self, How};
 #[derive(Debug, Clone)]
 pub(crate) struct DeliveryRow {
     /// Whom it goes to.
-    pub subscription: Uuid,
+    pub subscription: SubscriptionId,
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
     /// Whether a worker holds it.
@@ -26,7 +26,7 @@ pub(crate) struct DeliveryRow {
 #[derive(Debug, Clone)]
 pub(crate) struct AttemptRow {
     /// The subscription it belongs to.
-    pub subscription: Uuid,
+    pub subscription: SubscriptionId,
     /// 0: the first POST.
     pub attempt: i32,
     /// When the answer was known.
@@ -85,14 +85,14 @@ pub(crate) async fn list(
 pub(crate) async fn attempts(
     executor: impl PgExecutor<'_>,
     message: MessageId,
-    subscriptions: &[Uuid],
+    subscriptions: &[SubscriptionId],
 ) -> Result<Vec<AttemptRow>, sqlx::Error> {
     sqlx::query_as!(
         AttemptRow,
         "SELECT subscription, attempt, at, ending, status, took_ms, reason FROM attempts
          WHERE message = $1 AND subscription = ANY($2) ORDER BY subscription, attempt",
         message.0,
-        subscriptions
+        subscriptions as &[SubscriptionId]
     )
     .fetch_all(executor)
     .await

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Tier;
-use crate::model::id::{AppId, DeadLetterId, MessageId, VapidKeyId};
+use crate::model::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
 
 /// What happened. Its shape is stable: members may be added, never changed or taken away.
@@ -33,7 +33,8 @@ pub enum Body {
     #[serde(rename = "subscription.gone")]
     SubscriptionGone {
         /// Number of the lane.
-        lane: i32,
+        #[schema(value_type = i32)]
+        lane: LaneId,
         /// The push service.
         gateway: Gateway,
         /// The key that they were made with.
@@ -127,14 +128,14 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
 }
 
 /// The events of subscriptions that went away, given so many of each lane.
-pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i64)]) -> sqlx::Result<Vec<Event>> {
+pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]) -> sqlx::Result<Vec<Event>> {
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
     let found = sqlx::query!(
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway, t.n AS "n!"
            FROM unnest($1::integer[], $2::bigint[]) AS t (lane, n) JOIN lanes l ON l.id = t.lane"#,
-        &lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>(),
+        &lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>() as &[LaneId],
         &lanes.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
     )
     .fetch_all(conn)
@@ -143,7 +144,7 @@ pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i
         .into_iter()
         .map(|row| {
             let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
-            let body = Body::SubscriptionGone { lane: row.id, gateway, vapid_key: VapidKeyId(row.vapid_key) };
+            let body = Body::SubscriptionGone { lane: LaneId(row.id), gateway, vapid_key: VapidKeyId(row.vapid_key) };
             Event { app: AppId(row.app), body, n: row.n }
         })
         .collect())
@@ -153,7 +154,7 @@ pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(i32, i
 #[derive(Debug, Clone)]
 pub(crate) struct EventRow {
     /// Its id, a UUIDv7 of its first occurrence.
-    pub id: Uuid,
+    pub id: EventId,
     /// How often it happened within its minute.
     pub n: i64,
     /// What happened.

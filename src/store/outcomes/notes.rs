@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::fact::{Counts, Fact, StatusClass, wait_class};
+use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::ledger::settlement::{End, Fate, Settlement};
 use crate::store::outcomes::ledger::take::Waiting;
 
@@ -49,15 +49,15 @@ pub(crate) struct Profiles {
     known: BTreeMap<Profile, i32>,
 }
 
-type Profile = (i32, i16, Option<Uuid>, Vec<i16>);
+type Profile = (LaneId, i16, Option<MessageId>, Vec<i16>);
 
 /// The arrays of [`Profiles`]: a fact an element.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub profiles: Vec<i32>,
-    pub lanes: Vec<i32>,
+    pub lanes: Vec<LaneId>,
     pub tiers: Vec<i16>,
-    pub messages: Vec<Option<Uuid>>,
+    pub messages: Vec<Option<MessageId>>,
     pub facts: Vec<i16>,
 }
 
@@ -67,7 +67,7 @@ impl Profiles {
         let facts = facts(settlement).map(Fact::code).collect();
         let next = i32::try_from(self.known.len()).expect("a batch has some hundred rows");
         let of = settlement.delivery();
-        let profile = (of.lane.0, of.tier.code(), settlement.charted(), facts);
+        let profile = (of.lane, of.tier.code(), settlement.charted(), facts);
         *self.known.entry(profile).or_insert(next)
     }
 
@@ -108,9 +108,9 @@ pub(crate) async fn write_unsent(
                GROUP BY w.lane, w.tier, m.id) ended,
               unnest($5::smallint[]) AS f (fact)",
         now,
-        &rows.iter().map(|row| row.lane).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.lane).collect::<Vec<_>>() as &[LaneId],
         &rows.iter().map(|row| row.tier).collect::<Vec<_>>(),
-        &rows.iter().map(|row| row.message.0).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
         &facts,
         CHARTED_ABOVE
     )

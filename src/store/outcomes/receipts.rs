@@ -2,7 +2,6 @@
 
 use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::ReceiptKind;
@@ -31,7 +30,7 @@ pub struct Receipt {
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiptRow {
     /// The subscription it belongs to.
-    pub subscription: Uuid,
+    pub subscription: SubscriptionId,
     /// [`ReceiptKind::code`].
     pub kind: i16,
     /// When it was reported.
@@ -85,7 +84,7 @@ async fn lock_counts(
     receipts: &[(AppId, Receipt)],
     kept_since: Timestamp,
 ) -> sqlx::Result<Vec<(MessageId, AppId)>> {
-    let mut messages: Vec<Uuid> = receipts.iter().map(|(_, receipt)| receipt.message.0).collect();
+    let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
     messages.sort_unstable();
     messages.dedup();
     let rows = sqlx::query!(
@@ -95,7 +94,7 @@ async fn lock_counts(
              INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
              ON CONFLICT (message) DO UPDATE SET message = excluded.message)
          SELECT id, app FROM there"#,
-        &messages,
+        &messages as &[MessageId],
         kept_since
     )
     .fetch_all(conn)
@@ -136,8 +135,8 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> 
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
-        &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
+        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
         &batch.iter().map(|receipt| receipt.kind.code()).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
@@ -163,8 +162,8 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
            FOR NO KEY UPDATE OF s SKIP LOCKED)
          UPDATE subscriptions s SET keys_proven_at = $4 FROM free WHERE s.shard = free.shard AND s.id = free.id",
         &batch.iter().map(|receipt| receipt.subscription.shard()).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.subscription.0).collect::<Vec<_>>(),
-        &batch.iter().map(|receipt| receipt.message.0).collect::<Vec<_>>(),
+        &batch.iter().map(|receipt| receipt.subscription).collect::<Vec<_>>() as &[SubscriptionId],
+        &batch.iter().map(|receipt| receipt.message).collect::<Vec<_>>() as &[MessageId],
         now
     )
     .execute(conn)
@@ -176,14 +175,14 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
 pub(crate) async fn of(
     executor: impl PgExecutor<'_>,
     message: MessageId,
-    subscriptions: &[Uuid],
+    subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<ReceiptRow>> {
     sqlx::query_as!(
         ReceiptRow,
         "SELECT subscription, kind, at, action FROM receipts WHERE message = $1 AND subscription = ANY($2)
          ORDER BY subscription, at, kind",
         message.0,
-        subscriptions
+        subscriptions as &[SubscriptionId]
     )
     .fetch_all(executor)
     .await

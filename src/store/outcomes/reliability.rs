@@ -86,7 +86,7 @@ pub(crate) struct Filter {
     /// Only this app's lanes.
     pub app: Option<AppId>,
     /// Only this lane.
-    pub lane: Option<i32>,
+    pub lane: Option<LaneId>,
 }
 
 /// The sums of the minutes that began after one time, up to another, by lane and tier.
@@ -108,7 +108,7 @@ pub(crate) async fn read(
         from,
         until,
         wanted.app.map(|app| app.0),
-        wanted.lane,
+        wanted.lane.map(|lane| lane.0),
         Count::BreakerTrips as i16
     )
     .fetch_all(pool)
@@ -172,11 +172,11 @@ async fn raise(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let (name, tier) = (reading.sli.name(), tier.map_or("", Tier::name));
-    let subject = format!("{name} lane {} {tier}", lane.lane.0);
+    let subject = format!("{name} lane {} {tier}", lane.lane);
     let detail = format!(
         "{name} of {} {tier} deliveries in lane {} was {:.2} over the last hour; the alert line is {:.2}",
         lane.gateway,
-        lane.lane.0,
+        lane.lane,
         reading.value.unwrap_or_default(),
         reading.alert
     );

@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{AppId, LaneId, MessageId};
 use crate::model::lane::Gateway;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 
 /// What stands for all messages of a lane.
-pub(crate) const EVERY_MESSAGE: Uuid = Uuid::nil();
+pub(crate) const EVERY_MESSAGE: MessageId = MessageId(Uuid::nil());
 /// What stands for all lanes of a gateway.
-const EVERY_LANE: i32 = 0;
+const EVERY_LANE: LaneId = LaneId(0);
 /// Notes that are folded in one transaction.
 const CHUNK: i64 = 10_000;
 /// Rows that are read for one answer, at most: some hundred milliseconds.
@@ -117,8 +117,8 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
         SELECT count(*) AS "n!" FROM taken
         "#,
         CHUNK,
-        EVERY_MESSAGE,
-        EVERY_LANE
+        EVERY_MESSAGE.0,
+        EVERY_LANE.0
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -130,7 +130,7 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
 #[derive(Debug, Clone)]
 pub(crate) struct LaneOf {
     /// Its number.
-    pub lane: i32,
+    pub lane: LaneId,
     /// The app it belongs to.
     pub app: AppId,
     /// Where it leads.
@@ -138,16 +138,16 @@ pub(crate) struct LaneOf {
 }
 
 /// The lanes of an app, or of all apps; only these, if any are named.
-pub(crate) async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[i32]) -> sqlx::Result<Vec<LaneOf>> {
+pub(crate) async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[LaneId]) -> sqlx::Result<Vec<LaneOf>> {
     let rows = sqlx::query!(
         "SELECT id, app, gateway FROM lanes WHERE ($1::uuid IS NULL OR app = $1) AND ($2 OR id = ANY ($3)) ORDER BY id",
         app.map(|app| app.0),
         only.is_empty(),
-        only
+        only as &[LaneId]
     );
     let rows = rows.fetch_all(pool).await?;
     let lane = |id, app, gateway: &str| LaneOf {
-        lane: id,
+        lane: LaneId(id),
         app: AppId(app),
         gateway: Gateway::from_name(gateway).unwrap_or(Gateway::Other),
     };
@@ -158,7 +158,7 @@ pub(crate) async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[i32]) -> sq
 pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[MessageId]) -> sqlx::Result<Vec<MessageId>> {
     let rows = sqlx::query_scalar!(
         "SELECT id FROM messages WHERE id = ANY ($1) AND ($2::uuid IS NULL OR app = $2) AND audience_estimate > $3",
-        &messages.iter().map(|message| message.0).collect::<Vec<_>>(),
+        messages as &[MessageId],
         app.map(|app| app.0),
         CHARTED_ABOVE
     );
@@ -169,9 +169,9 @@ pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[Messa
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// Of these lanes; none: of all together.
-    pub lanes: Option<Vec<i32>>,
+    pub lanes: Option<Vec<LaneId>>,
     /// Of these messages; empty: of all together.
-    pub messages: Vec<Uuid>,
+    pub messages: Vec<MessageId>,
     /// How long each is.
     pub step: Step,
     /// When the first of them begins.
@@ -186,7 +186,7 @@ pub(crate) struct Row {
     /// When it began.
     pub start: Timestamp,
     /// Its lane; none: all of the gateway.
-    pub lane: Option<i32>,
+    pub lane: Option<LaneId>,
     /// Its gateway.
     pub gateway: Gateway,
     /// Its tier, if it has one.
@@ -207,18 +207,18 @@ pub(crate) async fn read(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Resu
         "SELECT start, lane, gateway, tier, message, facts, ns FROM rollups
          WHERE step = $1 AND message = ANY ($2) AND lane = ANY ($3) AND start >= $4 AND start < $5 LIMIT $6",
         wanted.step as i16,
-        &messages,
-        &lanes,
+        &messages as &[MessageId],
+        &lanes as &[LaneId],
         wanted.from,
         wanted.until,
         ROWS_MAX + 1
     )
     .map(|row| Row {
         start: row.start,
-        lane: (row.lane != EVERY_LANE).then_some(row.lane),
+        lane: Some(LaneId(row.lane)).filter(|lane| *lane != EVERY_LANE),
         gateway: Gateway::from_name(&row.gateway).unwrap_or(Gateway::Other),
         tier: Tier::from_code(row.tier),
-        message: (row.message != EVERY_MESSAGE).then_some(MessageId(row.message)),
+        message: Some(MessageId(row.message)).filter(|message| *message != EVERY_MESSAGE),
         facts: row.facts,
         ns: row.ns,
     })
@@ -228,7 +228,7 @@ pub(crate) async fn read(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Resu
 }
 
 /// Active subscriptions by lane, as far as their changes are folded: none of what [`read`] does not show yet is in it.
-pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(i32, i64)>> {
+pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId, i64)>> {
     sqlx::query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
            FROM (SELECT lane, n FROM audience_counts WHERE topic = 0
@@ -236,7 +236,7 @@ pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(i32, i6
                  SELECT lane, CASE WHEN fact = 40 THEN -n ELSE n END FROM rollup_notes WHERE fact BETWEEN 40 AND 46) AS known
            GROUP BY lane"#
     )
-    .map(|row| (row.lane, row.n))
+    .map(|row| (LaneId(row.lane), row.n))
     .fetch_all(conn)
     .await
 }

@@ -1,7 +1,6 @@
 //! How soon an app wants the deliveries of each tier accepted.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
@@ -49,21 +48,21 @@ pub(crate) async fn write(
 /// tiers that have an SLA: in the figures, which come late in a transaction. Returns what is to be told of it.
 pub(in crate::store) async fn missed(
     conn: &mut PgConnection,
-    deliveries: &[(MessageId, i32)],
+    deliveries: &[(MessageId, LaneId)],
     now: Timestamp,
 ) -> sqlx::Result<Vec<Event>> {
     if deliveries.is_empty() {
         return Ok(Vec::new());
     }
-    let (messages, lanes): (Vec<Uuid>, Vec<i32>) = deliveries.iter().map(|(message, lane)| (message.0, *lane)).unzip();
+    let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = deliveries.iter().copied().unzip();
     let missed = sqlx::query!(
         r#"SELECT m.app, m.id, m.tier, t.sla_seconds AS "sla_seconds!", u.lane AS "lane!", count(*) AS "n!"
          FROM unnest($1::uuid[], $2::integer[]) AS u (message, lane)
          JOIN messages m ON m.id = u.message
          JOIN tier_settings t ON t.app = m.app AND t.tier = m.tier AND t.sla_seconds IS NOT NULL
          GROUP BY m.app, m.id, m.tier, t.sla_seconds, u.lane"#,
-        &messages,
-        &lanes
+        &messages as &[MessageId],
+        &lanes as &[LaneId]
     )
     .fetch_all(&mut *conn)
     .await?;

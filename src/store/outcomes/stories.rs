@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::model::message::MessageState;
 use crate::model::subscription::SubscriptionState;
 use crate::store::operations::workers;
@@ -50,7 +50,7 @@ pub(crate) struct StoryRow {
     pub audience: Value,
     pub ttl_s: i32,
     pub message_policy: Option<Value>,
-    pub replay_of: Option<Uuid>,
+    pub replay_of: Option<MessageId>,
     pub content_deleted: bool,
     pub enveloped: bool,
     pub accepted_at: Timestamp,
@@ -62,7 +62,7 @@ pub(crate) struct StoryRow {
     pub tier_policy: Option<Value>,
     pub off_peak: Option<Value>,
     pub gateway: Option<String>,
-    pub lane: Option<i32>,
+    pub lane: Option<LaneId>,
     pub subscription_state: Option<SubscriptionState>,
     pub since: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
@@ -72,7 +72,7 @@ pub(crate) struct StoryRow {
     pub subscription_policy: Option<Value>,
     /// Sealed.
     pub address: Option<Vec<u8>>,
-    pub replaced_by: Option<Uuid>,
+    pub replaced_by: Option<SubscriptionId>,
     pub is_successor: Option<bool>,
     pub is_past: bool,
     pub joined_at: Option<Timestamp>,
@@ -86,7 +86,7 @@ pub(crate) struct StoryRow {
     pub has_turn: Option<bool>,
     pub batch_recipients: Option<i32>,
     pub batch_due_at: Option<Timestamp>,
-    pub cursor_after: Option<Uuid>,
+    pub cursor_after: Option<SubscriptionId>,
     /// None: its message is paused.
     pub cursor_due_at: Option<Timestamp>,
 }
@@ -94,14 +94,14 @@ pub(crate) struct StoryRow {
 /// A dead letter, without the gateway's words.
 #[derive(Debug)]
 pub(crate) struct DeadLetterRow {
-    pub id: Uuid,
+    pub id: DeadLetterId,
     pub reason: String,
     pub retries: i32,
     pub policy: Option<Value>,
     pub state: String,
     pub at: Timestamp,
     pub settled_at: Option<Timestamp>,
-    pub replay: Option<Uuid>,
+    pub replay: Option<MessageId>,
 }
 
 /// Reads it. None: the app has no such message.
@@ -114,7 +114,7 @@ pub(crate) async fn read(
 ) -> sqlx::Result<Option<Stored>> {
     let mut tx = pool.begin_with(BEGIN).await?;
     let Some(row) = read_row(&mut tx, app, message, subscription).await? else { return Ok(None) };
-    let ids = [subscription.0];
+    let ids = [subscription];
     let attempts = deliveries::attempts(&mut *tx, message, &ids).await?;
     let reports = receipts::of(&mut *tx, message, &ids).await?;
     let letter = letter(&mut tx, app, message, subscription, attempts.last()).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn read(
     };
     let mut flows: Vec<Flow> = flows::find(&mut *tx, app, None).await?.into_iter().collect();
     if let Some(lane) = row.lane {
-        flows.extend(flows::find(&mut *tx, app, Some(LaneId(lane))).await?);
+        flows.extend(flows::find(&mut *tx, app, Some(lane)).await?);
     }
     let worker_lives = workers::any(&mut *tx, now).await?;
     tx.commit().await?;
@@ -140,19 +140,21 @@ async fn read_row(
     sqlx::query_as!(
         StoryRow,
         r#"
-        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.policy AS message_policy, m.replay_of,
+        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.policy AS message_policy,
+               m.replay_of AS "replay_of: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,
                a.timezone AS app_timezone, a.quiet_hours, t.name AS "topic?", t.policy AS topic_policy,
-               ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?", s.lane AS "lane?",
+               ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?", s.lane AS "lane?: LaneId",
                s.state AS "subscription_state?: SubscriptionState", s.since AS "since?", s.ended_at, s.expires_at AS "ends_at?",
-               s.timezone AS "timezone?", s.policy AS subscription_policy, s.address AS "address?", s.replaced_by,
+               s.timezone AS "timezone?", s.policy AS subscription_policy, s.address AS "address?",
+               s.replaced_by AS "replaced_by: SubscriptionId",
                s.origin_id <> s.id AS is_successor,
                coalesce(q.life < s.revived OR q.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
                tm.joined_at AS "joined_at?", q.retries AS "retries?", nullif(q.due_at, 'infinity') AS due_at,
                q.scheduled_at AS "scheduled_at?", q.failed_at, q.lease IS NOT NULL AS leased, q.leases AS "leases?",
                q.has_turn AS "has_turn?", p.recipients AS batch_recipients, p.due_at AS "batch_due_at?",
-               c.after AS "cursor_after?", nullif(c.due_at, 'infinity') AS cursor_due_at
+               c.after AS "cursor_after?: SubscriptionId", nullif(c.due_at, 'infinity') AS cursor_due_at
         FROM messages m
         JOIN apps a ON a.id = m.app
         LEFT JOIN topics t ON t.id = m.topic
@@ -198,7 +200,8 @@ async fn letter(
     sqlx::query_as!(
         DeadLetterRow,
         r#"
-        SELECT id AS "id!", reason AS "reason!", retries AS "retries!", policy, state AS "state!", at AS "at!", settled_at, replay
+        SELECT id AS "id!", reason AS "reason!", retries AS "retries!", policy, state AS "state!", at AS "at!", settled_at,
+               replay AS "replay: MessageId"
         FROM (
             (SELECT id, reason, retries, policy, state, at, settled_at, replay FROM dead_letters
              WHERE app = $1 AND message = $2 AND subscription = $3 AND id >= $4 AND id < $5)

@@ -167,7 +167,7 @@ pub(crate) async fn outcomes(pool: &PgPool, since: Timestamp) -> sqlx::Result<Ve
                  UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute >= $1) r
            JOIN lanes l ON l.id = r.lane WHERE r.ending <= $3 GROUP BY r.minute, l.app, r.ending"#,
         since,
-        EVERY_MESSAGE,
+        EVERY_MESSAGE.0,
         Ending::Capped.code() // the last of them
     )
     .fetch_all(pool)

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::delivery::Ending;
+use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::ledger::settlement::Settlement;
 
 /// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
@@ -13,7 +13,7 @@ use crate::store::outcomes::ledger::settlement::Settlement;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// By (message, lane).
-    changes: BTreeMap<(Uuid, i32), Change>,
+    changes: BTreeMap<(MessageId, LaneId), Change>,
 }
 
 #[derive(Debug, Default)]
@@ -31,19 +31,19 @@ impl Tally {
         for settlement in settlements {
             let of = settlement.delivery();
             if let Some(end) = settlement.end() {
-                tally.count(of.message.0, of.lane.0, end.ending());
+                tally.count(of.message, of.lane, end.ending());
             }
         }
         tally
     }
 
     /// Adds a delivery that ended.
-    pub(crate) fn count(&mut self, message: Uuid, lane: i32, ending: Ending) {
+    pub(crate) fn count(&mut self, message: MessageId, lane: LaneId, ending: Ending) {
         *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
     }
 
     /// Adds a delivery that is one with another of its message, and so is not targeted twice.
-    pub(crate) fn merge(&mut self, message: Uuid, lane: i32) {
+    pub(crate) fn merge(&mut self, message: MessageId, lane: LaneId) {
         self.changes.entry((message, lane)).or_default().merged += 1;
     }
 
@@ -52,7 +52,7 @@ impl Tally {
         if self.changes.is_empty() {
             return Ok(());
         }
-        let (messages, lanes): (Vec<Uuid>, Vec<i32>) = self.changes.keys().copied().unzip();
+        let (messages, lanes): (Vec<MessageId>, Vec<LaneId>) = self.changes.keys().copied().unzip();
         let column = |ending: Ending| {
             let ns = self.changes.values().map(|change| change.ended.get(&ending.code()));
             ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
@@ -66,8 +66,8 @@ impl Tally {
              SET targeted = c.targeted + excluded.targeted, accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                  expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
                  cancelled = c.cancelled + excluded.cancelled, capped = c.capped + excluded.capped",
-            &messages,
-            &lanes,
+            &messages as &[MessageId],
+            &lanes as &[LaneId],
             &column(Ending::Accepted),
             &column(Ending::Gone),
             &column(Ending::Expired),

@@ -21,7 +21,7 @@ pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, spl
 pub use batches::{Taken, lease_lost_batch, take_batch};
 pub(crate) use due::{DueLane, Source};
 pub use due::{Span, due_lanes};
-use recipient::{Circumstances, standing};
+use recipient::Found;
 pub(crate) use recipient::{Recipient, Standing};
 
 /// How long a claim is its worker's. A worker that dies loses its claims after this.
@@ -99,21 +99,19 @@ pub async fn claim_rows(
     Ok(rows
         .into_iter()
         .map(|row| ClaimedRow {
-            recipient: Recipient {
-                subscription: SubscriptionId(row.subscription),
-                origin_id: row.origin_id.unwrap_or_default(),
-                address: row.address.unwrap_or_default(),
-                standing: standing(&Circumstances::read(
-                    &row.message_state,
-                    row.subscription_state.as_deref(),
-                    row.has_successor,
-                    row.is_past,
-                )),
+            recipient: Found {
+                id: SubscriptionId(row.subscription),
+                origin_id: row.origin_id,
+                address: row.address,
+                state: row.subscription_state,
+                has_successor: row.has_successor,
+                is_past: row.is_past,
                 policy: row.policy,
                 timezone: row.timezone,
-                proven: row.proven.unwrap_or(false),
-                life: row.life,
-            },
+                proven: row.proven,
+                life: Some(row.life),
+            }
+            .of(&row.message_state),
             message: MessageId(row.message),
             retries: u32::try_from(row.retries).unwrap_or(0),
             scheduled_at: row.scheduled_at,
@@ -155,8 +153,8 @@ pub(crate) async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, n
                  FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS g (shard, subscription, message)
                  WHERE q.shard = g.shard AND q.subscription = g.subscription AND q.message = g.message AND q.lease = $4",
                 &rows.iter().map(|(subscription, _)| subscription.shard()).collect::<Vec<_>>(),
-                &rows.iter().map(|(subscription, _)| subscription.0).collect::<Vec<_>>(),
-                &rows.iter().map(|(_, message)| message.0).collect::<Vec<_>>(),
+                &rows.iter().map(|(subscription, _)| *subscription).collect::<Vec<_>>() as &[SubscriptionId],
+                &rows.iter().map(|(_, message)| *message).collect::<Vec<_>>() as &[MessageId],
                 lease,
                 now
             )
@@ -179,8 +177,8 @@ pub(crate) async fn renew_rows(
            JOIN queue q ON q.shard = h.shard AND q.subscription = h.subscription AND q.message = h.message AND q.lease = h.lease
            FOR UPDATE OF q SKIP LOCKED))",
         &held.iter().map(|(subscription, ..)| subscription.shard()).collect::<Vec<_>>(),
-        &held.iter().map(|(subscription, ..)| subscription.0).collect::<Vec<_>>(),
-        &held.iter().map(|(_, message, _)| message.0).collect::<Vec<_>>(),
+        &held.iter().map(|(subscription, ..)| *subscription).collect::<Vec<_>>() as &[SubscriptionId],
+        &held.iter().map(|(_, message, _)| *message).collect::<Vec<_>>() as &[MessageId],
         &held.iter().map(|(.., lease)| *lease).collect::<Vec<_>>(),
         until
     )
@@ -197,7 +195,6 @@ pub(crate) async fn sign_again(
     lease: Uuid,
     late: &[Queued],
 ) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
-    let column = |value: fn(&Queued) -> Uuid| late.iter().map(value).collect::<Vec<_>>();
     let signed = sqlx::query!(
         r#"
         UPDATE queue q SET token = l.token
@@ -209,8 +206,8 @@ pub(crate) async fn sign_again(
         RETURNING q.subscription, q.message
         "#,
         &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
-        &column(|queued| queued.subscription.0),
-        &column(|queued| queued.message.0),
+        &late.iter().map(|queued| queued.subscription).collect::<Vec<_>>() as &[SubscriptionId],
+        &late.iter().map(|queued| queued.message).collect::<Vec<_>>() as &[MessageId],
         &late.iter().map(|queued| queued.sign(vault).to_vec()).collect::<Vec<_>>(),
         lease
     )

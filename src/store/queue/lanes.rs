@@ -16,33 +16,38 @@ use crate::store::operations::workers::StateRow;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
 /// The lane of a VAPID key and gateway, made on demand.
-pub async fn ensure(conn: &mut PgConnection, app: AppId, key: Uuid, gateway: Gateway) -> Result<i32, sqlx::Error> {
+pub async fn ensure(
+    conn: &mut PgConnection,
+    app: AppId,
+    key: VapidKeyId,
+    gateway: Gateway,
+) -> Result<LaneId, sqlx::Error> {
     let find =
-        || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key, gateway.name());
+        || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key.0, gateway.name());
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
-        return Ok(id);
+        return Ok(LaneId(id));
     }
     // Looked for first, since a conflicting insert would use up a number of the sequence each time.
     sqlx::query!(
         "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
         app.0,
-        key,
+        key.0,
         gateway.name()
     )
     .execute(&mut *conn)
     .await?;
-    find().fetch_one(conn).await
+    find().fetch_one(conn).await.map(LaneId)
 }
 
 /// A lane as operators see it.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneRow {
     /// Its number.
-    pub id: i32,
+    pub id: LaneId,
     /// The app it belongs to.
     pub app: AppId,
     /// The key that signs in it.
-    pub vapid_key: Uuid,
+    pub vapid_key: VapidKeyId,
     /// The push service it leads to.
     pub gateway: String,
     /// Active subscriptions in it.
@@ -53,7 +58,7 @@ pub(crate) struct LaneRow {
 #[derive(Debug, Clone)]
 pub(crate) struct OriginRow {
     /// The lane.
-    pub lane: i32,
+    pub lane: LaneId,
     /// `https://host[:port]`, or `*` for what was ordered for all of them.
     pub origin: String,
     /// No POST before.
@@ -99,11 +104,11 @@ pub(crate) async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<La
 /// One lane.
 pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
     let above = lane.0.saturating_add(1);
-    Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane.0))
+    Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane))
 }
 
 /// What is known of these lanes' origins.
-pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[i32]) -> Result<Vec<OriginRow>, sqlx::Error> {
+pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
         OriginRow,
         r#"SELECT lane, origin, greatest(held_until, key_held_until) AS held_until,
@@ -115,7 +120,7 @@ pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[i32]) -> Resu
              changed_at
          FROM lane_states, LATERAL (SELECT coalesce(key_held_until > coalesce(held_until, '-infinity'), false) AS by_key) h
          WHERE lane = ANY($1) ORDER BY lane, origin"#,
-        lanes
+        lanes as &[LaneId]
     )
     .fetch_all(executor)
     .await
@@ -124,13 +129,13 @@ pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[i32]) -> Resu
 /// How often breakers of these lanes opened by themselves since a time, of those where any did. Counted by the minute.
 pub(crate) async fn trips_since(
     pool: &PgPool,
-    lanes: &[i32],
+    lanes: &[LaneId],
     since: Timestamp,
 ) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
     sqlx::query!(
         r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
          WHERE minute > $2::timestamptz - interval '1 minute' AND lane = ANY($1) GROUP BY lane ORDER BY lane"#,
-        lanes,
+        lanes as &[LaneId],
         since
     )
     .map(|row| (LaneId(row.lane), row.n))
@@ -288,7 +293,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
         r#"SELECT count(*) >= 2 AS "is_so!" FROM lanes l
          WHERE l.vapid_key = $1 AND l.gateway <> 'other' AND (l.id = $2 OR EXISTS (
              SELECT FROM lane_states WHERE lane = l.id AND origin = '*' AND key_held_until > $3))"#,
-        refused.key,
+        refused.key.0,
         lane.0,
         now
     )
@@ -304,7 +309,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
           AND greatest(s.released_at, s.key_released_at, '-infinity') <= excluded.key_held_at
         RETURNING lane
         "#,
-        refused.key,
+        refused.key.0,
         lane.0,
         held.at,
         held.until,
@@ -348,7 +353,7 @@ pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Re
 
 /// A VAPID key that a gateway refuses.
 struct Refused {
-    key: Uuid,
+    key: VapidKeyId,
     app: AppId,
     gateway: String,
 }
@@ -367,7 +372,7 @@ impl Refused {
     }
 
     async fn raise(&self, conn: &mut PgConnection, detail: &str, now: Timestamp) -> Result<(), sqlx::Error> {
-        let subject = VapidKeyId(self.key).to_string();
+        let subject = self.key.to_string();
         let alert = Alert { app: Some(self.app), kind: Kind::KeyRefused, subject: &subject, detail };
         alerts::raise(conn, &alert, now).await.map(drop)
     }

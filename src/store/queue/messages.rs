@@ -12,7 +12,7 @@ use crate::model::message::MessageState;
 #[derive(Debug, Clone)]
 pub(crate) struct MessageRow {
     /// Its id.
-    pub id: Uuid,
+    pub id: MessageId,
     /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// As stored; whether it is done is in `moving`.
@@ -28,7 +28,7 @@ pub(crate) struct MessageRow {
     /// Its own delivery policy.
     pub policy: Option<Value>,
     /// The message that it replays.
-    pub replay_of: Option<Uuid>,
+    pub replay_of: Option<MessageId>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
     /// Whether its content was deleted.
@@ -67,6 +67,7 @@ pub(crate) struct Account {
 }
 
 /// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
+/// As long as that statement's columns.
 pub(crate) async fn account(
     pool: &PgPool,
     app: AppId,
@@ -121,7 +122,7 @@ pub(crate) async fn account(
             closed: row.closed,
         };
         let message = MessageRow {
-            id: row.id,
+            id: MessageId(row.id),
             tier: row.tier,
             state: row.state,
             audience: row.audience,
@@ -129,7 +130,7 @@ pub(crate) async fn account(
             urgency: row.urgency,
             topic_header: row.topic_header,
             policy: row.policy,
-            replay_of: row.replay_of,
+            replay_of: row.replay_of.map(MessageId),
             enveloped: row.enveloped,
             content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
@@ -162,8 +163,8 @@ pub(crate) async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Op
 pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
-        r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy, replay_of,
-             enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+        r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
+             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,

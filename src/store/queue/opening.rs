@@ -73,7 +73,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         LEFT JOIN topics t ON t.id = m.topic
         LEFT JOIN tier_settings s ON s.app = m.app AND s.tier = m.tier
         "#,
-        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        ids as &[MessageId],
         CHARTED_ABOVE
     )
     .fetch_all(pool)

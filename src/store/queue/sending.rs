@@ -9,7 +9,7 @@ mod rows;
 use sqlx::PgConnection;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::audience::audience_counts;
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
@@ -79,7 +79,7 @@ pub(crate) async fn dry_run(
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
         app.0,
         now
     )
@@ -87,7 +87,7 @@ pub(crate) async fn dry_run(
     .await?;
     let live = known.iter().filter(|row| row.live).count();
     Ok(Sent {
-        unknown: missing(&ids, known.iter().map(|row| row.id)),
+        unknown: missing(&ids, known.iter().map(|row| SubscriptionId(row.id))),
         estimate: count(live),
         unreachable: unreachable + count(known.len() - live),
         lacks_topic,
@@ -131,10 +131,10 @@ async fn resolve_everyone(conn: &mut PgConnection, app: AppId) -> Result<Resolve
 async fn small_or_lanes(
     conn: &mut PgConnection,
     topic: Option<i32>,
-    kept: &[(i32, i64)],
+    kept: &[(LaneId, i64)],
 ) -> Result<Reach, sqlx::Error> {
     let total: i64 = kept.iter().map(|(_, n)| n).sum();
-    let lanes: Vec<i32> = kept.iter().map(|(lane, _)| *lane).collect();
+    let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
     if total > ROWS_MAX {
         return Ok(Reach::Lanes { lanes, total });
     }
@@ -151,7 +151,7 @@ async fn small_or_lanes(
         None => {
             sqlx::query_scalar!(
                 "SELECT id FROM subscriptions WHERE lane = ANY($1) AND state = 'active' ORDER BY id",
-                &lanes
+                &lanes as &[LaneId]
             )
             .fetch_all(conn)
             .await?
@@ -165,7 +165,7 @@ async fn fan_out(
     conn: &mut PgConnection,
     message: &NewMessage,
     topic: Option<i32>,
-    lanes: &[i32],
+    lanes: &[LaneId],
     total: i64,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
@@ -189,7 +189,7 @@ async fn fan_out(
         message.accepted_at,
         message.expires_at(),
         topic,
-        lanes,
+        lanes as &[LaneId],
         message.enveloped
     )
     .execute(conn)

@@ -1,10 +1,9 @@
 //! `maxReceivesPerSecond`: turns that deliveries to one subscription take, shared by all replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
@@ -27,16 +26,16 @@ pub(crate) async fn take_turns(
     wanted: &[TurnRequest],
     now: Timestamp,
 ) -> sqlx::Result<Vec<Option<Timestamp>>> {
-    let ids: BTreeMap<(i16, Uuid), ()> =
-        wanted.iter().map(|wanted| ((wanted.subscription.shard(), wanted.subscription.0), ())).collect();
-    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.into_keys().unzip();
+    let places: BTreeSet<(i16, SubscriptionId)> =
+        wanted.iter().map(|wanted| (wanted.subscription.shard(), wanted.subscription)).collect();
+    let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = places.into_iter().unzip();
     let mut tx = pool.begin().await?;
     sqlx::query!(
         "INSERT INTO throttles (shard, subscription, next_at)
          SELECT shard, subscription, $3 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, subscription)
          ON CONFLICT DO NOTHING",
         &shards,
-        &ids,
+        &ids as &[SubscriptionId],
         now
     )
     .execute(&mut *tx)
@@ -47,21 +46,22 @@ pub(crate) async fn take_turns(
            ON w.shard = t.shard AND w.subscription = t.subscription
          ORDER BY t.shard, t.subscription FOR UPDATE OF t",
         &shards,
-        &ids
+        &ids as &[SubscriptionId]
     )
     .fetch_all(&mut *tx)
     .await?;
-    let mut next: BTreeMap<Uuid, Timestamp> = rows.into_iter().map(|row| (row.subscription, row.next_at)).collect();
+    let mut next: BTreeMap<SubscriptionId, Timestamp> =
+        rows.into_iter().map(|row| (SubscriptionId(row.subscription), row.next_at)).collect();
     let turns = wanted
         .iter()
-        .map(|wanted| turn(next.entry(wanted.subscription.0).or_insert(now), wanted, now))
+        .map(|wanted| turn(next.entry(wanted.subscription).or_insert(now), wanted, now))
         .collect::<Vec<_>>();
     sqlx::query!(
         "UPDATE throttles t SET next_at = n.next_at
          FROM unnest($1::smallint[], $2::uuid[], $3::timestamptz[]) AS n (shard, subscription, next_at)
          WHERE t.shard = n.shard AND t.subscription = n.subscription",
         &shards,
-        &ids,
+        &ids as &[SubscriptionId],
         &ids.iter().map(|id| next[id]).collect::<Vec<_>>()
     )
     .execute(&mut *tx)
@@ -106,6 +106,7 @@ pub(crate) async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta};
+    use uuid::Uuid;
 
     use super::*;
 

@@ -1,11 +1,10 @@
 //! What the strictest push service would find wrong with a token of ours, for tests.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
 use super::WireClaims;
+use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::webpush::keys::check_subject;
 
@@ -60,8 +59,7 @@ pub(super) enum VapidError {
 /// Checks an `Authorization` as the strictest push service would: scheme, key, signature, audience, life, contact.
 pub(super) fn verify(authorization: &str, audience: &str, now: Timestamp) -> Result<Claims, VapidError> {
     let (token, key) = parameters(authorization)?;
-    let key: [u8; 65] =
-        URL_SAFE_NO_PAD.decode(key).ok().and_then(|point| point.try_into().ok()).ok_or(VapidError::Key)?;
+    let key: [u8; 65] = base64url::decode(key).and_then(|point| point.try_into().ok()).ok_or(VapidError::Key)?;
     if key[0] != 4 {
         return Err(VapidError::Key);
     }

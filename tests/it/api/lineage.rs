@@ -13,7 +13,7 @@ use super::{Reply, TestApi};
 async fn made(api: &TestApi, scopes: &[Scope], expires_at: Option<Timestamp>) -> (String, String) {
     let app = Some(api.app_id());
     let made = api_keys::create(&api.pool, &api.vault, app, "k", scopes, expires_at, &api.clock).await.unwrap();
-    (format!("ak_{}", made.0.id), made.1)
+    (made.0.id.to_string(), made.1)
 }
 
 /// Asks with a key for another one.

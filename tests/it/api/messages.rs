@@ -128,7 +128,7 @@ async fn a_single_send_is_born_leased_where_dispatch_has_room() {
     let [Work::Born { lease: held, rows: born, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*held, born.len()), (lease, 1));
     assert_eq!(born[0].row.recipient.subscription.to_string(), to[0]);
-    assert_eq!(MessageId(born[0].row.message.0).to_string(), sent["id"].as_str().unwrap());
+    assert_eq!(born[0].row.message.to_string(), sent["id"].as_str().unwrap());
     let subscription = born[0].row.recipient.subscription;
     let address =
         api.vault.open(bellwire::testkit::vault::ADDRESS, subscription.0, &born[0].row.recipient.address).unwrap();

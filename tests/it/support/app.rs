@@ -184,7 +184,7 @@ impl TestApp {
             json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
-        self.application_server_key = bellwire::testkit::model::subscription::decode_base64(public).unwrap();
+        self.application_server_key = bellwire::testkit::model::base64url::decode_any(public).unwrap();
         let key = json!({"name": "server", "scopes": Scope::OF_APPS});
         let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
         self.key = key["secret"].as_str().expect("a secret").to_owned();

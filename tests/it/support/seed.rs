@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use bellwire::testkit::model::base64url;
 use bellwire::testkit::model::id::{AppId, SubscriptionId};
-use bellwire::testkit::model::subscription::decode_base64;
 use bellwire::testkit::store::audience::registration::endpoint_mac;
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::vault;
@@ -29,8 +29,8 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
         let host = format!("{gateway}.bellwire.test");
         let minted = app.simulator.mint(&host, index, Some(&app.application_server_key)).expect("a host of ours");
         let id = SubscriptionId::new(app.clock.uuid(), (index % 64) as u8);
-        let mut address = decode_base64(&minted.p256dh).expect("base64");
-        address.extend(decode_base64(&minted.auth).expect("base64"));
+        let mut address = base64url::decode_any(&minted.p256dh).expect("base64");
+        address.extend(base64url::decode_any(&minted.auth).expect("base64"));
         address.extend_from_slice(minted.endpoint.as_bytes());
         rows.row()
             .smallint(id.shard())

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use subtle::ConstantTimeEq as _;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::model::subscription::SubscriptionState;
 use crate::vault::{Purpose, Vault};
@@ -18,11 +17,11 @@ pub(crate) const ATTRIBUTES_MAX: usize = 2048;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SubscriptionRow {
     /// Its id.
-    pub id: Uuid,
+    pub id: SubscriptionId,
     /// Its lane.
-    pub lane: i32,
+    pub lane: LaneId,
     /// The VAPID key that it was made with.
-    pub vapid_key: Uuid,
+    pub vapid_key: VapidKeyId,
     /// The push service behind its endpoint.
     pub gateway: String,
     /// Whether it is sent to, or how it ended.
@@ -57,16 +56,9 @@ pub(crate) struct SubscriptionRow {
     pub ended_at: Option<Timestamp>,
 }
 
-impl SubscriptionRow {
-    /// Its typed id.
-    pub(crate) fn typed_id(&self) -> SubscriptionId {
-        SubscriptionId(self.id)
-    }
-}
-
 /// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
-pub(crate) fn token(vault: &Vault, id: Uuid, version: i32) -> [u8; 32] {
-    vault.mac(Purpose::BrowserToken, &[id.as_bytes(), &version.to_be_bytes()])
+pub(crate) fn token(vault: &Vault, id: SubscriptionId, version: i32) -> [u8; 32] {
+    vault.mac(Purpose::BrowserToken, &[id.0.as_bytes(), &version.to_be_bytes()])
 }
 
 /// By what right somebody acts on a subscription.
@@ -196,12 +188,12 @@ pub(in crate::store) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,
 ) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<i16>, Vec<Uuid>) = ids.map(|id| (id.shard(), id.0)).unzip();
+    let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = ids.map(|id| (id.shard(), id)).unzip();
     sqlx::query!(
         "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
          ORDER BY shard, id FOR NO KEY UPDATE",
         &shards,
-        &ids
+        &ids as &[SubscriptionId]
     )
     .fetch_all(conn)
     .await?;

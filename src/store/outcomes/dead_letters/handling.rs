@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Filter, push_filter};
 use crate::model::clock::{Clock, Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{ActionId, AppId, MessageId, SubscriptionId};
+use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::keys::audit::{self, Actor, Entry};
 use crate::store::operations::retrying::retrying;
@@ -59,7 +59,7 @@ impl Action {
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     /// Its id, a UUIDv7 of its beginning.
-    pub id: Uuid,
+    pub id: ActionId,
     /// The app it belongs to.
     pub app: AppId,
     /// What is done.
@@ -138,12 +138,11 @@ pub(crate) async fn replay(
     cap: i64,
     sent: impl Fn(),
 ) -> sqlx::Result<Replayed> {
-    let (mut done, mut after, mut part) = (Replayed::default(), Place::default(), 0);
+    let (mut done, mut after, mut part) = (Replayed::default(), FIRST, 0);
     while done.letters < cap {
         let limit = REPLAY_CHUNK.min(cap - done.letters);
-        let made: Vec<Uuid> = done.messages.iter().map(|message| message.0).collect();
-        let chunk =
-            retrying(|| replay_chunk(pool, vault, clock, operation, ttl_s, &made, (after, limit, part))).await?;
+        let made = &done.messages;
+        let chunk = retrying(|| replay_chunk(pool, vault, clock, operation, ttl_s, made, (after, limit, part))).await?;
         sent();
         done.letters += chunk.letters;
         done.messages.extend(chunk.messages);
@@ -157,13 +156,16 @@ pub(crate) async fn replay(
 }
 
 /// A dead letter's place in the order of replaying: its message, then itself.
-type Place = (Uuid, Uuid);
+type Place = (MessageId, DeadLetterId);
+
+/// Before all of them.
+const FIRST: Place = (MessageId(Uuid::nil()), DeadLetterId(Uuid::nil()));
 
 #[derive(Debug, Clone, Copy, FromRow)]
 struct Letter {
-    id: Uuid,
-    message: Uuid,
-    subscription: Uuid,
+    id: DeadLetterId,
+    message: MessageId,
+    subscription: SubscriptionId,
 }
 
 struct Chunk {
@@ -179,7 +181,7 @@ async fn replay_chunk(
     clock: &Clock,
     operation: &Operation,
     ttl_s: Option<i32>,
-    made_before: &[Uuid],
+    made_before: &[MessageId],
     (after, limit, part): (Place, i64, i32),
 ) -> sqlx::Result<Chunk> {
     let now = clock.now();
@@ -190,11 +192,13 @@ async fn replay_chunk(
     let mut made = Made::default();
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
-        let Some(message) = compose(vault, clock.uuid(), operation.app, original, group, ttl_s, now) else { continue };
+        let Some(message) = compose(vault, MessageId(clock.uuid()), operation.app, original, group, ttl_s, now) else {
+            continue;
+        };
         let audience = Audience::Subscriptions(recipients(group));
         let replay = Addressed { message, audience };
         sending::send(&mut tx, vault, &[&replay], None).await?;
-        let id = replay.message.id.0;
+        let id = replay.message.id;
         made.messages.push(id);
         made.roots.push(original.root);
         made.topics.push(original.topic);
@@ -208,7 +212,7 @@ async fn replay_chunk(
     }
     tx.commit().await?;
     let last = letters.last().map(|letter| (letter.message, letter.id));
-    Ok(Chunk { letters: n, messages: made.messages.into_iter().map(MessageId).collect(), last })
+    Ok(Chunk { letters: n, messages: made.messages, last })
 }
 
 /// Locks the next dead letters that may be replayed, message by message: along an index that has this order, since sorting all
@@ -217,7 +221,7 @@ async fn replay_chunk(
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
-    made_before: &[Uuid],
+    made_before: &[MessageId],
     after: Place,
     limit: i64,
     now: Timestamp,
@@ -253,8 +257,8 @@ fn keep_messages_whole(letters: &mut Vec<Letter>) {
 
 /// A message whose dead letters are replayed.
 struct Original {
-    id: Uuid,
-    root: Uuid,
+    id: MessageId,
+    root: MessageId,
     tier: i16,
     content: Vec<u8>,
     ttl_s: i32,
@@ -266,12 +270,12 @@ struct Original {
 }
 
 /// The messages of these dead letters, as far as they still have their content.
-async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<Uuid, Original>> {
+async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<MessageId, Original>> {
     let found = sqlx::query_as!(
         Original,
         r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
              enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
-        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>()
+        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>() as &[MessageId]
     )
     .fetch_all(conn)
     .await?;
@@ -280,13 +284,13 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
 
 /// Whom these dead letters are for. One delivery can have left several, and is replayed once.
 fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
-    letters.iter().map(|letter| SubscriptionId(letter.subscription)).collect::<BTreeSet<_>>().into_iter().collect()
+    letters.iter().map(|letter| letter.subscription).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The message that replays these dead letters of an original. None: its content does not open.
 fn compose(
     vault: &Vault,
-    id: Uuid,
+    id: MessageId,
     app: AppId,
     original: &Original,
     letters: &[Letter],
@@ -296,12 +300,12 @@ fn compose(
     let content = match vault.open(CONTENT, original.id, &original.content) {
         Ok(content) => zeroize::Zeroizing::new(content),
         Err(error) => {
-            tracing::error!(%error, message_id = %MessageId(original.id), "its dead letters cannot be replayed");
+            tracing::error!(%error, message_id = %original.id, "its dead letters cannot be replayed");
             return None;
         }
     };
     Some(NewMessage {
-        id: MessageId(id),
+        id,
         app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
         audience: json!({"subscriptions": recipients(letters)}),
@@ -318,12 +322,12 @@ fn compose(
 /// What a chunk made: messages with what they replay, and dead letters with the messages that carry them.
 #[derive(Default)]
 struct Made {
-    messages: Vec<Uuid>,
-    roots: Vec<Uuid>,
+    messages: Vec<MessageId>,
+    roots: Vec<MessageId>,
     /// Of the original, since the first message may be past its retention.
     topics: Vec<Option<i32>>,
-    letters: Vec<Uuid>,
-    by: Vec<Uuid>,
+    letters: Vec<DeadLetterId>,
+    by: Vec<MessageId>,
 }
 
 /// Marks the dead letters that have a queue row now: a subscription that ended a moment ago got none. Returns how many.
@@ -334,8 +338,8 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Ti
     sqlx::query!(
         "UPDATE messages m SET replay_of = t.root, topic = t.topic
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
-        &made.messages,
-        &made.roots,
+        &made.messages as &[MessageId],
+        &made.roots as &[MessageId],
         &made.topics as &[Option<i32>]
     )
     .execute(&mut *conn)
@@ -346,8 +350,8 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Ti
          WHERE l.app = $1 AND l.id = t.letter AND q.shard = l.shard AND q.subscription = l.subscription
            AND q.message = t.message",
         app.0,
-        &made.letters,
-        &made.by,
+        &made.letters as &[DeadLetterId],
+        &made.by as &[MessageId],
         now
     )
     .execute(conn)
@@ -358,7 +362,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Ti
 /// Has maintenance look soon whether the content of these messages is still needed.
 pub(in crate::store) async fn look_again(
     conn: &mut PgConnection,
-    mut messages: Vec<Uuid>,
+    mut messages: Vec<MessageId>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     messages.sort_unstable();
@@ -366,7 +370,7 @@ pub(in crate::store) async fn look_again(
     sqlx::query!(
         "UPDATE messages SET look_at = $2 WHERE id IN (
            SELECT id FROM messages WHERE id = ANY ($1) AND look_at > $2 ORDER BY id FOR NO KEY UPDATE)",
-        &messages,
+        &messages as &[MessageId],
         now
     )
     .execute(conn)
@@ -402,7 +406,7 @@ async fn discard_chunk(
     query.push("SELECT l.ctid FROM dead_letters l JOIN lanes g ON g.id = l.lane");
     operation.push_meant(&mut query);
     query.push(" ORDER BY l.id LIMIT ").push_bind(limit).push(" FOR UPDATE OF l SKIP LOCKED)) RETURNING message");
-    let messages: Vec<Uuid> = query.build_query_scalar().persistent(false).fetch_all(&mut *tx).await?;
+    let messages: Vec<MessageId> = query.build_query_scalar().persistent(false).fetch_all(&mut *tx).await?;
     let n = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     look_again(&mut tx, messages, now).await?;
     if n > 0 || part == 0 {
@@ -424,7 +428,7 @@ pub(crate) async fn record(
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         operation.app.0,
-        operation.id,
+        operation.id.0,
         part,
         operation.action.name(),
         operation.actor.who.name(),
@@ -434,42 +438,8 @@ pub(crate) async fn record(
     )
     .execute(&mut *conn)
     .await?;
-    let target = ActionId(operation.id);
-    Entry::new(operation.actor, Some(operation.app), operation.action.audited(), target).record(conn, n, now).await
-}
-
-/// An operation, as the trail tells it.
-#[derive(Debug, Clone)]
-pub(crate) struct ActionRow {
-    /// Its id.
-    pub operation: Uuid,
-    /// [`Action::name`].
-    pub action: String,
-    /// By whom.
-    pub actor: String,
-    /// To which dead letters.
-    pub filter: Value,
-    /// To how many.
-    pub n: i64,
-    /// When its first part was done.
-    pub at: Timestamp,
-    /// When its last part was.
-    pub ended_at: Timestamp,
-}
-
-/// An app's operations with ids below `before`, the newest first.
-pub(crate) async fn trail(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
-    sqlx::query_as!(
-        ActionRow,
-        r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
-             sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
-           FROM dead_letter_actions WHERE app = $1 AND operation < $2 GROUP BY operation ORDER BY operation DESC LIMIT $3"#,
-        app.0,
-        before,
-        limit
-    )
-    .fetch_all(pool)
-    .await
+    let entry = Entry::new(operation.actor, Some(operation.app), operation.action.audited(), operation.id);
+    entry.record(conn, n, now).await
 }
 
 #[cfg(test)]
@@ -477,7 +447,11 @@ mod tests {
     use super::*;
 
     fn letters(of: &[(u128, usize)]) -> Vec<Letter> {
-        let one = |message| Letter { id: Uuid::now_v7(), message: Uuid::from_u128(message), subscription: Uuid::nil() };
+        let one = |message| Letter {
+            id: DeadLetterId(Uuid::now_v7()),
+            message: MessageId(Uuid::from_u128(message)),
+            subscription: SubscriptionId(Uuid::nil()),
+        };
         of.iter().flat_map(|(message, n)| (0..*n).map(move |_| one(*message))).collect()
     }
 

@@ -64,7 +64,7 @@ pub(crate) async fn settle_batch(
         &facts,
         &ns,
         counted_last,
-        first.charted(),
+        first.charted().map(|message| message.0),
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -126,7 +126,7 @@ async fn queue_rest(
         there.contains(&(of.subscription, of.message))
     };
     for of in settlements.iter().filter(is_there).map(Settlement::delivery) {
-        closing.merged(of.message, of.lane.0);
+        closing.merged(of.message, of.lane);
     }
     // The row that waits knows nothing of the attempt that was logged just now.
     let is_retry = |settlement: &&Settlement| matches!(settlement.fate(), Fate::Retry { .. });
@@ -146,7 +146,7 @@ fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> 
     Some(NewRow {
         subscription: of.subscription,
         message: of.message,
-        lane: of.lane.0,
+        lane: of.lane,
         tier: of.tier.code(),
         retries: stored(retries),
         due_at: due.time(now),

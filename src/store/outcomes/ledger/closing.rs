@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use super::take::Waiting;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::MessageId;
+use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::events::{self, Event};
 use crate::store::outcomes::slas;
 use crate::store::outcomes::tally::Tally;
@@ -16,7 +16,7 @@ use crate::store::outcomes::tally::Tally;
 pub(crate) struct Closing {
     tally: Tally,
     /// What ended without having been accepted in time, each with its lane.
-    missed: Vec<(MessageId, i32)>,
+    missed: Vec<(MessageId, LaneId)>,
     told: Vec<Event>,
 }
 
@@ -28,7 +28,7 @@ impl Closing {
 
     /// Adds a delivery that ended without another POST. Whether that missed its SLA is looked up.
     pub(super) fn ended_unsent(&mut self, row: &Waiting, ending: Ending) {
-        self.tally.count(row.message.0, row.lane, ending);
+        self.tally.count(row.message, row.lane, ending);
         if ending.misses_sla() {
             self.missed.push((row.message, row.lane));
         }
@@ -36,8 +36,8 @@ impl Closing {
 
     /// Adds a delivery that was to be enqueued, but waited already: what was meant for another subscription was handed on to
     /// its own in the meantime. The two are one from now on.
-    pub(crate) fn merged(&mut self, message: MessageId, lane: i32) {
-        self.tally.merge(message.0, lane);
+    pub(crate) fn merged(&mut self, message: MessageId, lane: LaneId) {
+        self.tally.merge(message, lane);
     }
 
     /// Adds something that is told.

@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
@@ -14,7 +13,7 @@ use super::settlement::{End, Fate, Settlement, stored, stored_status};
 use super::take::Waiting;
 use super::unsent::{How, end_within};
 use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
+use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
 use crate::store::audience::subscriptions::row::lock_in_order;
 use crate::store::outcomes::events::{self, Event};
@@ -56,7 +55,7 @@ pub(super) async fn write<'a>(
             dead_letters.push(dead, &mut closing);
         }
         if let Some(End::Gone) = settlement.end() {
-            gone.push((of.subscription.0, of.life));
+            gone.push((of.subscription, of.life));
         }
     }
     dead_letters.write(conn).await?;
@@ -74,17 +73,17 @@ fn dead_letter(settlement: &Settlement) -> Option<DeadLetter<'_>> {
     // Without a POST the reason says it all.
     let answer = last.status.and(last.reason.as_deref());
     let (id, cause, detail, policy) = match end {
-        End::Gone => (uuid_of(last.at), Cause::Gone, answer, None),
-        End::Expired => (uuid_of(last.at), Cause::Expired, answer, None),
+        End::Gone => (DeadLetterId(uuid_of(last.at)), Cause::Gone, answer, None),
+        End::Expired => (DeadLetterId(uuid_of(last.at)), Cause::Expired, answer, None),
         End::Dead(death) => (death.id, Cause::Dead(death.reason), death.detail.as_deref(), death.policy.as_ref()),
         End::Accepted | End::Cancelled => return None,
     };
     Some(DeadLetter {
-        id: DeadLetterId(id),
+        id,
         app: Some(of.app),
         message: of.message,
         subscription: of.subscription,
-        lane: of.lane.0,
+        lane: of.lane,
         tier: of.tier.code(),
         cause,
         status: last.status.map(stored_status),
@@ -100,11 +99,11 @@ fn dead_letter(settlement: &Settlement) -> Option<DeadLetter<'_>> {
 /// that the delivery was for: one that came back since is not gone.
 async fn prune(
     conn: &mut PgConnection,
-    gone: &[(Uuid, i32)],
+    gone: &[(SubscriptionId, i32)],
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let (ids, lives): (Vec<Uuid>, Vec<i32>) = gone.iter().copied().unzip();
+    let (ids, lives): (Vec<SubscriptionId>, Vec<i32>) = gone.iter().copied().unzip();
     let rows = sqlx::query!(
         r#"
         WITH ended AS (
@@ -132,7 +131,7 @@ async fn prune(
                NULL::integer AS retries FROM ended
         UNION ALL SELECT subscription, message, lane, tier, retries FROM dropped
         "#,
-        &ids,
+        &ids as &[SubscriptionId],
         now,
         &lives,
     )
@@ -140,7 +139,7 @@ async fn prune(
     .await?;
     let (mut lost, mut dropped) = (BTreeMap::new(), Vec::new());
     for row in rows {
-        let (subscription, lane) = (SubscriptionId(row.subscription), row.lane);
+        let (subscription, lane) = (SubscriptionId(row.subscription), LaneId(row.lane));
         match (row.message.map(MessageId), row.tier, row.retries) {
             (Some(message), Some(tier), Some(retries)) => {
                 dropped.push(Waiting { subscription, message, lane, tier, retries });

@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::closing::Closing;
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
-use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::outcomes::events::{Body, Event};
 
 /// Why a delivery leaves a dead letter.
@@ -41,7 +40,7 @@ pub(super) struct DeadLetter<'a> {
     pub app: Option<AppId>,
     pub message: MessageId,
     pub subscription: SubscriptionId,
-    pub lane: i32,
+    pub lane: LaneId,
     pub tier: i16,
     pub cause: Cause,
     /// HTTP status of the last answer.
@@ -57,12 +56,12 @@ pub(super) struct DeadLetter<'a> {
 /// Dead letters to be written, column by column.
 #[derive(Default)]
 pub(super) struct DeadLetters<'a> {
-    ids: Vec<Uuid>,
-    apps: Vec<Option<Uuid>>,
+    ids: Vec<DeadLetterId>,
+    apps: Vec<Option<AppId>>,
     shards: Vec<i16>,
-    messages: Vec<Uuid>,
-    subscriptions: Vec<Uuid>,
-    lanes: Vec<i32>,
+    messages: Vec<MessageId>,
+    subscriptions: Vec<SubscriptionId>,
+    lanes: Vec<LaneId>,
     tiers: Vec<i16>,
     reasons: Vec<&'static str>,
     statuses: Vec<Option<i16>>,
@@ -79,11 +78,11 @@ impl<'a> DeadLetters<'a> {
             let body = Body::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };
             closing.tell([Event { app, body, n: 1 }]);
         }
-        self.ids.push(dead.id.0);
-        self.apps.push(dead.app.map(|app| app.0));
+        self.ids.push(dead.id);
+        self.apps.push(dead.app);
         self.shards.push(dead.subscription.shard());
-        self.messages.push(dead.message.0);
-        self.subscriptions.push(dead.subscription.0);
+        self.messages.push(dead.message);
+        self.subscriptions.push(dead.subscription);
         self.lanes.push(dead.lane);
         self.tiers.push(dead.tier);
         self.reasons.push(dead.cause.name());
@@ -110,12 +109,12 @@ impl<'a> DeadLetters<'a> {
                         $8::text[], $9::smallint[], $10::text[], $11::integer[], $12::jsonb[], $13::timestamptz[])
                 AS l (app, id, shard, message, subscription, lane, tier, reason, status, detail, retries, policy, at)
             "#,
-            &self.apps as &[Option<Uuid>],
-            &self.ids,
+            &self.apps as &[Option<AppId>],
+            &self.ids as &[DeadLetterId],
             &self.shards,
-            &self.messages,
-            &self.subscriptions,
-            &self.lanes,
+            &self.messages as &[MessageId],
+            &self.subscriptions as &[SubscriptionId],
+            &self.lanes as &[LaneId],
             &self.tiers,
             &self.reasons as &[&str],
             &self.statuses as &[Option<i16>],

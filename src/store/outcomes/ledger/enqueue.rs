@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 
 /// A delivery that is to wait.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct NewRow {
     /// What.
     pub message: MessageId,
     /// The lane that it waits in.
-    pub lane: i32,
+    pub lane: LaneId,
     /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// Attempts that a retry followed.
@@ -45,9 +45,9 @@ pub(crate) struct NewRow {
 #[derive(Debug, Default)]
 pub(crate) struct NewRows {
     shards: Vec<i16>,
-    subscriptions: Vec<Uuid>,
-    messages: Vec<Uuid>,
-    lanes: Vec<i32>,
+    subscriptions: Vec<SubscriptionId>,
+    messages: Vec<MessageId>,
+    lanes: Vec<LaneId>,
     tiers: Vec<i16>,
     retries: Vec<i32>,
     dues: Vec<Timestamp>,
@@ -65,8 +65,8 @@ impl Extend<NewRow> for NewRows {
     fn extend<T: IntoIterator<Item = NewRow>>(&mut self, rows: T) {
         for row in rows {
             self.shards.push(row.subscription.shard());
-            self.subscriptions.push(row.subscription.0);
-            self.messages.push(row.message.0);
+            self.subscriptions.push(row.subscription);
+            self.messages.push(row.message);
             self.lanes.push(row.lane);
             self.tiers.push(row.tier);
             self.retries.push(row.retries);
@@ -120,9 +120,9 @@ impl NewRows {
             FROM put HAVING count(*) < cardinality($2::uuid[])
             "#,
             &self.shards,
-            &self.subscriptions,
-            &self.messages,
-            &self.lanes,
+            &self.subscriptions as &[SubscriptionId],
+            &self.messages as &[MessageId],
+            &self.lanes as &[LaneId],
             &self.tiers,
             &self.retries,
             &self.dues,
@@ -140,8 +140,7 @@ impl NewRows {
         let Some(put) = put else { return Ok(HashSet::new()) };
         let put: HashSet<(Uuid, Uuid)> = put.subscriptions.into_iter().zip(put.messages).collect();
         let all = self.subscriptions.iter().copied().zip(self.messages.iter().copied());
-        let left_out = all.filter(|row| !put.contains(row));
-        Ok(left_out.map(|(subscription, message)| (SubscriptionId(subscription), MessageId(message))).collect())
+        Ok(all.filter(|(subscription, message)| !put.contains(&(subscription.0, message.0))).collect())
     }
 }
 
@@ -158,8 +157,8 @@ impl NewRows {
              WHERE q.shard = r.shard AND q.subscription = r.subscription AND q.message = r.message AND q.lease IS NULL
                AND q.retries < r.retries",
             &self.shards,
-            &self.subscriptions,
-            &self.messages,
+            &self.subscriptions as &[SubscriptionId],
+            &self.messages as &[MessageId],
             &self.retries
         )
         .execute(&mut *conn)
@@ -171,11 +170,11 @@ impl NewRows {
 /// Counts so many deliveries more of each (message, lane). Locks what [comes late](crate::store).
 pub(crate) async fn count_targets(
     conn: &mut PgConnection,
-    changes: impl Iterator<Item = (MessageId, i32, i64)>,
+    changes: impl Iterator<Item = (MessageId, LaneId, i64)>,
 ) -> sqlx::Result<()> {
     let (mut messages, mut lanes, mut ns) = (Vec::new(), Vec::new(), Vec::new());
     for (message, lane, n) in changes {
-        messages.push(message.0);
+        messages.push(message);
         lanes.push(lane);
         ns.push(n);
     }
@@ -187,8 +186,8 @@ pub(crate) async fn count_targets(
          SELECT message, lane, sum(n) FROM unnest($1::uuid[], $2::integer[], $3::bigint[]) AS t (message, lane, n)
          GROUP BY message, lane ORDER BY message, lane
          ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + excluded.targeted",
-        &messages,
-        &lanes,
+        &messages as &[MessageId],
+        &lanes as &[LaneId],
         &ns
     )
     .execute(conn)

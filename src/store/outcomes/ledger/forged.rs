@@ -33,7 +33,7 @@ pub(crate) struct Forged {
     /// [`DeadReason::Tampered`] or [`DeadReason::Replayed`].
     pub reason: DeadReason,
     /// The dead letter's id.
-    pub letter: Uuid,
+    pub letter: DeadLetterId,
 }
 
 /// Ends it as dead. It counts as its delivery's ending, and stands among its attempts, only if that has not ended
@@ -62,12 +62,11 @@ pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Re
     )
     .fetch_one(&mut *tx)
     .await?;
-    let id = DeadLetterId(row.letter);
-    let how = How::Dead { reason: row.reason, app: row.app, id };
+    let how = How::Dead { reason: row.reason, app: row.app, id: row.letter };
     let waited = Waiting {
         subscription: row.subscription,
         message: row.message,
-        lane: row.lane.0,
+        lane: row.lane,
         tier: row.tier.code(),
         retries: before.next,
     };
@@ -80,8 +79,10 @@ pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Re
     let told = closing.count(&mut tx, now).await?;
     let kind = if row.reason == DeadReason::Replayed { Kind::Replayed } else { Kind::Tampered };
     let subject = row.message.to_string();
-    let detail =
-        format!("a row of the queue was changed or put back by hand; it was not sent: see the dead letter {id}");
+    let detail = format!(
+        "a row of the queue was changed or put back by hand; it was not sent: see the dead letter {}",
+        row.letter
+    );
     alerts::raise(&mut tx, &Alert { app: Some(row.app), kind, subject: &subject, detail: &detail }, now).await?;
     events::record(&mut tx, told, now).await?;
     tx.commit().await?;

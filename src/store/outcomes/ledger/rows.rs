@@ -9,6 +9,7 @@ use super::closing::Closing;
 use super::consequences;
 use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::model::clock::Timestamp;
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
 use crate::store::outcomes::notes::Profiles;
 use crate::store::outcomes::tally::Tally;
@@ -56,7 +57,7 @@ async fn settle_different_rows(
     let mut tx = pool.begin().await?;
     consequences::lock(&mut tx, all()).await?;
     let written = write_rows(&mut tx, vault, rows, counted_last, now).await?;
-    let is_ours = |s: &&Settlement| written.contains(&(s.delivery().subscription.0, s.delivery().message.0));
+    let is_ours = |s: &&Settlement| written.contains(&(s.delivery().subscription, s.delivery().message));
     let closing = Closing::of(if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() });
     refusals::count(&mut tx, all().filter(is_ours), now).await?;
     consequences::write(&mut tx, all().filter(is_ours), closing, now).await?; // last: see there
@@ -72,7 +73,7 @@ async fn write_rows(
     rows: &[&RowSettlement],
     counted_last: bool,
     now: Timestamp,
-) -> sqlx::Result<HashSet<(Uuid, Uuid)>> {
+) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
     let (mut given, mut profiles) = (Given::default(), Profiles::default());
     for row in rows {
         given.push(vault, row, now);
@@ -141,15 +142,15 @@ async fn write_rows(
         SELECT subscription AS "subscription!", message AS "message!" FROM ours
         "#,
         &given.shards,
-        &given.subscriptions,
-        &given.messages,
+        &given.subscriptions as &[SubscriptionId],
+        &given.messages as &[MessageId],
         &given.leases,
         &given.endings as &[Option<i16>],
         &given.retries as &[Option<i32>],
         &given.dues,
         &given.parked,
-        &given.log.messages,
-        &given.log.subscriptions,
+        &given.log.messages as &[MessageId],
+        &given.log.subscriptions as &[SubscriptionId],
         &given.log.numbers,
         &given.log.shards,
         &given.log.ats,
@@ -164,22 +165,22 @@ async fn write_rows(
         counted_last,
         &given.profiles,
         &told.profiles,
-        &told.lanes,
+        &told.lanes as &[LaneId],
         &told.tiers,
-        &told.messages as &[Option<Uuid>],
+        &told.messages as &[Option<MessageId>],
         &told.facts,
     )
     .fetch_all(connection)
     .await?;
-    Ok(written.into_iter().map(|row| (row.subscription, row.message)).collect())
+    Ok(written.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
 }
 
 /// The arrays of [`write_rows`]: a row an element.
 #[derive(Default)]
 struct Given<'a> {
     shards: Vec<i16>,
-    subscriptions: Vec<Uuid>,
-    messages: Vec<Uuid>,
+    subscriptions: Vec<SubscriptionId>,
+    messages: Vec<MessageId>,
     leases: Vec<Uuid>,
     endings: Vec<Option<i16>>,
     retries: Vec<Option<i32>>,
@@ -196,8 +197,8 @@ struct Given<'a> {
 
 #[derive(Default)]
 struct Log<'a> {
-    messages: Vec<Uuid>,
-    subscriptions: Vec<Uuid>,
+    messages: Vec<MessageId>,
+    subscriptions: Vec<SubscriptionId>,
     numbers: Vec<i32>,
     shards: Vec<i16>,
     ats: Vec<Timestamp>,
@@ -219,8 +220,8 @@ impl<'a> Given<'a> {
         };
         let token = retries.map(|retries| settlement.queued(retries, due.time(now)).sign(vault).to_vec());
         self.shards.push(of.subscription.shard());
-        self.subscriptions.push(of.subscription.0);
-        self.messages.push(of.message.0);
+        self.subscriptions.push(of.subscription);
+        self.messages.push(of.message);
         self.leases.push(row.lease);
         self.endings.push(ending);
         self.retries.push(retries.map(stored));
@@ -230,8 +231,8 @@ impl<'a> Given<'a> {
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());
         for (attempt, ending) in settlement.attempts() {
-            self.log.messages.push(of.message.0);
-            self.log.subscriptions.push(of.subscription.0);
+            self.log.messages.push(of.message);
+            self.log.subscriptions.push(of.subscription);
             self.log.numbers.push(stored(attempt.number));
             self.log.shards.push(of.subscription.shard());
             self.log.ats.push(attempt.at);

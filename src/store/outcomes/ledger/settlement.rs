@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 
 /// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
@@ -110,7 +110,7 @@ pub enum Fate {
 #[derive(Debug, Clone)]
 pub struct Death {
     /// The dead letter's id.
-    pub id: Uuid,
+    pub id: DeadLetterId,
     /// Why.
     pub reason: DeadReason,
     /// The gateway's words.
@@ -228,8 +228,8 @@ impl Settlement {
     }
 
     /// Its message, if that has figures over time of its own.
-    pub(crate) fn charted(&self) -> Option<Uuid> {
-        self.delivery.origin.charted.then_some(self.delivery.message.0)
+    pub(crate) fn charted(&self) -> Option<MessageId> {
+        self.delivery.origin.charted.then_some(self.delivery.message)
     }
 
     /// What the token of its queue row signs.
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_sla_is_missed_by_what_is_accepted_late_and_by_what_expires_or_dies() {
-        let death = Death { id: Uuid::nil(), reason: DeadReason::Http4xx, detail: None, policy: None };
+        let death = Death { id: DeadLetterId(Uuid::nil()), reason: DeadReason::Http4xx, detail: None, policy: None };
         let missed =
             |sla, after_s, end| Settlement::new(delivery(sla), Fate::Ended(attempt(0, after_s), end)).sla_missed_s();
         assert_eq!(missed(Some(5), 5, End::Accepted), None);

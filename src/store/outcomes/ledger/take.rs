@@ -4,10 +4,9 @@
 //! by its answer, the rest is not sent.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 /// Rows that are taken at a time, where there may be millions.
 pub(crate) const CHUNK: i64 = 10_000;
@@ -22,11 +21,22 @@ pub(crate) struct Waiting {
     /// What.
     pub message: MessageId,
     /// Where it waited.
-    pub lane: i32,
+    pub lane: LaneId,
     /// [`crate::model::delivery::Tier::code`].
     pub tier: i16,
     /// Attempts that a retry followed.
     pub retries: i32,
+}
+
+/// Rows of `queue` that the transaction takes out: those that a condition fits.
+macro_rules! take {
+    ($condition:literal, $($bind:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Waiting,
+            "DELETE FROM queue WHERE " + $condition + " RETURNING subscription, message, lane, tier, retries",
+            $($bind),+
+        )
+    };
 }
 
 /// A chunk of a message's.
@@ -35,12 +45,10 @@ pub(crate) async fn of_message(
     message: MessageId,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+    take!(
+        "ctid = ANY (ARRAY(
            SELECT ctid FROM queue WHERE message = $1 AND (lease IS NULL OR due_at <= $2)
-           LIMIT $3 FOR UPDATE SKIP LOCKED))
-         RETURNING subscription, message, lane, tier, retries",
+           LIMIT $3 FOR UPDATE SKIP LOCKED))",
         message.0,
         now,
         CHUNK
@@ -55,14 +63,12 @@ pub(crate) async fn of_expired_parked(
     expired_before: Timestamp,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+    take!(
+        "ctid = ANY (ARRAY(
            SELECT q.row FROM messages m, LATERAL (
              SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
              LIMIT $3 FOR UPDATE SKIP LOCKED) q
-           WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))
-         RETURNING subscription, message, lane, tier, retries",
+           WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))",
         now,
         expired_before,
         CHUNK
@@ -73,14 +79,12 @@ pub(crate) async fn of_expired_parked(
 
 /// A chunk of an app's.
 pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE ctid = ANY (ARRAY(
+    take!(
+        "ctid = ANY (ARRAY(
            SELECT q.row FROM lanes l, LATERAL (
              SELECT ctid AS row FROM queue WHERE lane = l.id AND (lease IS NULL OR due_at <= $2)
              LIMIT $3 FOR UPDATE SKIP LOCKED) q
-           WHERE l.app = $1 LIMIT $3))
-         RETURNING subscription, message, lane, tier, retries",
+           WHERE l.app = $1 LIMIT $3))",
         app.0,
         now,
         CHUNK
@@ -105,10 +109,10 @@ pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Ti
     .fetch_all(conn)
     .await?;
     let rows = batches.into_iter().flat_map(|batch| {
-        batch.recipients.into_iter().map(move |subscription: Uuid| Waiting {
+        batch.recipients.into_iter().map(move |subscription| Waiting {
             subscription: SubscriptionId(subscription),
             message: MessageId(batch.message),
-            lane: batch.lane,
+            lane: LaneId(batch.lane),
             tier: batch.tier,
             retries: 0,
         })
@@ -122,10 +126,8 @@ pub(crate) async fn of_subscription(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
-         RETURNING subscription, message, lane, tier, retries",
+    take!(
+        "shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)",
         subscription.shard(),
         subscription.0,
         now
@@ -163,11 +165,9 @@ pub(crate) async fn of_delivery(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Option<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
-           AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)
-         RETURNING subscription, message, lane, tier, retries",
+    take!(
+        "shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)
+           AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND app = $5)",
         subscription.shard(),
         subscription.0,
         message.0,

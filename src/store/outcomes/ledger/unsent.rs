@@ -1,7 +1,6 @@
 //! How a delivery ends without another POST: its attempts say so, the counts, the dead letters and the events.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
@@ -9,7 +8,7 @@ use super::take::{self, Waiting};
 use crate::classify::DeadReason;
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Ending;
-use crate::model::id::{AppId, DeadLetterId, SubscriptionId};
+use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::outcomes::notes;
 use crate::store::queue::stops::{StopKind, stop_subscription};
 
@@ -83,14 +82,13 @@ pub(crate) async fn end_within(
         return Ok(());
     }
     rows.sort_unstable_by_key(|row| (row.message, row.subscription));
-    let column = |value: fn(&Waiting) -> Uuid| rows.iter().map(value).collect::<Vec<_>>();
     sqlx::query!(
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[]) AS t (message, subscription, attempt, shard)
          ON CONFLICT DO NOTHING",
-        &column(|row| row.message.0),
-        &column(|row| row.subscription.0),
+        &rows.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
+        &rows.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId],
         &rows.iter().map(|row| row.retries).collect::<Vec<_>>(),
         &rows.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>(),
         now,

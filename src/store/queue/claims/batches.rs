@@ -5,7 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::due::Span;
-use super::recipient::{Circumstances, Recipient, Standing, standing};
+use super::recipient::{Found, Recipient, Standing};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
@@ -78,7 +78,7 @@ pub(crate) async fn postpone_cursor(
 /// fresh id, which is also its first lease.
 ///
 /// It is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
-/// nor of those to recipients who unsubscribe before it is made again.
+/// nor of those to recipients who unsubscribe before it is made again. As long as its statements.
 pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<Taken> {
     let Span { lane, tier, since, now } = span;
     let mut tx = pool.begin().await?;
@@ -99,8 +99,10 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     else {
         return Ok(Taken::Nothing);
     };
-    let recipients = read_recipients(&mut tx, lane, cursor.topic, cursor.after, cursor.accepted_at, size, now).await?;
-    let ids: Vec<Uuid> = recipients.iter().map(|recipient| recipient.subscription.0).collect();
+    let recipients =
+        read_recipients(&mut tx, lane, cursor.topic, SubscriptionId(cursor.after), cursor.accepted_at, size, now)
+            .await?;
+    let ids: Vec<SubscriptionId> = recipients.iter().map(|recipient| recipient.subscription).collect();
     if !ids.is_empty() {
         // One statement instead of two: what it costs to start one counts for each batch.
         sqlx::query!(
@@ -117,10 +119,10 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
             cursor.message,
             lane.0,
             tier.code(),
-            &ids,
+            &ids as &[SubscriptionId],
             batch,
             until,
-            ids.last(),
+            ids.last().map(|id| id.0),
             now
         )
         .execute(&mut *tx)
@@ -150,7 +152,7 @@ async fn read_recipients(
     connection: &mut PgConnection,
     lane: LaneId,
     topic: Option<i32>,
-    after: Uuid,
+    after: SubscriptionId,
     accepted_at: Timestamp,
     size: usize,
     now: Timestamp,
@@ -165,7 +167,7 @@ async fn read_recipients(
             ORDER BY id LIMIT $5
             "#,
             lane.0,
-            after,
+            after.0,
             accepted_at,
             now,
             size
@@ -185,7 +187,7 @@ async fn read_recipients(
         "#,
         topic,
         lane.0,
-        after,
+        after.0,
         accepted_at,
         now,
         size
@@ -197,8 +199,8 @@ async fn read_recipients(
 
 /// A row of an active subscription.
 struct Sendable {
-    id: Uuid,
-    origin_id: Uuid,
+    id: SubscriptionId,
+    origin_id: SubscriptionId,
     address: Vec<u8>,
     policy: Option<Value>,
     timezone: Option<String>,
@@ -209,7 +211,7 @@ struct Sendable {
 impl From<Sendable> for Recipient {
     fn from(row: Sendable) -> Self {
         Self {
-            subscription: SubscriptionId(row.id),
+            subscription: row.id,
             origin_id: row.origin_id,
             address: row.address,
             standing: Standing::Sendable,
@@ -255,7 +257,8 @@ pub async fn lease_lost_batch(
     else {
         return Ok(None);
     };
-    let found = sqlx::query!(
+    let recipients = sqlx::query_as!(
+        Found,
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
                s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
@@ -269,26 +272,9 @@ pub async fn lease_lost_batch(
         &batch.recipients,
         batch.accepted_at
     )
+    .map(|found| found.of(&batch.state))
     .fetch_all(pool)
     .await?;
-    let recipients = found
-        .into_iter()
-        .map(|row| Recipient {
-            subscription: SubscriptionId(row.id),
-            origin_id: row.origin_id.unwrap_or_default(),
-            address: row.address.unwrap_or_default(),
-            standing: standing(&Circumstances::read(
-                &batch.state,
-                row.state.as_deref(),
-                row.has_successor,
-                row.is_past,
-            )),
-            policy: row.policy,
-            timezone: row.timezone,
-            proven: row.proven.unwrap_or(false),
-            life: row.life.unwrap_or(0),
-        })
-        .collect();
     Ok(Some(Batch {
         id: batch.id,
         lease,
@@ -327,7 +313,7 @@ pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now
     let rows = batch.recipients.iter().map(|recipient| NewRow {
         subscription: recipient.subscription,
         message: batch.message,
-        lane: batch.lane.0,
+        lane: batch.lane,
         tier: batch.tier.code(),
         retries: 0,
         due_at: now,
@@ -342,7 +328,7 @@ pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now
     });
     let mut closing = Closing::default();
     for (_, message) in rows.collect::<NewRows>().enqueue(&mut tx).await? {
-        closing.merged(message, batch.lane.0);
+        closing.merged(message, batch.lane);
     }
     closing.write(&mut tx, now).await?;
     tx.commit().await

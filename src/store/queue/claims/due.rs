@@ -85,7 +85,8 @@ impl Span {
 }
 
 /// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
-/// has rows at all, however many rows there are.
+/// has rows at all, however many rows there are. The three scans are alike but for their table, which SQL takes no parameter
+/// for.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
     let found = sqlx::query!(
         r#"

@@ -25,7 +25,7 @@ pub enum Standing {
 }
 
 /// What decides over the standing of a delivery.
-pub(super) struct Circumstances {
+struct Circumstances {
     /// The message's state.
     message: MessageState,
     /// The subscription's, if it exists.
@@ -38,7 +38,7 @@ pub(super) struct Circumstances {
 
 impl Circumstances {
     /// From the names that the statements of the hot path read.
-    pub(super) fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
+    fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
         const CHECKED: &str = "checked by the table";
         Self {
             message: MessageState::from_name(message).expect(CHECKED),
@@ -49,7 +49,7 @@ impl Circumstances {
     }
 }
 
-pub(super) fn standing(circumstances: &Circumstances) -> Standing {
+fn standing(circumstances: &Circumstances) -> Standing {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     match (circumstances.message, circumstances.subscription) {
         (MessageState::Cancelled, _) => Standing::Cancelled,
@@ -68,7 +68,7 @@ pub struct Recipient {
     /// The subscription.
     pub subscription: SubscriptionId,
     /// The first id of this browser, from which the delivery's id is derived.
-    pub origin_id: Uuid,
+    pub origin_id: SubscriptionId,
     /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
     pub address: Vec<u8>,
     /// Whether it may be sent.
@@ -81,6 +81,37 @@ pub struct Recipient {
     pub proven: bool,
     /// The life of the subscription that it is for.
     pub life: i32,
+}
+
+/// What a claim finds of a recipient: of a subscription that does not exist any more, little but its id.
+pub(super) struct Found {
+    pub id: SubscriptionId,
+    pub origin_id: Option<Uuid>,
+    pub address: Option<Vec<u8>>,
+    pub state: Option<String>,
+    pub has_successor: bool,
+    pub is_past: bool,
+    pub policy: Option<Value>,
+    pub timezone: Option<String>,
+    pub proven: Option<bool>,
+    pub life: Option<i32>,
+}
+
+impl Found {
+    /// The recipient of a message in that state.
+    pub(super) fn of(self, message: &str) -> Recipient {
+        let circumstances = Circumstances::read(message, self.state.as_deref(), self.has_successor, self.is_past);
+        Recipient {
+            subscription: self.id,
+            origin_id: SubscriptionId(self.origin_id.unwrap_or_default()),
+            address: self.address.unwrap_or_default(),
+            standing: standing(&circumstances),
+            policy: self.policy,
+            timezone: self.timezone,
+            proven: self.proven.unwrap_or(false),
+            life: self.life.unwrap_or(0),
+        }
+    }
 }
 
 #[cfg(test)]

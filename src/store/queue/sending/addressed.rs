@@ -87,7 +87,7 @@ pub(crate) enum Reach {
     /// By cursors.
     Lanes {
         /// Where they are.
-        lanes: Vec<i32>,
+        lanes: Vec<LaneId>,
         /// How many there are.
         total: i64,
     },
@@ -147,9 +147,9 @@ pub(crate) struct Sent {
 }
 
 /// Those of `wanted` that are not among the found.
-pub(super) fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = Uuid>) -> Vec<SubscriptionId> {
-    let found: HashSet<Uuid> = found.collect();
-    wanted.iter().copied().filter(|id| !found.contains(&id.0)).collect()
+pub(super) fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = SubscriptionId>) -> Vec<SubscriptionId> {
+    let found: HashSet<SubscriptionId> = found.collect();
+    wanted.iter().copied().filter(|id| !found.contains(id)).collect()
 }
 
 pub(super) fn count(n: usize) -> i64 {

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
-use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
 use crate::vault::Vault;
@@ -45,7 +45,7 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
     for (place, (app, named)) in (0..).zip(groups) {
         for user in *named {
             places.push(place);
-            apps.push(app.0);
+            apps.push(*app);
             users.push(user.as_str());
         }
     }
@@ -54,7 +54,7 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
          FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
          JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"#,
         &places,
-        &apps,
+        &apps as &[AppId],
         &users as &[&str]
     )
     .fetch_all(conn)
@@ -137,8 +137,8 @@ pub(super) async fn write(
              ORDER BY message, lane)
          SELECT n AS "n!", id, lane, origin_id, policy, timezone, proven, life, live AS "live!", token AS "token!",
            CASE WHEN live AND held THEN address ELSE '' END AS "address!" FROM named"#,
-        &column(parcels, |m| m.id.0),
-        &column(parcels, |m| m.app.0),
+        &column(parcels, |m| m.id) as &[MessageId],
+        &column(parcels, |m| m.app) as &[AppId],
         &column(parcels, |m| m.tier.code()),
         &column(parcels, |m| Json(&m.audience)) as &[Json<&Value>],
         &column(parcels, |m| m.content.as_slice()) as &[&[u8]],
@@ -155,7 +155,7 @@ pub(super) async fn write(
         &parcels.iter().map(|parcel| parcel.is_held).collect::<Vec<_>>(),
         &places,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
         &user_places,
         &users as &[&str],
         &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]],
@@ -170,7 +170,8 @@ pub(super) async fn write(
     for row in rows {
         let at = place(row.n, 1);
         let (parcel, sent) = (&parcels[at], &mut sent[at]);
-        known[at].push(row.id);
+        let id = SubscriptionId(row.id);
+        known[at].push(id);
         if !row.live {
             sent.unreachable += 1;
             continue;
@@ -178,8 +179,8 @@ pub(super) async fn write(
         sent.estimate += 1;
         if parcel.is_held {
             let recipient = Recipient {
-                subscription: SubscriptionId(row.id),
-                origin_id: row.origin_id,
+                subscription: id,
+                origin_id: SubscriptionId(row.origin_id),
                 address: row.address,
                 standing: Standing::Sendable,
                 policy: row.policy,

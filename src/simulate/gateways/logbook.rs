@@ -219,7 +219,7 @@ struct Records {
 }
 
 /// The book that all hosts of a simulator write in.
-pub(super) struct Ledger {
+pub(super) struct Logbook {
     limits: Limits,
     records: Mutex<Records>,
     faults: Mutex<BTreeMap<Fault, FaultReport>>,
@@ -229,7 +229,7 @@ pub(super) struct Ledger {
     pub touched: Notify,
 }
 
-impl Ledger {
+impl Logbook {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -373,44 +373,44 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn record(ledger: &Ledger, id: Option<&str>, status: u16) {
+    fn record(logbook: &Logbook, id: Option<&str>, status: u16) {
         let plaintext = Bytes::from_static(b"{}");
         let sample = Sample { id: id.map(Into::into), plaintext, ttl: Some(60), urgency: None, topic: None };
-        ledger.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
+        logbook.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
     }
 
     #[test]
     fn a_delivery_taken_twice_is_a_duplicate_and_a_retry_is_not() {
-        let ledger = Ledger::new(Limits { deliveries: 2, plaintexts: 1 });
+        let logbook = Logbook::new(Limits { deliveries: 2, plaintexts: 1 });
         for (id, status) in [("a", 503), ("a", 201), ("b", 201), ("b", 201), ("c", 201)] {
-            record(&ledger, Some(id), status);
+            record(&logbook, Some(id), status);
         }
-        let report = ledger.report(BTreeMap::new(), vec![]);
+        let report = logbook.report(BTreeMap::new(), vec![]);
         assert_eq!((report.deliveries, report.repeats, report.duplicates, report.records_dropped), (2, 2, 1, 1));
-        let received = ledger.received((0, 1));
+        let received = logbook.received((0, 1));
         let statuses = |at: usize| received[at].attempts.iter().filter_map(|a| a.status).collect::<Vec<_>>();
         assert_eq!((statuses(0), statuses(1)), (vec![503, 201], vec![201, 201]));
         assert!(received[0].plaintext.is_some() && received[1].plaintext.is_none());
-        assert_eq!(ledger.delivery("b").map(|delivery| delivery.accepted), Some(2));
+        assert_eq!(logbook.delivery("b").map(|delivery| delivery.accepted), Some(2));
     }
 
     #[test]
     fn the_plaintext_on_record_is_the_one_that_was_taken() {
-        let ledger = Ledger::new(Limits { deliveries: 1, plaintexts: 1 });
+        let logbook = Logbook::new(Limits { deliveries: 1, plaintexts: 1 });
         for (text, status) in [("whole", 413), ("small", 201), ("again", 201)] {
             let plaintext = Bytes::from_static(text.as_bytes());
             let sample = Sample { id: Some("a".into()), plaintext, ttl: None, urgency: None, topic: None };
-            ledger.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
+            logbook.record((0, "fcm.test"), 1, sample, Some(status), status == 201, 5);
         }
-        assert_eq!(ledger.delivery("a").and_then(|delivery| delivery.plaintext).as_deref(), Some(&b"small"[..]));
+        assert_eq!(logbook.delivery("a").and_then(|delivery| delivery.plaintext).as_deref(), Some(&b"small"[..]));
     }
 
     #[test]
     fn an_ephemeral_key_may_serve_one_subscription_only() {
-        let ledger = Ledger::new(Limits { deliveries: 2, plaintexts: 0 });
-        assert!(!ledger.sender_reused([1; 8], (0, 1)));
-        assert!(!ledger.sender_reused([1; 8], (0, 1)), "the same body, sent again");
-        assert!(ledger.sender_reused([1; 8], (0, 2)));
+        let logbook = Logbook::new(Limits { deliveries: 2, plaintexts: 0 });
+        assert!(!logbook.sender_reused([1; 8], (0, 1)));
+        assert!(!logbook.sender_reused([1; 8], (0, 1)), "the same body, sent again");
+        assert!(logbook.sender_reused([1; 8], (0, 2)));
     }
 
     #[test]

@@ -1,0 +1,42 @@
+//! The trail of what was done with dead letters, as it is read.
+
+use serde_json::Value;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{ActionId, AppId};
+
+/// An operation, as the trail tells it.
+#[derive(Debug, Clone)]
+pub(crate) struct ActionRow {
+    /// Its id.
+    pub operation: ActionId,
+    /// [`Action::name`](super::handling::Action::name).
+    pub action: String,
+    /// By whom.
+    pub actor: String,
+    /// To which dead letters.
+    pub filter: Value,
+    /// To how many.
+    pub n: i64,
+    /// When its first part was done.
+    pub at: Timestamp,
+    /// When its last part was.
+    pub ended_at: Timestamp,
+}
+
+/// An app's operations with ids below `before`, the newest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
+    sqlx::query_as!(
+        ActionRow,
+        r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
+             sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
+           FROM dead_letter_actions WHERE app = $1 AND operation < $2 GROUP BY operation ORDER BY operation DESC LIMIT $3"#,
+        app.0,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
