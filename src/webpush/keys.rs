@@ -121,7 +121,7 @@ impl SigningKey {
 
     /// A JWK (RFC 7517). A secret.
     pub fn expose_jwk(&self) -> Zeroizing<String> {
-        let [x, y] = [&self.public[1..33], &self.public[33..]].map(|half| base64url::encode(half));
+        let [x, y] = [&self.public[1..33], &self.public[33..]].map(base64url::encode);
         let d = self.expose_raw();
         Zeroizing::new(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","d":"{}"}}"#, &*d))
     }
