@@ -286,7 +286,7 @@ fn retry(
             Code::RetryLater,
             format!(
                 "{left}, though {rule}. What made it later is not stored: the push service asked for it, its lane was held or \
-                 its breaker open, or quiet hours, a throttle, flow control or a pause put it off."
+                 its breaker open, or quiet hours, a throttle, flow control or a pause deferred it."
             ),
         ),
         Fit::Sooner => (
@@ -466,6 +466,10 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
                 DeadReason::RetriesExhausted if made >= retries => {
                     let whose = if timetable.is_kept { "its policy allowed" } else { "the policy in force now allows" };
                     format!("it had used up what {whose}, {}", count(retries, "retry"))
+                }
+                DeadReason::RetriesExhausted if !timetable.is_kept => {
+                    let made = count(made, "retry");
+                    format!("after {made} its policy allowed no more; which policy that was is not known any more")
                 }
                 DeadReason::RetriesExhausted => {
                     format!("after {} the 24 hours of the guide's form were over", count(made, "retry"))
