@@ -10,9 +10,10 @@ use bellwire::testkit::store::outcomes::rollups;
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
+use crate::crash::without_engine;
 use crate::receipts::{report, settings, token};
 use crate::support::app::{DAY, PATIENCE, scalar, until_waiting};
-use crate::support::{TestApp, seed};
+use crate::support::{Server, TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const OUTCOMES: [&str; 6] = ["accepted", "gone", "expired", "dead", "cancelled", "capped"];
@@ -341,6 +342,7 @@ async fn what_cannot_be_shown_is_refused_by_name_and_apps_see_only_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_step_of_what_is_kept_is_whole() {
     let app = TestApp::start().await;
+    app.clock.advance(Duration::from_secs(17 * 60)); // not at the beginning of a step
     let earliest = app.clock.now() - 2 * DAY;
     let first = chrono::DateTime::from_timestamp(earliest.timestamp() / 1_800 * 1_800, 0).unwrap();
     let row = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
@@ -391,4 +393,24 @@ async fn charts_beyond_those_that_are_made_at_a_time_are_to_come_back() {
     assert_eq!((refused.status, &refused.json["code"]), (503, &json!("charts_busy")));
     first.ok(200);
     api.get(&query).await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folding_that_takes_long_keeps_neither_sweeps_waiting_nor_a_stop() {
+    let app = without_engine().await;
+    app.subscribe("fcm", 0..1).await;
+    let note = "INSERT INTO rollup_notes (minute, lane, tier, fact, n) SELECT now(), id, 0, 40, 0 FROM lanes";
+    sqlx::query(note).execute(&app.pool).await.unwrap();
+    let mut held = app.pool.begin().await.unwrap();
+    let hold = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE rollups IN EXCLUSIVE MODE";
+    sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
+    let server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
+    until_waiting(&app.pool, 1).await;
+    app.subscribe("fcm", 1..2).await;
+    let swept = async { while scalar(&app.pool, "SELECT count(*) FROM audience_changes").await > 0 {} };
+    tokio::time::timeout(Duration::from_secs(20), swept).await.expect("the next sweep adds up who is to be reached");
+    server.terminate();
+    assert!(server.end(Duration::from_secs(20)).await.success());
+    held.rollback().await.unwrap();
+    app.finish().await;
 }
