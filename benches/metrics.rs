@@ -2,7 +2,8 @@
 //! it. `scripts/bench metrics`
 //!
 //! 20 apps with 4 push services and 3 tiers each, every one of which has something to tell of every minute: rows by minute for
-//! two days, by hour and by day for a month, as folding leaves them. `ROUNDS` (30) of each question.
+//! two days, by hour and by day for a month, as folding leaves them. `ROUNDS` (30) of each question. Then as many apps as make
+//! 1,000, which have something to tell of every day: all of them are compared.
 
 use std::time::Instant;
 
@@ -15,6 +16,8 @@ use crate::support::setting;
 use crate::support::table::{Bar, heading, number, percentiles};
 
 const APPS: u32 = 20;
+/// Apps of which there are only days.
+const SMALL_APPS: i32 = 980;
 const DELIVERIES: i64 = 100_000_000;
 const DAYS: i64 = 30;
 /// Milliseconds that a month may take.
@@ -31,7 +34,7 @@ pub async fn run() {
     heading(&format!("{} deliveries in {DAYS} days, {} rows", number(DELIVERIES as f64), number(rows as f64)));
     let day = |ago: i64| (now - TimeDelta::days(ago)).format("%Y-%m-%dT00:00:00Z").to_string();
     let month = format!("time[start]={}&time[end]={}", day(DAYS - 1), day(-1));
-    for (what, path, query) in [
+    let questions = [
         ("All apps by day, outcomes", "/v1/metrics", "granularity=1d&measures=ended&dimensions=outcome"),
         ("All apps by hour, accepted and gone", "/v1/metrics", "granularity=1h&measures=accepted,gone"),
         (
@@ -47,17 +50,54 @@ pub async fn run() {
             "granularity=1d&measures=latency_p95,click_rate",
         ),
         ("All apps, the whole month as one", "/v1/metrics", "measures=accepted,acceptance_rate,latency_p99"),
-    ] {
-        let path = format!("{path}?{month}&{query}");
-        let mut took_ms = Vec::new();
-        for _ in 0..rounds {
-            let began = Instant::now();
-            let shown = harness.api.get(&path).await;
-            took_ms.push(began.elapsed().as_secs_f64() * 1e3);
-            assert!(shown["metadata"]["row_count"].as_u64() > Some(0), "{shown}");
-        }
+    ];
+    for (what, path, query) in questions {
+        let mut took_ms = ask(&harness, &format!("{path}?{month}&{query}"), rounds).await;
         percentiles(what, &mut took_ms, [Bar::AtMost(MONTH_MS), Bar::None]);
     }
+    fill_small(&harness.pool, now).await;
+    heading(&format!("{} apps", i64::from(APPS) + i64::from(SMALL_APPS)));
+    let path = format!("/v1/metrics?{month}&measures=accepted,acceptance_rate&dimensions=app");
+    let mut took_ms = ask(&harness, &path, rounds).await;
+    percentiles("By each app, the whole month as one", &mut took_ms, [Bar::None, Bar::None]);
+}
+
+/// Asks again and again, and returns how many milliseconds each answer took.
+async fn ask(harness: &Harness, path: &str, rounds: u32) -> Vec<f64> {
+    let mut took_ms = Vec::new();
+    for _ in 0..rounds {
+        let began = Instant::now();
+        let shown = harness.api.get(path).await;
+        took_ms.push(began.elapsed().as_secs_f64() * 1e3);
+        assert!(shown["metadata"]["row_count"].as_u64() > Some(0), "{shown}");
+    }
+    took_ms
+}
+
+/// Adds apps that have something to tell of every lane, tier and day of a month.
+async fn fill_small(pool: &PgPool, now: chrono::DateTime<chrono::Utc>) {
+    let mut connection = pool.acquire().await.expect("a connection");
+    // Charts look at lanes alone: they need no apps and keys.
+    let unchecked = "SET statement_timeout = 0; SET session_replication_role = replica";
+    sqlx::raw_sql(unchecked).execute(&mut *connection).await.expect("it is ours");
+    sqlx::query(
+        "WITH apps AS (SELECT gen_random_uuid() AS app FROM generate_series(1, $2)),
+         lanes AS (
+           INSERT INTO lanes (app, vapid_key, gateway)
+           SELECT app, gen_random_uuid(), unnest(ARRAY['fcm', 'mozilla', 'wns', 'apple']) FROM apps RETURNING id, gateway)
+         INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+         SELECT 3, '00000000-0000-0000-0000-000000000000', id, date_trunc('day', $1, 'UTC') - day * interval '1 day', tier, gateway,
+                '{1, 3, 5, 10, 12, 20, 21, 104, 105, 106, 107}', '{90, 5, 5, 90, 5, 90, 40, 10, 30, 30, 20}'
+         FROM lanes, generate_series(0, $3 - 1) AS day, generate_series(1, 3) AS tier ORDER BY 4, 3",
+    )
+    .bind(now)
+    .bind(SMALL_APPS)
+    .bind(i32::try_from(DAYS).expect("a month"))
+    .execute(&mut *connection)
+    .await
+    .expect("rows of many apps");
+    sqlx::raw_sql("RESET session_replication_role").execute(&mut *connection).await.expect("it is ours");
+    sqlx::raw_sql("VACUUM ANALYZE rollups").execute(&mut *connection).await.expect("a vacuum");
 }
 
 /// Writes what folding leaves of a month, and returns how many rows that is.

@@ -11,6 +11,7 @@
 mod reading;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,15 +24,17 @@ use uuid::Uuid;
 use crate::model::clock::Clock;
 use crate::model::id::{AppId, MessageId};
 use crate::model::named;
-use crate::store::outcomes::stream::{self, Position};
-use reading::{Memory, Reading};
+use crate::store::outcomes::stream::{self, Position, StreamRow};
+use reading::{Memory, Snapshots};
 
 /// Events that a listener may lag behind.
 const LAG_MAX: usize = 1_024;
 /// Stored events that are read at a time: far fewer than a listener may lag behind.
-const ROWS_MAX: i64 = 500;
-/// Stored events that a listener who resumes is given before it has to resume once more.
-const MISSED_MAX: i64 = 2_000;
+const ROWS_MAX: usize = 500;
+/// How long the reader rests while there are more stored events than it reads at a time, so that listeners can follow.
+const BETWEEN_PAGES: Duration = Duration::from_millis(20);
+/// Stored events that one listener who resumes is given at a time, so that none holds many.
+const MISSED_AT_ONCE: usize = 100;
 
 named! {
     /// What an event is about.
@@ -82,6 +85,10 @@ pub struct Settings {
     pub every: Duration,
     /// Listeners of this process at a time.
     pub listeners_max: usize,
+    /// Of these, how many listen to no single app: places that listeners to apps cannot take.
+    pub places_for_operators: usize,
+    /// Listeners to one app at a time, with whatever keys.
+    pub listeners_per_app: usize,
     /// Listeners of one API key at a time.
     pub listeners_per_key: usize,
     /// How often a listener to whom nothing is told gets a sign of life.
@@ -93,6 +100,8 @@ impl Default for Settings {
         Self {
             every: Duration::from_secs(1),
             listeners_max: 1_000,
+            places_for_operators: 100,
+            listeners_per_app: 300,
             listeners_per_key: 200,
             heartbeat: Duration::from_secs(15),
         }
@@ -125,6 +134,8 @@ enum Told {
 pub(crate) enum Refused {
     /// The process has as many listeners as it may have.
     Full,
+    /// The app has as many listeners as it may have.
+    AppFull,
     /// The key has as many listeners as it may have.
     KeyFull,
     /// The database did not answer.
@@ -171,7 +182,9 @@ struct Inner {
 #[derive(Default)]
 struct State {
     /// Listeners by their keys.
-    listeners: HashMap<Option<Uuid>, usize>,
+    of_keys: HashMap<Option<Uuid>, usize>,
+    /// Listeners by the apps that they listen to.
+    of_apps: HashMap<Option<AppId>, usize>,
     /// While anybody listens.
     reader: Option<Reader>,
 }
@@ -188,16 +201,22 @@ struct Reader {
 struct Place {
     inner: Arc<Inner>,
     key: Option<Uuid>,
+    app: Option<AppId>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.inner.state.lock();
-        if let Some(n) = state.listeners.get_mut(&self.key) {
-            *n -= 1;
-            if *n == 0 {
-                state.listeners.remove(&self.key);
-            }
+        one_less(&mut state.of_keys, self.key);
+        one_less(&mut state.of_apps, self.app);
+    }
+}
+
+fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Some(n) = counts.get_mut(&key) {
+        *n -= 1;
+        if *n == 0 {
+            counts.remove(&key);
         }
     }
 }
@@ -209,7 +228,7 @@ pub(crate) enum Heard {
     Event(Arc<Event>),
     /// What lies between the event that it resumed from and the next one is not kept any more.
     Gap,
-    /// It was too slow, or there was more to catch up with than is given at a time: it may resume.
+    /// It was too slow, or what it missed could not be read: it may resume from its [position](Listener::position).
     Lagged,
     /// Its key is not valid any more.
     Revoked,
@@ -218,12 +237,16 @@ pub(crate) enum Heard {
 /// Somebody who listens.
 pub(crate) struct Listener {
     wanted: Wanted,
-    /// What comes before anything new.
+    /// What is stored that it missed: behind the first position, up to the second.
+    missed: Option<(Position, Position)>,
+    /// What comes before anything new, apart from what it missed.
     backlog: VecDeque<Heard>,
+    /// How campaigns stood when it joined: told after what it missed.
+    snapshots: Vec<Arc<Event>>,
     receiver: broadcast::Receiver<Told>,
-    /// What is at or before this it has heard, or will from its backlog.
+    /// Up to where it has heard everything that is stored.
     heard_up_to: Position,
-    _place: Place,
+    place: Place,
 }
 
 impl Live {
@@ -234,7 +257,7 @@ impl Live {
 
     /// Lets somebody listen.
     pub(crate) async fn listen(&self, wanted: Wanted) -> Result<Listener, Refused> {
-        let place = self.take_place(wanted.key)?;
+        let place = self.take_place(&wanted)?;
         let (receiver, joined_at, snapshots) = match self.join(None) {
             Some(joined) => joined,
             None => {
@@ -242,25 +265,34 @@ impl Live {
                 self.join(Some(end)).expect("there is a reader now")
             }
         };
-        let (mut backlog, heard_up_to) = match wanted.after {
-            None => (VecDeque::new(), joined_at),
-            Some(after) => self.missed(&wanted, after, joined_at).await?,
+        let snapshots = snapshots.into_iter().filter(|event| wanted.takes(event)).collect();
+        let (from, gap) = match wanted.after {
+            None => (joined_at, None),
+            Some(after) => self.resume(after, joined_at).await?,
         };
-        backlog.extend(snapshots.into_iter().filter(|event| wanted.takes(event)).map(Heard::Event));
-        Ok(Listener { wanted, backlog, receiver, heard_up_to, _place: place })
+        let missed = (from < joined_at).then_some((from, joined_at));
+        let backlog = gap.into_iter().collect();
+        Ok(Listener { wanted, missed, backlog, snapshots, receiver, heard_up_to: from, place })
     }
 
-    fn take_place(&self, key: Option<Uuid>) -> Result<Place, Refused> {
+    fn take_place(&self, wanted: &Wanted) -> Result<Place, Refused> {
+        let settings = &self.0.settings;
         let mut state = self.0.state.lock();
-        if state.listeners.values().sum::<usize>() >= self.0.settings.listeners_max {
+        let kept_free = if wanted.app.is_some() { settings.places_for_operators } else { 0 };
+        if state.of_keys.values().sum::<usize>() + kept_free >= settings.listeners_max {
             return Err(Refused::Full);
         }
-        let n = state.listeners.entry(key).or_default();
-        if *n >= self.0.settings.listeners_per_key && key.is_some() {
+        let of_key = state.of_keys.get(&wanted.key).copied().unwrap_or(0);
+        if wanted.key.is_some() && of_key >= settings.listeners_per_key {
             return Err(Refused::KeyFull);
         }
-        *n += 1;
-        Ok(Place { inner: self.0.clone(), key })
+        let of_app = state.of_apps.get(&wanted.app).copied().unwrap_or(0);
+        if wanted.app.is_some() && of_app >= settings.listeners_per_app {
+            return Err(Refused::AppFull);
+        }
+        state.of_keys.insert(wanted.key, of_key + 1);
+        state.of_apps.insert(wanted.app, of_app + 1);
+        Ok(Place { inner: self.0.clone(), key: wanted.key, app: wanted.app })
     }
 
     /// Joins those who listen: everything behind the position comes through the receiver. None: nobody reads yet, and there
@@ -276,34 +308,58 @@ impl Live {
         Some((reader.sender.subscribe(), reader.position, reader.progress.values().cloned().collect()))
     }
 
-    /// What was stored behind `after`, up to where the reader was when the listener joined; and up to where the listener
-    /// will have heard everything then, which is further if it comes from a replica whose reader was ahead of this one.
-    async fn missed(
-        &self,
-        wanted: &Wanted,
-        after: Position,
-        joined_at: Position,
-    ) -> sqlx::Result<(VecDeque<Heard>, Position)> {
-        let (mut missed, mut heard_up_to) = (VecDeque::new(), joined_at);
-        if stream::is_kept(&self.0.pool, after).await? {
-            heard_up_to = heard_up_to.max(after);
-        } else {
-            missed.push_back(Heard::Gap); // it is too old, another database's, or made up
-        }
-        let rows = stream::read(&self.0.pool, after, Some(joined_at), wanted.app, MISSED_MAX).await?;
-        let is_all = i64::try_from(rows.len()).is_ok_and(|n| n < MISSED_MAX);
-        let events = rows.into_iter().filter_map(Event::stored).filter(|event| wanted.takes(event));
-        missed.extend(events.map(|event| Heard::Event(Arc::new(event))));
-        if !is_all {
-            missed.push_back(Heard::Lagged);
-        }
-        Ok((missed, heard_up_to))
+    /// From where a listener goes on that has heard everything up to `after`, and whether there is a gap before that. It may
+    /// be further than the reader was when the listener joined, if it comes from a replica whose reader was ahead.
+    async fn resume(&self, after: Position, joined_at: Position) -> sqlx::Result<(Position, Option<Heard>)> {
+        let kept = stream::kept(&self.0.pool).await?;
+        Ok(match after {
+            after if after > kept.end => (joined_at, Some(Heard::Gap)),
+            after if after < kept.floor => (kept.floor, Some(Heard::Gap)),
+            after => (after, None),
+        })
     }
 }
 
 impl Listener {
+    /// Up to where it has heard everything that is stored and that it asked for: whoever resumes from there misses nothing.
+    pub(crate) fn position(&self) -> Position {
+        self.heard_up_to
+    }
+
     /// Waits for what comes next. None: there is no reader any more.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
+        loop {
+            if let Some(heard) = self.backlog.pop_front() {
+                self.heard(&heard);
+                return Some(heard);
+            }
+            let Some((after, until)) = self.missed else { return self.hear().await };
+            if let Err(error) = self.catch_up(after, until).await {
+                warn!(%error, "what a listener missed could not be read");
+                return Some(Heard::Lagged);
+            }
+        }
+    }
+
+    /// Reads some of what it missed; after all of that comes how campaigns stood.
+    async fn catch_up(&mut self, after: Position, until: Position) -> sqlx::Result<()> {
+        let kinds = self.wanted.kinds.as_ref();
+        let kinds = kinds.map(|kinds| kinds.iter().map(|kind| kind.name().to_owned()).collect::<Vec<_>>());
+        let limit = i64::try_from(MISSED_AT_ONCE).expect("it is small");
+        let pool = &self.place.inner.pool;
+        let rows = stream::read(pool, after, until, self.wanted.app, kinds.as_deref(), limit).await?;
+        let is_all = rows.len() < MISSED_AT_ONCE;
+        self.missed = rows.last().filter(|_| !is_all).map(|last| (last.position(), until));
+        self.backlog.extend(rows.into_iter().filter_map(Event::stored).map(Arc::new).map(Heard::Event));
+        if is_all {
+            self.backlog.extend(std::mem::take(&mut self.snapshots).into_iter().map(Heard::Event));
+        }
+        Ok(())
+    }
+
+    /// Waits for something new.
+    async fn hear(&mut self) -> Option<Heard> {
+        self.backlog.extend(std::mem::take(&mut self.snapshots).into_iter().map(Heard::Event));
         if let Some(heard) = self.backlog.pop_front() {
             return Some(heard);
         }
@@ -311,8 +367,10 @@ impl Listener {
             match self.receiver.recv().await {
                 Ok(Told::Event(event)) => {
                     let is_new = event.position.is_none_or(|position| position > self.heard_up_to);
+                    let heard = Heard::Event(event.clone());
+                    self.heard(&heard);
                     if is_new && self.wanted.takes(&event) {
-                        return Some(Heard::Event(event));
+                        return Some(heard);
                     }
                 }
                 Ok(Told::Revoked(keys)) if self.wanted.key.is_some_and(|key| keys.contains(&key)) => {
@@ -322,6 +380,14 @@ impl Listener {
                 Err(RecvError::Lagged(_)) => return Some(Heard::Lagged),
                 Err(RecvError::Closed) => return None,
             }
+        }
+    }
+
+    fn heard(&mut self, heard: &Heard) {
+        if let Heard::Event(event) = heard
+            && let Some(position) = event.position
+        {
+            self.heard_up_to = self.heard_up_to.max(position);
         }
     }
 }
@@ -335,15 +401,11 @@ async fn read_on(inner: Arc<Inner>, mut position: Position) {
     loop {
         ticks.tick().await;
         let Some(keys) = inner.listening_keys() else { return };
-        match memory.read(&inner.pool, inner.clock.now(), position, &keys).await {
-            Ok(reading) => {
-                failing = false;
-                position = reading.position;
-                inner.tell(reading);
-            }
+        match inner.look(&mut position, &keys, &mut memory).await {
+            Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
-                warn!(%error, "events could not be read; listeners wait");
+                warn!(%error, "not all that happens could be read; listeners wait for it");
             }
             Err(_) => {}
         }
@@ -358,23 +420,63 @@ impl Inner {
             state.reader = None;
             return None;
         }
-        Some(state.listeners.keys().copied().flatten().collect())
+        Some(state.of_keys.keys().copied().flatten().collect())
+    }
+
+    /// Tells everything that is new. What is stored comes first: nothing else that fails keeps it back.
+    async fn look(&self, position: &mut Position, keys: &[Uuid], memory: &mut Memory) -> sqlx::Result<()> {
+        self.tell_stored(position).await?;
+        self.tell_revoked(keys).await?;
+        self.tell_snapshots(memory.read(&self.pool, self.clock.now()).await?);
+        Ok(())
+    }
+
+    /// Tells what was stored behind the position, and moves it.
+    async fn tell_stored(&self, position: &mut Position) -> sqlx::Result<()> {
+        loop {
+            let limit = i64::try_from(ROWS_MAX).expect("it is small");
+            let rows = stream::read(&self.pool, *position, Position::LAST, None, None, limit).await?;
+            let is_all = rows.len() < ROWS_MAX;
+            *position = rows.last().map_or(*position, StreamRow::position);
+            let events: Vec<_> = rows.into_iter().filter_map(Event::stored).map(Arc::new).collect();
+            self.tell(|reader| {
+                reader.position = *position;
+                events
+            });
+            if is_all {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+    }
+
+    async fn tell_revoked(&self, keys: &[Uuid]) -> sqlx::Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let valid = stream::valid_keys(&self.pool, keys, self.clock.now()).await?;
+        let revoked: Arc<[Uuid]> = keys.iter().filter(|key| !valid.contains(key)).copied().collect();
+        if let (false, Some(reader)) = (revoked.is_empty(), &self.state.lock().reader) {
+            let _ = reader.sender.send(Told::Revoked(revoked)); // nobody receives: all have left meanwhile
+        }
+        Ok(())
+    }
+
+    fn tell_snapshots(&self, snapshots: Snapshots) {
+        self.tell(|reader| {
+            reader.progress.retain(|message, _| snapshots.in_motion.contains(message));
+            reader.progress.extend(snapshots.progress.iter().map(|(message, event)| (*message, event.clone())));
+            let progress = snapshots.progress.into_iter().map(|(_, event)| event);
+            snapshots.outcomes.into_iter().chain(progress).collect()
+        });
     }
 
     /// Tells everybody, and remembers for those who join later, in one step.
-    fn tell(&self, reading: Reading) {
+    fn tell(&self, remember: impl FnOnce(&mut Reader) -> Vec<Arc<Event>>) {
         let mut state = self.state.lock();
         let Some(reader) = &mut state.reader else { return };
-        reader.position = reading.position;
-        reader.progress.retain(|message, _| reading.in_motion.contains(message));
-        reader.progress.extend(reading.progress.iter().map(|(message, event)| (*message, event.clone())));
-        let progress = reading.progress.into_iter().map(|(_, event)| event);
-        // Nobody receives: all have left meanwhile.
-        for event in reading.events.into_iter().chain(progress) {
-            let _ = reader.sender.send(Told::Event(event));
-        }
-        if !reading.revoked.is_empty() {
-            let _ = reader.sender.send(Told::Revoked(reading.revoked.into()));
+        for event in remember(reader) {
+            let _ = reader.sender.send(Told::Event(event)); // nobody receives: all have left meanwhile
         }
     }
 }

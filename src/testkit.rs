@@ -100,8 +100,8 @@ pub mod simulate {
 }
 pub mod store {
     pub use crate::store::{
-        Progress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now, is_lock_timeout,
-        is_transient, migrate,
+        Beside, Progress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now,
+        is_lock_timeout, is_transient, migrate,
     };
     pub mod audience {
         pub mod audience_counts {

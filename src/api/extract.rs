@@ -246,7 +246,7 @@ impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
 }
 
 /// No text of ours has a NUL, and Postgres takes none.
-fn refuse_nul(parameter: &str, value: &str) -> Result<(), Problem> {
+pub(super) fn refuse_nul(parameter: &str, value: &str) -> Result<(), Problem> {
     if value.contains('\0') { Err(Problem::invalid_parameter(parameter, "must not hold NUL")) } else { Ok(()) }
 }
 

@@ -4,14 +4,20 @@
 mod chart;
 mod filters;
 mod measure;
+mod pieces;
 mod query;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -19,10 +25,11 @@ use super::auth::{MayRead, Server, Watcher};
 use super::extract::{AppRef, named_app};
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
-use crate::store::outcomes::rollups::{self, LaneOf, Step, Wanted};
+use crate::model::id::{AppId, MessageId};
+use crate::store::outcomes::rollups::{self, LaneOf, Piece, ROWS_MAX, Row, Wanted};
 use chart::{Chart, POINTS_MAX, Point, TooMany};
 use measure::{Dimension, Measure};
+use pieces::from_then_on;
 use query::Query;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -34,6 +41,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// For how long what has happened may still be on its way into the figures: no transaction takes longer.
 const SETTLED_AFTER: TimeDelta = TimeDelta::seconds(60);
+
+/// What stands for no tier in rows: of subscriptions.
+const WITHOUT_TIER: i16 = 0;
 
 /// Figures over time.
 #[derive(Debug, Serialize, ToSchema)]
@@ -53,7 +63,8 @@ pub(crate) struct PointView {
     /// The group: a value for each of `dimensions[]`.
     #[schema(value_type = Object)]
     dimensions: Map<String, Value>,
-    /// A number for each of `measures[]`; null: nothing to divide by, or to measure.
+    /// A number for each of `measures[]`; null: nothing to divide by or to measure, or more receipts than were asked for
+    /// within the step, since they come later.
     #[schema(value_type = Object)]
     metrics: Map<String, Value>,
 }
@@ -63,9 +74,10 @@ pub(crate) struct PointView {
 pub(crate) struct Metadata {
     /// As it was asked for.
     granularity: Option<&'static str>,
-    /// The beginning of the first step: `time[start]`, rounded down to whole steps.
+    /// The beginning of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to whole minutes,
+    /// hours or days, whatever is kept of that time.
     from: DateTime<Utc>,
-    /// The end of the last one: `time[end]`, rounded up.
+    /// The end of the last one: `time[end]`, rounded up likewise.
     until: DateTime<Utc>,
     /// What happened before this is in it; later figures may still grow.
     complete_until: DateTime<Utc>,
@@ -90,21 +102,14 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
         );
         return Err(Problem::invalid_parameter("filters[message]", detail));
     }
-    let wanted = Wanted {
-        lanes: by_lane(app, &query).then(|| lanes.iter().map(|lane| lane.lane).collect()),
-        messages,
-        step: query.step,
-        from: query.from,
-        until: query.until,
-    };
+    let wanted = wanted(app, &query, &lanes, &messages);
+    let _place = place(state).await?;
     // One snapshot, so that what is active and what was won and lost add up.
     let mut tx = state.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut chart = Chart::new(&query, &lanes);
-    for row in rollups::read(&mut tx, &wanted).await?.ok_or(TooMany)? {
-        chart.add(&row)?;
-    }
+    for_each(&mut tx, &wanted, &query.pieces, |row| chart.add(row)).await?;
     if query.measures.contains(&Measure::SubscriptionsActive) {
-        add_active(&mut tx, &mut chart, &wanted).await?;
+        add_active(&mut tx, &mut chart, &wanted, query.until).await?;
     }
     let settled = now - SETTLED_AFTER;
     let oldest_note = rollups::oldest_note(&mut tx).await?.unwrap_or(settled);
@@ -114,6 +119,55 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let row_count = data.len();
     let Query { from, until, granularity, .. } = query;
     Ok(Json(ChartView { data, metadata: Metadata { granularity, from, until, complete_until, row_count } }))
+}
+
+/// A place among the charts that are made at a time: each may read many rows. Whoever waits too long is to come back.
+async fn place(state: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
+    let place = state.charts.clone().acquire_owned();
+    match timeout(state.settings.chart_patience, place).await {
+        Ok(Ok(place)) => Ok(place),
+        Ok(Err(_)) | Err(_) => {
+            let detail = "More charts are asked for than this process makes at a time.";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "charts_busy", detail)
+                .with_header(RETRY_AFTER, HeaderValue::from_static("5")))
+        }
+    }
+}
+
+/// Which rows are read, and what of them.
+fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> Wanted {
+    let filters = &query.filters;
+    let spans = || query.measures.iter().map(|measure| measure.facts());
+    let first = spans().map(|(first, _)| first).min().unwrap_or_default();
+    let last = spans().map(|(_, last)| last).max().unwrap_or_default();
+    Wanted {
+        lanes: by_lane(app, query).then(|| lanes.iter().map(|lane| lane.lane).collect()),
+        messages: messages.to_vec(),
+        gateways: filters.gateways.clone(),
+        tiers: filters.tiers.iter().map(|tier| tier.code()).collect(),
+        facts: first..=last,
+    }
+}
+
+/// Reads the rows of some pieces and hands over each.
+async fn for_each(
+    conn: &mut PgConnection,
+    wanted: &Wanted,
+    pieces: &[Piece],
+    mut take: impl FnMut(&Row) -> Result<(), TooMany>,
+) -> Result<(), Problem> {
+    let mut read = 0;
+    for piece in pieces {
+        let mut rows = rollups::read(conn, wanted, *piece);
+        while let Some(row) = rows.try_next().await? {
+            read += 1;
+            if read > ROWS_MAX {
+                return Err(TooMany::Rows.into());
+            }
+            take(&row)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether lanes have to be told apart. All of them together are kept, too.
@@ -135,35 +189,48 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
     let mut lanes = rollups::lanes(&state.pool, app, &query.filters.lanes).await?;
     lanes.retain(|lane| apps.is_empty() || apps.contains(&lane.app));
     let unknown = query.filters.lanes.iter().find(|number| !lanes.iter().any(|lane| lane.lane == **number));
-    match unknown {
-        Some(number) => Err(Problem::invalid_parameter("filters[lane]", format!("there is no lane {number}"))),
-        None => Ok(lanes),
+    if let Some(number) = unknown {
+        return Err(Problem::invalid_parameter("filters[lane]", format!("there is no lane {number}")));
     }
+    let gateways = &query.filters.gateways;
+    lanes.retain(|lane| gateways.is_empty() || gateways.contains(&lane.gateway));
+    Ok(lanes)
 }
 
 /// Adds what is active at the end of the range: what is active now, without what was won and lost since.
-async fn add_active(conn: &mut PgConnection, chart: &mut Chart<'_>, shown: &Wanted) -> Result<(), Problem> {
+async fn add_active(
+    conn: &mut PgConnection,
+    chart: &mut Chart<'_>,
+    shown: &Wanted,
+    until: Timestamp,
+) -> Result<(), Problem> {
     for (lane, n) in rollups::active(conn).await? {
         chart.add_active(lane, n)?;
     }
-    let day = TimeDelta::seconds(Step::Day.seconds());
-    let whole_days = (shown.until + day - TimeDelta::nanoseconds(1)).duration_trunc(day).unwrap_or(shown.until);
-    let rest_of_day = Wanted { from: shown.until, until: whole_days, ..shown.clone() };
-    let days = Wanted { step: Step::Day, from: whole_days, until: Timestamp::MAX_UTC, ..shown.clone() };
-    for wanted in [rest_of_day, days] {
-        for row in rollups::read(conn, &wanted).await?.ok_or(TooMany)? {
-            chart.undo(&row)?;
-        }
-    }
-    Ok(())
+    let (first, last) = Measure::SubscriptionsActive.facts();
+    let won_and_lost = Wanted { tiers: vec![WITHOUT_TIER], facts: first..=last, ..shown.clone() };
+    for_each(conn, &won_and_lost, &from_then_on(until), |row| chart.undo(row)).await
 }
 
 impl From<TooMany> for Problem {
-    fn from(_: TooMany) -> Self {
-        let detail = format!(
-            "this is more than one answer can show, {POINTS_MAX} points: ask for longer steps, fewer dimensions or a filter"
-        );
-        Problem::invalid_parameter("dimensions[]", detail)
+    fn from(too_many: TooMany) -> Self {
+        let (parameter, detail) = match too_many {
+            TooMany::Points => (
+                "dimensions[]",
+                format!(
+                    "there would be more than {POINTS_MAX} points, which is what one answer shows: ask for longer steps, \
+                     fewer dimensions or a filter"
+                ),
+            ),
+            TooMany::Rows => (
+                "time[start]",
+                format!(
+                    "more than {ROWS_MAX} rows would have to be read for this: ask for a shorter range, a filter, or a \
+                     granularity that whole hours or days fit into"
+                ),
+            ),
+        };
+        Problem::invalid_parameter(parameter, detail)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -49,6 +50,8 @@ pub struct ApiState {
     pub(super) intake: Intake,
     pub(super) receipts: Receipts,
     pub(super) live: Live,
+    /// Places for charts that are made at a time.
+    pub(super) charts: Arc<Semaphore>,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
@@ -123,6 +126,10 @@ pub struct Settings {
     pub receipts: receipts_engine::Settings,
     /// What listeners of the event streams may cost.
     pub live: live::Settings,
+    /// Charts of figures over time that are made at a time.
+    pub charts_at_once: usize,
+    /// How long a chart waits for its place before it is refused.
+    pub chart_patience: Duration,
     /// The example page; none: there is none.
     pub example: Option<example::Example>,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
@@ -150,6 +157,8 @@ impl Default for Settings {
             sends_waiting_max: 8 * batch::MESSAGES_MAX,
             receipts: receipts_engine::Settings::default(),
             live: live::Settings::default(),
+            charts_at_once: 4,
+            chart_patience: Duration::from_secs(5),
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
@@ -176,6 +185,7 @@ impl ApiState {
             Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
         let live = Live::new(pool.clone(), clock.clone(), settings.live);
+        let charts = Arc::new(Semaphore::new(settings.charts_at_once));
         Self {
             pool,
             vault,
@@ -188,6 +198,7 @@ impl ApiState {
             intake,
             receipts,
             live,
+            charts,
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),

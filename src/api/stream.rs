@@ -71,7 +71,8 @@ impl StreamQuery {
 ///
 /// Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
 /// `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
-/// hears none twice. Those without (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. Whoever is
+/// hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
+/// are snapshots, of which the newest is enough. Whoever is
 /// too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
 /// once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
 /// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
@@ -140,6 +141,11 @@ fn refused(refused: Refused) -> Problem {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "listeners_full", detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
+        Refused::AppFull => {
+            let detail = "This app has as many listeners as one app may have.";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "app_listeners_full", detail)
+                .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
+        }
         Refused::KeyFull => {
             let detail = "This API key has as many listeners as one key may have.";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "key_listeners_full", detail)
@@ -192,9 +198,10 @@ enum Telling {
 impl Telling {
     async fn next(self) -> Option<(Result<sse::Event, Infallible>, Self)> {
         let (mut listener, mut until) = match self {
-            // Whoever listens knows that it does, and when to come back.
+            // Whoever listens knows that it does, when to come back, and from where on.
             Self::Hello(listener, until) => {
-                let hello = sse::Event::default().comment("listening").retry(COME_BACK);
+                let id = listener.position().to_string();
+                let hello = sse::Event::default().comment("listening").retry(COME_BACK).id(id);
                 return Some((Ok(hello), Self::On(listener, until)));
             }
             Self::On(listener, until) => (listener, until),
@@ -202,15 +209,15 @@ impl Telling {
         };
         let heard = tokio::select! {
             biased;
-            reason = until.over() => return Some((Ok(end(reason)), Self::Over)),
+            reason = until.over() => return Some((Ok(end(reason, &listener)), Self::Over)),
             heard = listener.next() => heard,
         };
         let (event, goes_on) = match heard {
             Some(Heard::Event(event)) => (told(&event), true),
             Some(Heard::Gap) => (sse::Event::default().event("gap").data("{}"), true),
-            Some(Heard::Lagged) => (end("lagged"), false),
-            Some(Heard::Revoked) => (end("key_revoked"), false),
-            None => (end("stopping"), false),
+            Some(Heard::Lagged) => (end("lagged", &listener), false),
+            Some(Heard::Revoked) => (end("key_revoked", &listener), false),
+            None => (end("stopping", &listener), false),
         };
         Some((Ok(event), if goes_on { Self::On(listener, until) } else { Self::Over }))
     }
@@ -224,7 +231,8 @@ fn told(event: &Event) -> sse::Event {
     }
 }
 
-/// The last event of a stream that is not cut off by the listener.
-fn end(reason: &str) -> sse::Event {
-    sse::Event::default().event("end").data(json!({"reason": reason}).to_string())
+/// The last event of a stream that is not cut off by the listener, with the id to resume from.
+fn end(reason: &str, listener: &Listener) -> sse::Event {
+    let id = listener.position().to_string();
+    sse::Event::default().event("end").data(json!({"reason": reason}).to_string()).id(id)
 }

@@ -23,10 +23,11 @@ const FILES_WANTED: u64 = 4_096;
 /// Beyond this difference tokens and log lines confuse; the server itself follows the database's clock.
 const CLOCK_TOLERANCE_US: i64 = 2_000_000;
 
-/// Brings the database up to date: schema, partitions, keys.
-pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
+/// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work.
+pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()> {
     context::wait_for_database(config).await?;
-    Context::open(config, Migrations::Apply).await?.close().await;
+    let migrations = if forced { Migrations::Force } else { Migrations::Apply };
+    Context::open(config, migrations).await?.close().await;
     Ok(())
 }
 

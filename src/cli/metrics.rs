@@ -78,14 +78,17 @@ impl Figures {
         let route = self.app.as_deref().map_or_else(|| path(["metrics"]), |app| path(["apps", app, "metrics"]));
         let at = format!("{route}?{}", query.finish());
         let shown = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-        Ok(out.say(&shown, &self.table(&shown))?)
+        let complete =
+            format!("Complete until {}; later figures may still grow.", time(&shown, "/metadata/complete_until"));
+        Ok(out.say(&shown, &format!("{}\n\n{complete}", self.table(&shown)))?)
     }
 
     fn table(&self, shown: &Value) -> String {
         let listed = |names: &str| names.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
         let (dimensions, measures) = (self.by.as_deref().map_or_else(Vec::new, listed), listed(&self.measures));
         let at = self.step.iter().map(|_| "AT".to_owned());
-        let named = dimensions.iter().chain(&measures).map(|name| name.to_uppercase());
+        let unit = |name: &str| if name.starts_with("latency_") { " (S)" } else { "" };
+        let named = dimensions.iter().chain(&measures).map(|name| name.to_uppercase() + unit(name));
         let row = |point: &Value| {
             let at = self.step.iter().map(|_| time(point, "/time_bucket"));
             let groups = dimensions.iter().map(|name| text(point, &format!("/dimensions/{name}")));

@@ -200,7 +200,14 @@ enum Verb {
     Demo(demo::Args),
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
-    Migrate(Settings),
+    Migrate {
+        /// Migrate even while workers of another version are at work, which then send twice; unless given, it waits half a
+        /// minute for their end.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
     /// Check what a start depends on, without changing anything.
     #[command(after_help = EXIT_CODES)]
     Doctor(Settings),
@@ -356,8 +363,8 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Watch { watch, settings } => run!(watch, settings, Beginning::Before),
         Verb::Explain { explain, settings } => run!(explain, settings, Beginning::Before),
         Verb::DeadLetters { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Migrate(settings) => {
-            admin::migrate(&settings.load()?).await?;
+        Verb::Migrate { force, settings } => {
+            admin::migrate(&settings.load()?, force).await?;
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
         Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),

@@ -1,9 +1,10 @@
 //! `bellwire watch`: what happens, as it happens. A page on a terminal, drawn anew with each event; lines elsewhere.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _, Write};
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use clap::Args;
@@ -20,6 +21,8 @@ const NAMES: &Names = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID"
 const COME_BACK: Duration = Duration::from_secs(1);
 /// Events that a page shows, the newest last.
 const RECENT: usize = 20;
+/// For how long a page shows what an app's attempts came to: a second later there is something new, or nothing was sent.
+const RATE_SHOWN: Duration = Duration::from_secs(3);
 /// Columns of a bar.
 const BAR: usize = 30;
 /// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
@@ -50,7 +53,7 @@ impl Watch {
         if let Some(kinds) = &self.kinds {
             at += &format!("?{}", serde_urlencoded::to_string([("kinds", kinds)])?);
         }
-        let mut screen = Screen::new(out);
+        let screen = RefCell::new(Screen::new(out));
         let mut last = self.after;
         let mut stop = pin!(told_to_stop()?);
         loop {
@@ -58,19 +61,32 @@ impl Watch {
             let ask = Ask { names: NAMES, last_event_id: after.as_deref(), ..Ask::new(Method::GET, at.clone()) };
             let streaming = local.stream(ask, |octets| {
                 for frame in frames.push(octets) {
-                    screen.show(&frame)?;
-                    last = frame.id.or(last.take());
+                    screen.borrow_mut().show(&frame)?;
                 }
+                last = frames.last_id.clone().or(last.take());
                 Ok(())
             });
             tokio::select! {
                 ended = streaming => ended?,
+                aged = age(&screen) => return Ok(aged?),
                 () = &mut stop => return Ok(()),
             }
             tokio::select! {
                 () = tokio::time::sleep(COME_BACK) => {}
                 () = &mut stop => return Ok(()),
             }
+        }
+    }
+}
+
+/// Takes from a page what is too old to be shown, as it gets so. Ready only when that fails.
+async fn age(screen: &RefCell<Screen>) -> io::Result<()> {
+    loop {
+        tokio::time::sleep(RATE_SHOWN / 3).await;
+        if let Screen::Page(page) = &mut *screen.borrow_mut()
+            && page.age(Instant::now())
+        {
+            page.draw()?;
         }
     }
 }
@@ -85,28 +101,34 @@ struct Frame {
 
 /// Server-sent events out of octets that may be cut anywhere (HTML, section 9.2.6), as far as ours need it.
 #[derive(Default)]
-struct Frames(Vec<u8>);
+struct Frames {
+    octets: Vec<u8>,
+    /// The id to resume from: of the last block that had one, event or not.
+    last_id: Option<String>,
+}
 
 impl Frames {
     /// Takes in octets; the events that they complete.
     fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
-        self.0.extend_from_slice(octets);
+        self.octets.extend_from_slice(octets);
         let mut frames = Vec::new();
-        while let Some(end) = self.0.windows(2).position(|pair| pair == b"\n\n") {
-            let block: Vec<u8> = self.0.drain(..end + 2).collect();
-            frames.extend(Self::read(&String::from_utf8_lossy(&block)));
+        while let Some(end) = self.octets.windows(2).position(|pair| pair == b"\n\n") {
+            let block: Vec<u8> = self.octets.drain(..end + 2).collect();
+            frames.extend(self.read(&String::from_utf8_lossy(&block)));
         }
         frames
     }
 
-    /// None: it is a comment.
-    fn read(block: &str) -> Option<Frame> {
+    /// None: it is no event, such as a comment.
+    fn read(&mut self, block: &str) -> Option<Frame> {
         let field = |name: &str| {
             let value = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(value.strip_prefix(' ').unwrap_or(value))
         };
+        let id = field("id").map(str::to_owned);
+        self.last_id = id.clone().or(self.last_id.take());
         let data = serde_json::from_str(field("data")?).ok()?;
-        Some(Frame { id: field("id").map(str::to_owned), kind: field("event")?.to_owned(), data })
+        Some(Frame { id, kind: field("event")?.to_owned(), data })
     }
 }
 
@@ -140,8 +162,9 @@ impl Screen {
             }
             Self::Lines => writeln!(out, "{}", line(frame))?,
             Self::Page(page) => {
-                page.take(frame);
-                write!(out, "{CLEAR}{page}")?;
+                drop(out);
+                page.take(frame, Instant::now());
+                return page.draw();
             }
         }
         out.flush()
@@ -161,16 +184,31 @@ fn line(frame: &Frame) -> String {
 #[derive(Debug, Default)]
 struct Page {
     campaigns: BTreeMap<String, Value>,
-    outcomes: BTreeMap<String, Value>,
+    /// By app, and when it came.
+    outcomes: BTreeMap<String, (Instant, Value)>,
     recent: VecDeque<String>,
 }
 
 impl Page {
-    fn take(&mut self, frame: &Frame) {
+    /// Forgets the outcomes that have been shown long enough. Returns whether there were any.
+    fn age(&mut self, now: Instant) -> bool {
+        let before = self.outcomes.len();
+        self.outcomes.retain(|_, (came_at, _)| now.duration_since(*came_at) < RATE_SHOWN);
+        self.outcomes.len() < before
+    }
+
+    fn draw(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        write!(out, "{CLEAR}{self}")?;
+        out.flush()
+    }
+
+    fn take(&mut self, frame: &Frame, now: Instant) {
+        self.age(now);
         let message = || text(&frame.data, "/data/message");
         match frame.kind.as_str() {
             "message.progress" => drop(self.campaigns.insert(message(), frame.data["data"].clone())),
-            "outcomes" => drop(self.outcomes.insert(text(&frame.data, "/app"), frame.data["data"].clone())),
+            "outcomes" => drop(self.outcomes.insert(text(&frame.data, "/app"), (now, frame.data["data"].clone()))),
             kind => {
                 if kind == "message.done" {
                     self.campaigns.remove(&message());
@@ -195,7 +233,7 @@ impl std::fmt::Display for Page {
         };
         let headings = ["CAMPAIGN", "STATE", "ENDED", "ACCEPTED", "OTHERWISE", "WAITING"];
         writeln!(f, "{}\n", table(headings, self.campaigns.iter().map(campaign)))?;
-        let outcome = |(app, data): (&String, &Value)| {
+        let outcome = |(app, (_, data)): (&String, &(Instant, Value))| {
             let seconds = data["seconds"].as_f64().unwrap_or(1.0).max(0.001);
             let rate = |name: &str| format!("{:.0}/s", n(data, name) as f64 / seconds);
             [app.clone(), rate("accepted"), rate("retry"), rate("gone"), rate("expired"), rate("dead")]
@@ -221,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    const STREAM: &str = ": listening\nretry: 2000\n\nevent: lane.held\ndata: {\"kind\":\"lane.held\",\"app\":\"app_1\",\
+    const STREAM: &str = ": listening\nretry: 2000\nid: 11-0\n\nevent: lane.held\ndata: {\"kind\":\"lane.held\",\"app\":\"app_1\",\
                           \"at\":\"2027-01-15T08:00:00Z\",\"data\":{\"lane\":3,\"reason\":null}}\nid: 12-3\n\n:\n\n\
                           event: end\ndata: {\"reason\":\"lagged\"}\n\n";
 
@@ -229,6 +267,8 @@ mod tests {
     fn events_are_read_however_they_are_cut() {
         for size in [1, 7, 1_000] {
             let mut frames = Frames::default();
+            assert_eq!(frames.push(b": listening\nid: 11-0\n\n"), []);
+            assert_eq!(frames.last_id.as_deref(), Some("11-0"), "to resume from before there is an event");
             let read: Vec<Frame> = STREAM.as_bytes().chunks(size).flat_map(|octets| frames.push(octets)).collect();
             assert_eq!(read.len(), 2);
             assert_eq!((read[0].id.as_deref(), &*read[0].kind), (Some("12-3"), "lane.held"));
@@ -247,13 +287,17 @@ mod tests {
         let mut page = Page::default();
         let progress = json!({"message": "msg_1", "state": "sending", "audience_estimate": 200, "targeted": 150,
                               "waiting": 50, "accepted": 90});
-        page.take(&frame("message.progress", progress));
-        page.take(&frame("outcomes", json!({"seconds": 2.0, "accepted": 90, "retry": 4})));
+        let now = Instant::now();
+        page.take(&frame("message.progress", progress), now);
+        page.take(&frame("outcomes", json!({"seconds": 2.0, "accepted": 90, "retry": 4})), now);
         let shown = page.to_string();
         assert!(shown.contains("msg_1") && shown.contains("###############...............  50 %"), "{shown}");
         assert!(shown.contains("45/s") && shown.contains("2/s"), "{shown}");
-        page.take(&frame("message.done", json!({"message": "msg_1"})));
-        (0..RECENT).for_each(|n| page.take(&frame("lane.held", json!({"lane": n}))));
+        assert!(!page.age(now + RATE_SHOWN / 2) && page.to_string().contains("45/s"));
+        assert!(page.age(now + RATE_SHOWN), "nothing was sent since");
+        assert!(!page.to_string().contains("/s"), "{page}");
+        page.take(&frame("message.done", json!({"message": "msg_1"})), now);
+        (0..RECENT).for_each(|n| page.take(&frame("lane.held", json!({"lane": n})), now));
         let shown = page.to_string();
         assert!(!shown.contains("msg_1") && shown.contains("lane=0") && shown.contains("lane=19"), "{shown}");
     }

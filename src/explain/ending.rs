@@ -114,6 +114,10 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
                     let whose = if timetable.is_kept { "its policy allowed" } else { "the policy in force now allows" };
                     format!("it had used up what {whose}, {}", count(retries, "retry"))
                 }
+                DeadReason::RetriesExhausted if !timetable.is_kept => {
+                    let made = count(made, "retry");
+                    format!("after {made} its policy allowed no more; which policy that was is not known any more")
+                }
                 DeadReason::RetriesExhausted => {
                     format!("after {} the 24 hours of the guide's form were over", count(made, "retry"))
                 }

@@ -91,7 +91,7 @@ named! {
         WaitsForHours = "waits_for_hours",
         /// It waits for its subscription's throttle.
         WaitsForThrottle = "waits_for_throttle",
-        /// It was put off, and what put it off is not stored.
+        /// It was deferred, and what deferred it is not stored.
         WaitsPutOff = "waits_put_off",
         /// A worker holds it.
         HeldByWorker = "held_by_worker",

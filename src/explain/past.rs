@@ -185,7 +185,7 @@ fn retry(
             Code::RetryLater,
             format!(
                 "{left}, though {rule}. What made it later is not stored: the push service asked for it, its lane was held or \
-                 its breaker open, or quiet hours, a throttle, flow control or a pause put it off."
+                 its breaker open, or quiet hours, a throttle, flow control or a pause deferred it."
             ),
         ),
         Fit::Sooner => (

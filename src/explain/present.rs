@@ -7,6 +7,7 @@ use super::retries::{Fit, Planned};
 use super::words::{count, rfc3339, seconds, span};
 use super::{Code, Facts, Row, Story, Subscription, Waiting};
 use crate::model::clock::Timestamp;
+use crate::model::id::SubscriptionId;
 use crate::model::message::MessageState;
 use crate::model::subscription::SubscriptionState;
 use crate::policy::flow::Rate;
@@ -26,8 +27,9 @@ pub(super) fn tell(facts: &Facts, story: &mut Story) {
             return held(facts, lease_until, &held_by, told, story);
         }
         Some(Waiting::Alone(row)) => {
-            if !will_end(facts, story) {
-                alone(facts, row, story);
+            match certain_end(facts) {
+                Some(end) => will_end(&end, story),
+                None => alone(facts, row, story),
             }
             row.due_at
         }
@@ -45,15 +47,31 @@ pub(super) fn tell(facts: &Facts, story: &mut Story) {
 /// A worker has it, or had it until its lease ran out.
 fn held(facts: &Facts, lease_until: Timestamp, how: &str, told: Value, story: &mut Story) {
     let until = story.time(lease_until);
+    let end = certain_end(facts);
+    let is_paused = facts.message.state == MessageState::Paused;
     if facts.now < lease_until {
         let text = format!("A worker holds it {how}; its lease lasts until {until}, unless renewed.");
         story.say(None, Code::HeldByWorker, text, told);
-        let text = "Next: the worker POSTs it and settles it by the answer; should the worker die, another one takes it over after \
-                    the lease.";
-        return story.say(Some(lease_until), Code::NextOpen, text.into(), json!({}));
+        let text = match end {
+            Some(End::As { why, ending }) => {
+                format!("Next: unless it has POSTed it already, the worker ends it as {ending}. {why}.")
+            }
+            _ if is_paused => {
+                "Next: the worker parks it until its message is resumed, unless it has POSTed it already.".to_owned()
+            }
+            _ => "Next: the worker POSTs it, unless it has, and settles it by the answer; should the worker die, another one \
+                  takes it over after the lease."
+                .to_owned(),
+        };
+        return story.say(Some(lease_until), Code::NextOpen, text, json!({}));
     }
     let text = format!("A worker held it {how}, and its lease ran out at {until}: that worker is gone.");
     story.say(Some(lease_until), Code::LeaseRanOut, text, told);
+    match end {
+        Some(end) => will_end(&end, story),
+        None if is_paused => paused(story),
+        None => {}
+    }
     obstacles(facts, story);
     next(facts, Some(facts.now), story);
 }
@@ -116,31 +134,44 @@ fn not_targeted(facts: &Facts) -> (String, Value) {
     }
 }
 
-/// Tells what its end will be once somebody claims it, if that is certain. False: it is not.
-fn will_end(facts: &Facts, story: &mut Story) -> bool {
+/// What becomes of a delivery once somebody claims it.
+enum End {
+    /// It ends that way without a POST.
+    As { why: &'static str, ending: &'static str },
+    /// Another subscription gets it.
+    HandedOn(SubscriptionId),
+}
+
+/// Its end, if that is certain already.
+fn certain_end(facts: &Facts) -> Option<End> {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
-    let mut say = |why: &str, ending: &str| {
-        let text = format!("{why}: when a worker claims it, it ends as {ending} without a POST.");
-        story.say(None, Code::WillEnd, text, json!({"ending": ending}));
-        true
-    };
+    let ends = |why, ending| Some(End::As { why, ending });
     let subscription = facts.subscription.as_ref();
     match (facts.message.state, subscription.map(|subscription| subscription.state)) {
-        (MessageState::Cancelled, _) => say("Its message was cancelled", "cancelled"),
+        (MessageState::Cancelled, _) => ends("Its message was cancelled", "cancelled"),
         _ if subscription.is_some_and(|subscription| subscription.is_past) => {
-            say("It was for an earlier life of its subscription, or for another user", "cancelled")
+            ends("It was for an earlier life of its subscription, or for another user", "cancelled")
         }
-        (_, Some(Gone | Expired)) => say("Its subscription does not exist any more", "gone"),
+        (_, Some(Gone | Expired)) => ends("Its subscription does not exist any more", "gone"),
         (_, Some(Replaced)) => match subscription.and_then(|subscription| subscription.replaced_by) {
-            Some(successor) => {
-                let text = format!("Subscription {successor} has taken the place of its own: a worker hands it on.");
-                story.say(None, Code::HandedOn, text, json!({"subscription": successor}));
-                true
-            }
-            None => say("Its subscription was replaced", "cancelled"),
+            Some(successor) => Some(End::HandedOn(successor)),
+            None => ends("Its subscription was replaced", "cancelled"),
         },
-        (_, None | Some(Unsubscribed | Suspended)) => say("Its subscription has ended or is suspended", "cancelled"),
-        (MessageState::Scheduled | MessageState::Sending | MessageState::Paused, Some(Active)) => false,
+        (_, None | Some(Unsubscribed | Suspended)) => ends("Its subscription has ended or is suspended", "cancelled"),
+        (MessageState::Scheduled | MessageState::Sending | MessageState::Paused, Some(Active)) => None,
+    }
+}
+
+fn will_end(end: &End, story: &mut Story) {
+    match end {
+        End::As { why, ending } => {
+            let text = format!("{why}: when a worker claims it, it ends as {ending} without a POST.");
+            story.say(None, Code::WillEnd, text, json!({"ending": ending}));
+        }
+        End::HandedOn(successor) => {
+            let text = format!("Subscription {successor} has taken the place of its own: a worker hands it on.");
+            story.say(None, Code::HandedOn, text, json!({"subscription": successor}));
+        }
     }
 }
 
@@ -177,7 +208,7 @@ fn alone(facts: &Facts, row: &Row, story: &mut Story) {
         Some(failed_at) => planned_retry(facts, row, failed_at, due_at, story),
         None => {
             let text = format!(
-                "It was put off until {due} without using up a retry. What put it off is not stored: a hold or a breaker of its \
+                "It was deferred until {due} without using up a retry. What deferred it is not stored: a hold or a breaker of its \
                  lane, or a push service that did not take the request."
             );
             let told = json!({"due_at": rfc3339(due_at), "scheduled_at": rfc3339(row.scheduled_at)});
@@ -191,7 +222,7 @@ fn paused(story: &mut Story) {
     story.say(None, Code::WaitsPaused, text.into(), json!({}));
 }
 
-/// Whether it waits for its hours: what was due now would be put off until then.
+/// Whether it waits for its hours: what was due now would be deferred until then.
 fn waits_for_hours(facts: &Facts, due_at: Timestamp, story: &mut Story) -> bool {
     let zone = facts.subscription.as_ref().and_then(|subscription| subscription.timezone.as_deref());
     let tier = facts.message.tier;
@@ -309,9 +340,15 @@ fn next(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     }
     let ends_at = facts.message.ends_at();
     let unless = ends_at.map(|at| format!(" Its time to live ends at {}; then it expires.", story.time(at)));
-    let waits_for_somebody = story.sentences.iter().any(|told| told.code == Code::WaitsPaused);
-    if waits_for_somebody {
-        let text = format!("Next: nothing, until the message is resumed.{}", unless.unwrap_or_default());
+    // What waits for somebody has no time of its own.
+    let awaited = story.sentences.iter().find_map(|told| match told.code {
+        Code::WaitsPaused => Some("the message is resumed"),
+        Code::FlowPaused => Some("flow control is resumed"),
+        Code::NoWorker => Some("a worker starts"),
+        _ => None,
+    });
+    if let Some(awaited) = awaited {
+        let text = format!("Next: nothing, until {awaited}.{}", unless.unwrap_or_default());
         return story.say(ends_at, Code::NextOpen, text, json!({"expires_at": ends_at.map(rfc3339)}));
     }
     // What the lane waits for may end sooner or later; the latest of what has a time says when it can be at the earliest.

@@ -1,4 +1,4 @@
-//! One look at the database: what was stored since the last one, how campaigns and outcomes stand, whose keys are valid.
+//! A look at how campaigns and outcomes stand, and events as listeners are told.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,9 +7,8 @@ use chrono::{DurationRound as _, TimeDelta};
 use serde_json::{Map, Value, json};
 use sqlx::PgPool;
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use super::{Event, Kind, ROWS_MAX};
+use super::{Event, Kind};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, MessageId};
@@ -20,18 +19,14 @@ fn minute(now: Timestamp) -> Timestamp {
     now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }
 
-/// What a look came to.
-pub(super) struct Reading {
-    /// Up to where everything stored has been read.
-    pub position: Position,
-    /// What was stored, in order, and outcomes.
-    pub events: Vec<Arc<Event>>,
+/// How campaigns and outcomes stand.
+pub(super) struct Snapshots {
     /// Campaigns that have moved.
     pub progress: Vec<(MessageId, Arc<Event>)>,
     /// All campaigns in motion.
     pub in_motion: HashSet<MessageId>,
-    /// Keys that are not valid any more.
-    pub revoked: Vec<Uuid>,
+    /// What came of attempts since the look before.
+    pub outcomes: Vec<Arc<Event>>,
 }
 
 /// How many attempts came to what, by minute, app and [ending](Ending::code).
@@ -46,30 +41,16 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Looks.
-    pub(super) async fn read(
-        &mut self,
-        pool: &PgPool,
-        now: Timestamp,
-        after: Position,
-        keys: &[Uuid],
-    ) -> sqlx::Result<Reading> {
-        let rows = stream::read(pool, after, None, None, ROWS_MAX).await?;
-        let position = rows.last().map_or(after, StreamRow::position);
-        let mut events: Vec<_> = rows.into_iter().filter_map(Event::stored).map(Arc::new).collect();
+    /// Looks how campaigns and outcomes stand.
+    pub(super) async fn read(&mut self, pool: &PgPool, now: Timestamp) -> sqlx::Result<Snapshots> {
         let campaigns = stream::progress(pool).await?;
-        // What settles just now may count into the minute before.
-        let rollups = stream::outcomes(pool, minute(now) - TimeDelta::minutes(1)).await?;
-        let valid = if keys.is_empty() { Vec::new() } else { stream::valid_keys(pool, keys, now).await? };
-        events.extend(self.outcomes(rollups, now).into_iter().map(Arc::new));
+        let this = minute(now);
+        // What settles just now may count into the minute before, or by another replica's clock into the one after.
+        let minutes = [this - TimeDelta::minutes(1), this, this + TimeDelta::minutes(1)];
+        let rollups = stream::outcomes(pool, &minutes).await?;
         let in_motion = campaigns.iter().map(|campaign| campaign.message).collect();
-        Ok(Reading {
-            position,
-            events,
-            progress: self.moved(campaigns, now),
-            in_motion,
-            revoked: keys.iter().filter(|key| !valid.contains(key)).copied().collect(),
-        })
+        let outcomes = self.outcomes(rollups, now).into_iter().map(Arc::new).collect();
+        Ok(Snapshots { progress: self.moved(campaigns, now), in_motion, outcomes })
     }
 
     /// The campaigns that stand otherwise than at the look before.
@@ -137,6 +118,8 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::model::message::MessageState;
 

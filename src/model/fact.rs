@@ -119,6 +119,15 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
+    /// Every fact.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let lone = [Self::ReceiptAsked, Self::Won].into_iter();
+        let answers = Ending::ALL.map(Self::Ended).into_iter().chain(StatusClass::ALL.map(Self::Posted));
+        let later = ReceiptKind::ALL.map(Self::Receipt).into_iter().chain(Loss::ALL.map(Self::Lost));
+        lone.chain(answers).chain(later).chain((0..WAITS).map(Self::Waited))
+    }
+
     /// Its number as a place among all: below [`FACTS`].
     pub(crate) fn place(self) -> usize {
         match self {
@@ -219,12 +228,7 @@ mod tests {
 
     #[test]
     fn every_fact_has_a_number_of_its_own() {
-        let mut facts: Vec<Fact> = vec![Fact::ReceiptAsked, Fact::Won];
-        facts.extend(Ending::ALL.map(Fact::Ended));
-        facts.extend(StatusClass::ALL.map(Fact::Posted));
-        facts.extend(ReceiptKind::ALL.map(Fact::Receipt));
-        facts.extend(Loss::ALL.map(Fact::Lost));
-        facts.extend((0..WAITS).map(Fact::Waited));
+        let facts: Vec<Fact> = Fact::all().collect();
         let mut codes: Vec<i16> = facts.iter().map(|fact| fact.code()).collect();
         codes.sort_unstable();
         codes.dedup();

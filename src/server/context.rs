@@ -13,7 +13,7 @@ use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::queue::sending::WRITERS;
-use crate::store::{self, keys::data_keys, operations::partitions};
+use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
 use crate::vault::Vault;
 
 /// How often the embedded Postgres is looked after. Its sessions recover by themselves; only the end of all of Postgres
@@ -27,8 +27,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// What to do about an old schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Migrations {
-    /// Apply what is missing.
+    /// Apply what is missing, once no worker of another version is at work.
     Apply,
+    /// Apply what is missing, whoever is at work.
+    Force,
     /// Refuse to go on.
     Check,
     /// Refuse to go on, unless the database is empty.
@@ -72,7 +74,8 @@ impl Context {
             _ => {}
         }
         match migrations {
-            Migrations::Apply => store::migrate(&options).await?,
+            Migrations::Apply => migrate_alone(&options).await?,
+            Migrations::Force => store::migrate(&options, Beside::Force).await?,
             Migrations::Check => store::check_schema(&options).await?,
             Migrations::Begin => store::migrate_new(&options).await?,
         }
@@ -158,6 +161,29 @@ pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
             tracing::warn!(%error, patience_s = PATIENCE.as_secs(), "the database does not answer yet, waiting for it");
         }
         tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Migrates once no worker of another version is at work, and waits for that: one that stops takes itself off the list, and
+/// one that was killed is taken off after some seconds. Fails if one is still at work after half a minute.
+async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        match store::migrate(options, Beside::Refuse).await {
+            Err(SchemaError::InUse { workers }) if Instant::now() + ASK_AGAIN <= deadline => {
+                if !std::mem::replace(&mut told, true) {
+                    let patience_s = PATIENCE.as_secs();
+                    tracing::warn!(
+                        workers,
+                        patience_s,
+                        "workers of another version are at work, waiting for their end"
+                    );
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            migrated => return migrated,
+        }
     }
 }
 

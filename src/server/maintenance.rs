@@ -26,8 +26,8 @@ use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How often notes are folded into reliability metrics over time. Each row that is added to is written anew, three times: by the minute,
-/// the hour and the day; the more notes come to one, the less each costs.
+/// How often notes are folded into metrics over time. Each row that is added to is written anew, three times: by the minute, the
+/// hour and the day; the more notes come to one, the less each costs.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often reliability metrics are compared with their alert lines.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ pub struct Retention {
     pub archive: Duration,
     /// Subscriptions that have ended; not less than `history`.
     pub subscriptions: Duration,
-    /// Reliability metrics over time.
+    /// Metrics over time.
     pub metrics: MetricsKept,
     /// The audit log; none: for ever.
     pub audit_log: Option<Duration>,
@@ -92,7 +92,6 @@ impl Chore {
 /// Looks for what is overdue, for ever.
 pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
-    let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut ticks = ticks();
     loop {
@@ -100,12 +99,22 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
         let now = clock.now();
         let swept = sweep(&pool, now).await;
         sweeping.tried("sweeping", &swept, now);
-        if folding.is_due(now) {
-            folding.tried("folding", &fold_metrics(&pool).await, now);
-        }
         if watching.is_due(now) {
             let watched = reliability::watch(&pool, now).await;
             watching.tried("watching slis", &watched, now);
+        }
+    }
+}
+
+/// Folds for ever: apart from [`sweep_on`], since what was noted while nobody folded takes long, and nothing waits for it.
+pub(crate) async fn fold_on(pool: PgPool, clock: Clock) {
+    let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
+    let mut ticks = ticks();
+    loop {
+        ticks.tick().await;
+        let now = clock.now();
+        if folding.is_due(now) {
+            folding.tried("folding", &fold_metrics(&pool).await, now);
         }
     }
 }
@@ -150,7 +159,7 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Folds all notes there are into reliability metrics over time, and rests after each chunk.
+/// Folds all notes there are into metrics over time, and rests after each chunk.
 pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
@@ -180,7 +189,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| topics::clear_unused(pool, now)).await?;
     until_none(|| retention::clear_archive(pool, now - kept.archive)).await?;
     for step in Step::ALL {
-        until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step))).await?;
+        until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step) - step.slack())).await?;
     }
     if let Some(audit_log) = kept.audit_log {
         until_none(|| audit::clear(pool, now - audit_log)).await?;

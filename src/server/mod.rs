@@ -129,6 +129,7 @@ fn start_engines(
     }
     if config.roles.maintenance {
         engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
+        engines.spawn(maintenance::fold_on(pool.clone(), clock.clone()));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
@@ -172,9 +173,9 @@ pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
 
 /// What is served.
 struct Served {
-    /// The API if this process has that role; health, and reliability metrics for those with a key, in any case.
+    /// The API if this process has that role; health, and metrics for those with a key, in any case.
     main: Router,
-    /// Reliability metrics for everybody.
+    /// Metrics for everybody.
     metrics: Router,
 }
 
@@ -190,7 +191,7 @@ fn routes(
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let Context { pool, worker_pool, clock, .. } = context;
     let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
-    let shown = Arc::new(Remembered::new(FIGURES_EVERY));
+    let shown = Arc::new(Remembered::new(RELIABILITY_EVERY));
     let slis = move || async move {
         let read = async {
             let now = clock.now();
@@ -226,7 +227,7 @@ fn routes(
 }
 
 /// How often reliability metrics are read from the database at most, however often somebody scrapes.
-const FIGURES_EVERY: Duration = Duration::from_secs(1);
+const RELIABILITY_EVERY: Duration = Duration::from_secs(1);
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
@@ -248,6 +249,8 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         sends_waiting_max: api::Settings::default().sends_waiting_max,
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
         live: api::Settings::default().live,
+        charts_at_once: api::Settings::default().charts_at_once,
+        chart_patience: api::Settings::default().chart_patience,
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },

@@ -35,7 +35,7 @@ use sqlx::{Connection, PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
 pub(crate) use operations::schema::migrate_new;
-pub use operations::schema::{SchemaError, check_schema, migrate};
+pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
 pub use results::Progress;
 pub(crate) use results::Written;
 

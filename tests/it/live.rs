@@ -23,9 +23,11 @@ use crate::support::{Server, Setup, TestApp, seed};
 const SERVER: &str = "/v1/events/stream";
 const SHOP: &str = "/v1/apps/shop/events/stream";
 /// Looks that do not keep a test waiting.
-const OFTEN: Settings = Settings {
+pub const OFTEN: Settings = Settings {
     every: Duration::from_millis(20),
     listeners_max: 4,
+    places_for_operators: 0,
+    listeners_per_app: 4,
     listeners_per_key: 3,
     heartbeat: Duration::from_secs(15),
 };
@@ -43,6 +45,8 @@ struct Ear {
     body: BodyDataStream,
     buffer: String,
     comments: usize,
+    /// The id that it resumes from before there is an event.
+    hello: Option<String>,
 }
 
 impl Ear {
@@ -59,6 +63,7 @@ impl Ear {
                 let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
                 let Some(name) = field("event: ") else {
                     self.comments += 1;
+                    self.hello = field("id: ").or(self.hello.take());
                     continue;
                 };
                 let data = serde_json::from_str(&field("data: ").expect("data")).expect("JSON");
@@ -100,7 +105,7 @@ async fn open(router: &Router, path: &str, key: &str, after: Option<&str>) -> Re
         return Err((status, serde_json::from_slice(&bytes).unwrap()));
     }
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    Ok(Ear { body: response.into_body().into_data_stream(), buffer: String::new(), comments: 0 })
+    Ok(Ear { body: response.into_body().into_data_stream(), buffer: String::new(), comments: 0, hello: None })
 }
 
 async fn listen(app: &TestApp, path: &str) -> Ear {
@@ -114,6 +119,15 @@ async fn start() -> TestApp {
 async fn raise(app: &TestApp, subject: &str) {
     let alert = Alert { app: None, kind: Kind::Sli, subject, detail: "something is late" };
     alerts::raise(&mut app.pool.acquire().await.unwrap(), &alert, app.clock.now()).await.unwrap();
+}
+
+/// Listens through ten looks.
+pub async fn hear_ten(app: &TestApp) {
+    let mut ear = listen(app, SERVER).await;
+    for n in 0..10 {
+        raise(app, &n.to_string()).await;
+        ear.hear().await;
+    }
 }
 
 async fn write(app: &TestApp, n: u32, kind: &str) {
@@ -179,7 +193,10 @@ async fn stored_events_resume_exactly_in_whatever_order_transactions_commit() {
         assert_eq!(again.hear().await.data["data"]["n"], n);
     }
     // What is not kept any more leaves a gap that is told.
-    sqlx::query("DELETE FROM stream_events WHERE data ->> 'n' IN ('1', '2')").execute(&app.pool).await.unwrap();
+    let aged = "UPDATE stream_events
+                SET at = $1 - CASE WHEN data ->> 'n' IN ('1', '2') THEN interval '25 hours' ELSE interval '0' END";
+    sqlx::query(aged).bind(app.clock.now()).execute(&app.pool).await.unwrap();
+    app.keep_house().await;
     let mut late = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
     assert_eq!(late.hear().await.name, "gap");
     assert_eq!(late.hear().await.data["data"]["n"], 3);
@@ -187,6 +204,129 @@ async fn stored_events_resume_exactly_in_whatever_order_transactions_commit() {
     assert_eq!(astray.hear().await.name, "gap");
     let (status, problem) = open(&app.router, SERVER, &app.operator, Some("nonsense")).await.err().unwrap();
     assert_eq!((status, &problem["errors"][0]["header"]), (400, &json!("Last-Event-ID")));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_resumes_is_given_all_of_its_kinds_however_many_others_there_are() {
+    let app = start().await;
+    app.subscribe("fcm", 0..1).await;
+    let mut ear = listen(&app, SERVER).await;
+    raise(&app, "a").await;
+    let first = ear.hear().await.id;
+    drop(ear);
+    write(&app, 2_500, "alert.raised").await;
+    let hold = json!({"seconds": 60});
+    app.operate(Method::POST, &format!("/v1/gateways/{}/hold", app.lane("fcm").await), hold).await.ok(200);
+    for path in [SERVER, SHOP] {
+        let mut lanes =
+            open(&app.router, &format!("{path}?kinds=lane"), &app.operator, first.as_deref()).await.unwrap();
+        assert_eq!(lanes.hear().await.name, "lane.held", "of {path}");
+    }
+    let mut alerts = open(&app.router, SHOP, &app.operator, first.as_deref()).await.unwrap();
+    for n in 1..=2_500 {
+        assert_eq!(alerts.hear().await.data["data"]["n"], n, "all that was missed comes through one stream");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_says_from_where_to_resume_before_its_first_event_and_after_its_last() {
+    let app = start().await;
+    let mut ear = listen(&app, SERVER).await;
+    raise(&app, "a").await;
+    ear.hear().await;
+    let hello = ear.hello.clone();
+    assert!(hello.as_ref().is_some_and(|id| id.ends_with("-0")), "{hello:?}");
+    let mut again = open(&app.router, SERVER, &app.operator, hello.as_deref()).await.unwrap();
+    assert_eq!(again.hear().await.data["data"]["subject"], "a", "without a gap");
+    write(&app, 500, "alert.raised").await;
+    write(&app, 500, "alert.raised").await;
+    write(&app, 500, "alert.raised").await;
+    let mut quick = open(&app.router, SERVER, &app.operator, hello.as_deref()).await.unwrap();
+    let mut heard = 0;
+    while heard < 1_501 {
+        quick.hear().await;
+        heard += 1;
+    }
+    let end = loop {
+        let heard = ear.hear().await; // it has heard nothing meanwhile
+        if heard.name == "end" {
+            break heard;
+        }
+    };
+    assert_eq!(end.data["reason"], "lagged");
+    let mut late = open(&app.router, SERVER, &app.operator, end.id.as_deref()).await.unwrap();
+    assert_eq!(late.hear().await.name, "alert.raised", "{end:?}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_of_another_cluster_is_a_gap_after_which_everything_new_is_heard() {
+    let app = start().await;
+    let restored = "INSERT INTO stream_events (xid, at, kind, data) VALUES ('999999999', now(), 'alert.raised', '{}')
+                    RETURNING xid::text || '-' || seq";
+    let restored: String = sqlx::query_scalar(restored).fetch_one(&app.pool).await.unwrap();
+    let mut ear = open(&app.router, SERVER, &app.operator, Some(&restored)).await.unwrap();
+    assert_eq!(ear.hear().await.name, "gap");
+    raise(&app, "a").await;
+    assert_eq!(ear.hear().await.data["data"]["subject"], "a");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_events_come_even_while_outcomes_cannot_be_read() {
+    let app = start().await;
+    let mut ear = listen(&app, SERVER).await;
+    sqlx::query("ALTER TABLE rollup_notes RENAME TO away").execute(&app.pool).await.unwrap();
+    for subject in ["a", "b"] {
+        raise(&app, subject).await;
+        assert_eq!(ear.hear().await.data["data"]["subject"], subject);
+    }
+    sqlx::query("ALTER TABLE away RENAME TO rollup_notes").execute(&app.pool).await.unwrap();
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_stored_events_than_are_read_at_a_time_do_not_wait_for_the_next_look() {
+    let live = Settings { every: Duration::from_secs(3), ..OFTEN };
+    let app = TestApp::with(Setup { live, ..Setup::default() }).await;
+    let mut ear = listen(&app, SERVER).await;
+    write(&app, 1_000, "alert.raised").await;
+    ear.hear().await;
+    let began = tokio::time::Instant::now();
+    for n in 2..=1_000 {
+        assert_eq!(ear.hear().await.data["data"]["n"], n);
+    }
+    assert!(began.elapsed() < live.every, "{:?}", began.elapsed());
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_apps_campaigns_hide_how_anothers_stand() {
+    let app = start().await;
+    seed(&app, "fcm", 0..150).await;
+    let other = json!({"slug": "other", "name": "Other", "subject": "mailto:ops@example.com"});
+    app.operate(Method::POST, "/v1/apps", other).await.ok(201);
+    app.operate(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
+    let message = app.send(json!({"all": true}), json!({})).await;
+    let many = "WITH other AS (SELECT id FROM apps WHERE slug = 'other'),
+                     sent AS (
+                       INSERT INTO messages
+                       SELECT (jsonb_populate_record(m, jsonb_build_object('app', (SELECT id FROM other), 'id',
+                         'ffffffff-ffff-7fff-8fff-' || lpad(n::text, 12, '0')))).*
+                       FROM messages m, generate_series(1, 1100) n RETURNING id, app)
+                INSERT INTO campaigns_in_motion SELECT id, app FROM sent";
+    sqlx::query(many).execute(&app.pool).await.unwrap();
+    let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    assert_eq!(ear.until("message.progress").await.data["data"]["message"], json!(message));
+    drop(ear);
+    sqlx::query("DELETE FROM messages WHERE app <> (SELECT id FROM apps WHERE slug = 'shop')")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    app.operate(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);
+    app.run_until_idle().await;
     app.finish().await;
 }
 
@@ -276,6 +416,25 @@ async fn listeners_are_limited_for_each_key_and_process_and_leaving_makes_room()
     assert_eq!(code(&app.key).await, Some((503, "listeners_full".to_owned())));
     ears.pop();
     assert_eq!(code(&app.key).await, None);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_has_so_many_listeners_whatever_keys_they_have_and_operators_find_a_place() {
+    let live = Settings { places_for_operators: 1, listeners_per_app: 2, ..OFTEN };
+    let app = TestApp::with(Setup { live, ..Setup::default() }).await;
+    let other = json!({"slug": "other", "name": "Other", "subject": "mailto:ops@example.com"});
+    app.operate(Method::POST, "/v1/apps", other).await.ok(201);
+    let code = async |path: &str, key: &str| {
+        let refused = open(&app.router, path, key, None).await.err();
+        refused.map(|(status, problem)| (status, problem["code"].as_str().unwrap().to_owned()))
+    };
+    let _shop = [listen(&app, SHOP).await, open(&app.router, SHOP, &app.key, None).await.unwrap()];
+    assert_eq!(code(SHOP, &app.key).await, Some((429, "app_listeners_full".to_owned())));
+    let others = "/v1/apps/other/events/stream";
+    let _other = listen(&app, others).await;
+    assert_eq!(code(others, &app.operator).await, Some((503, "listeners_full".to_owned())));
+    assert_eq!(code(SERVER, &app.operator).await, None, "a place is kept");
     app.finish().await;
 }
 

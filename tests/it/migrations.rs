@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use bellwire::testkit::store::{self, Beside, SchemaError};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::TestDatabase;
@@ -164,4 +165,63 @@ async fn outcomes_counted_before_there_were_hours_and_days_are_in_them() {
     let all = 2 * 3 * 6_000;
     assert_eq!((sums[0], sums[1]), ((1, 2_881, 2 * 3 * 2_881), (2, 100, all)));
     assert_eq!((sums.len(), sums[2].2), (3, all));
+}
+
+#[tokio::test]
+async fn campaigns_that_were_fanned_out_before_there_was_progress_are_told_of() {
+    let database = before(35).await;
+    sqlx::raw_sql(
+        "SET session_replication_role = replica;
+         INSERT INTO messages (id, app, tier, state, audience, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
+         SELECT uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 2, 'sending', audience, 60, 1, estimate, now(), now()
+         FROM (VALUES (1, '{\"all\": true}'::jsonb, 500), (2, '{\"all\": true}', 500), (3, '{\"all\": true}', 50),
+                      (4, '{\"subscriptions\": []}', 500), (5, '{\"all\": true}', 500)) AS m (n, audience, estimate);
+         INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token)
+         SELECT 0, gen_random_uuid(), uuid(lpad(n::text, 32, '0')), 1, 2, now(), now(), 0, ''
+         FROM unnest('{1,3,4}'::int[]) n, generate_series(1, 3);
+         INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
+         VALUES (gen_random_uuid(), uuid(lpad('2', 32, '0')), 1, 2, ARRAY[gen_random_uuid()], gen_random_uuid(), now())",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("messages of which some wait");
+    migrate(&database.pool, 35).await;
+    let known = "SELECT right(message::text, 1) FROM campaigns_in_motion ORDER BY message";
+    let known: Vec<String> = sqlx::query_scalar(known).fetch_all(&database.pool).await.expect("campaigns");
+    assert_eq!(known, ["1", "2"], "3 and 4 are no campaigns, 5 is over");
+}
+
+/// As if the last migration were still to come.
+async fn undo_the_last(database: &TestDatabase) {
+    sqlx::raw_sql(
+        "DROP TABLE stream_floor;
+         DROP INDEX stream_events_by_app, campaigns_in_motion_by_app, rollup_notes_by_minute, rollup_notes_of_subscriptions;
+         DELETE FROM _sqlx_migrations WHERE version = 35",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("undone");
+}
+
+#[tokio::test]
+async fn a_database_is_not_migrated_while_a_worker_of_before_is_at_work() {
+    let database = TestDatabase::create().await;
+    let options = database.options();
+    let beat = async |ago_s: f64| {
+        let beat = "INSERT INTO workers (id, started_at, beat_at)
+                    VALUES (uuid(lpad('1', 32, '0')), now(), now() - $1 * interval '1 second')
+                    ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at";
+        sqlx::query(beat).bind(ago_s).execute(&database.pool).await.expect("a beat");
+    };
+    beat(0.0).await;
+    store::migrate(&options, Beside::Refuse).await.expect("nothing is missing, so nobody is in the way");
+    undo_the_last(&database).await;
+    let refused = store::migrate(&options, Beside::Refuse).await.expect_err("a worker lives");
+    assert!(matches!(refused, SchemaError::InUse { workers: 1 }), "{refused}");
+    assert!(refused.to_string().contains("bellwire migrate --force"), "{refused}");
+    store::migrate(&options, Beside::Force).await.expect("somebody insists");
+    undo_the_last(&database).await;
+    beat(16.0).await;
+    store::migrate(&options, Beside::Refuse).await.expect("it counts as dead");
+    store::check_schema(&options).await.expect("all is there");
 }

@@ -6,14 +6,14 @@ use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store;
 use serde_json::json;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use crate::crash::reconnect;
 use crate::support::{Setup, TestApp, TestDatabase, seed};
 
-/// Rows that were read of each table by reading it as a whole, as counted by sessions that have ended: only then have they
-/// told of all.
-async fn scanned(app: &TestApp) -> Vec<(String, i64)> {
+/// Rows that were read of each table by reading it as a whole, and by indexes, as counted by sessions that have ended: only
+/// then have they told of all.
+async fn read(app: &TestApp) -> Vec<(String, i64, i64)> {
     let mut connection = PgConnection::connect_with(&app.database.options()).await.expect("a connection");
     sqlx::query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -28,12 +28,14 @@ async fn scanned(app: &TestApp) -> Vec<(String, i64)> {
     while sqlx::query_scalar::<_, i64>(OTHERS).fetch_one(&mut connection).await.expect("a count") > 0 {
         tokio::task::yield_now().await;
     }
-    let scanned = sqlx::query_as("SELECT relname::text, seq_tup_read FROM pg_stat_user_tables ORDER BY 1")
-        .fetch_all(&mut connection)
-        .await
-        .expect("statistics");
+    let read = sqlx::query_as(
+        "SELECT relname::text, seq_tup_read, coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables ORDER BY 1",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .expect("statistics");
     connection.close().await.expect("closed");
-    scanned
+    read
 }
 
 async fn setting(pool: &PgPool, show: &'static str) -> String {
@@ -77,9 +79,41 @@ async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_la
         table if table.starts_with("attempts") || table.starts_with("receipts") => Some(0),
         _ => None,
     };
-    for (table, rows) in scanned(&app).await {
+    for (table, rows, _) in read(&app).await {
         assert!(bound(&table).is_none_or(|bound| rows <= bound), "{rows} rows of {table} were read by reading all");
     }
     reconnect(&app.pool).await;
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_listeners_are_told_of_outcomes_costs_the_same_whatever_minutes_are_kept_and_plans_are_cached() {
+    let live = crate::live::OFTEN;
+    let app = TestApp::with(Setup { live, ..Setup::default() }).await;
+    app.subscribe("fcm", 0..1).await;
+    let minutes = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+                   SELECT 1, '00000000-0000-0000-0000-000000000000', lane,
+                          date_trunc('minute', $1::timestamptz) - n * interval '1 minute', 2, 'fcm', '{1}', '{1}'
+                   FROM generate_series(10, 1009) n, generate_series(1001, 1020) lane";
+    sqlx::query(minutes).bind(app.clock.now()).execute(&app.pool).await.expect("rollups");
+    let notes = "INSERT INTO rollup_notes (minute, lane, tier, fact, n)
+                 SELECT date_trunc('minute', $1::timestamptz) - n * interval '1 minute', 1, 2, 1, 1 FROM generate_series(10, 20009) n";
+    sqlx::query(notes).bind(app.clock.now()).execute(&app.pool).await.expect("a backlog");
+    sqlx::query("VACUUM ANALYZE rollups, rollup_notes").execute(&app.pool).await.expect("statistics");
+    let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&app.pool).await.expect("a name");
+    let generic = format!("ALTER DATABASE \"{name}\" SET plan_cache_mode = force_generic_plan");
+    sqlx::query(AssertSqlSafe(generic)).execute(&app.pool).await.expect("it is ours");
+    let sums = |read: Vec<(String, i64, i64)>| {
+        let of =
+            |name: &str| read.iter().filter(|(table, ..)| table == name).map(|(_, all, some)| all + some).sum::<i64>();
+        of("rollups") + of("rollup_notes")
+    };
+    let before = sums(read(&app).await);
+    reconnect(&app.pool).await;
+    crate::live::hear_ten(&app).await;
+    let rows = sums(read(&app).await) - before;
+    assert!(rows < 1_000, "{rows} rows were read in ten looks");
+    reconnect(&app.pool).await;
+    sqlx::query("TRUNCATE rollups, rollup_notes").execute(&app.pool).await.expect("it is ours");
     app.finish().await;
 }

@@ -108,7 +108,9 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
     app.clock.advance(Duration::from_secs(61));
     remove_apps(&app).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 0);
     app.sweep().await; // kept counts have come to nothing, and are forgotten
+    remove_apps(&app).await;
 
     // Whatever table may come to refer to apps or lanes, but for those whose rows go with their day or minute, or outlive
     // what they tell of.
@@ -134,5 +136,27 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(404);
     let again = json!({"slug": "shop", "name": "New", "subject": "mailto:ops@example.com"});
     app.operate(Method::POST, "/v1/apps", again).await.ok(201);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_lost_with_an_app_shows_under_its_push_service() {
+    let app = TestApp::start().await;
+    app.subscribe("mozilla", 0..3).await;
+    app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
+    app.clock.advance(Duration::from_secs(61));
+    for _ in 0..3 {
+        remove_apps(&app).await;
+        app.sweep().await;
+    }
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM apps").await, 0);
+    let gateways: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT gateway, sum(n)::bigint FROM rollups, unnest(facts, ns) AS f (fact, n)
+         WHERE step = 3 AND lane = 0 AND fact IN (40, 46) GROUP BY gateway, fact",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(gateways, [("mozilla".to_owned(), 3), ("mozilla".to_owned(), 3)], "as many lost as won");
     app.finish().await;
 }

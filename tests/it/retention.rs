@@ -141,9 +141,10 @@ async fn small_things_go_too_each_in_its_time() {
             DAY * 2,
             "INSERT INTO reliability_counts (minute, lane, tier, metric, n) VALUES ($1, 1, 1, 1, 1)",
         ),
-        ("rollups", DAY * 2, ROLLUP_OF_A_MINUTE),
-        ("rollups", DAY * 90, ROLLUP_OF_AN_HOUR),
-        ("rollups", DAY * 1_825, ROLLUP_OF_A_DAY),
+        // So that the first step of a range is whole: it may begin an hour or a day before the range.
+        ("rollups", DAY * 2 + hour, ROLLUP_OF_A_MINUTE),
+        ("rollups", DAY * 91, ROLLUP_OF_AN_HOUR),
+        ("rollups", DAY * 1_826, ROLLUP_OF_A_DAY),
         ("breaker_trips", DAY * 2, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
         (
             "alerts",

@@ -10,9 +10,10 @@ use bellwire::testkit::store::outcomes::rollups;
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
+use crate::crash::without_engine;
 use crate::receipts::{report, settings, token};
 use crate::support::app::{DAY, PATIENCE, scalar, until_waiting};
-use crate::support::{TestApp, seed};
+use crate::support::{Server, TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const OUTCOMES: [&str; 6] = ["accepted", "gone", "expired", "dead", "cancelled", "capped"];
@@ -335,5 +336,81 @@ async fn what_cannot_be_shown_is_refused_by_name_and_apps_see_only_their_own() {
     assert_eq!(by_app["data"][0]["metrics"]["accepted"], 120, "{by_app}");
     assert_eq!(app.call(Method::GET, &format!("/v1/metrics?{range}&measures=accepted"), Value::Null).await.status, 403);
     app.run_until_idle().await;
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_step_of_what_is_kept_is_whole() {
+    let app = TestApp::start().await;
+    app.clock.advance(Duration::from_secs(17 * 60)); // not at the beginning of a step
+    let earliest = app.clock.now() - 2 * DAY;
+    let first = chrono::DateTime::from_timestamp(earliest.timestamp() / 1_800 * 1_800, 0).unwrap();
+    let row = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
+               VALUES (1, '00000000-0000-0000-0000-000000000000', 0, $1, 2, 'fcm', '{1}', '{5}')";
+    sqlx::query(row).bind(first).execute(&app.pool).await.unwrap();
+    app.keep_house().await;
+    let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (start, end) = (time(earliest + chrono::TimeDelta::seconds(1)), time(earliest + chrono::TimeDelta::hours(1)));
+    let path = format!("/v1/metrics?time[start]={start}&time[end]={end}&granularity=30m&measures=accepted");
+    let shown = app.operate(Method::GET, &path, Value::Null).await.ok(200);
+    assert_eq!(shown["data"][0]["metrics"]["accepted"], 5, "{shown}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_complete_until_the_first_change_of_subscriptions_that_is_not_in_them() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    app.sweep().await;
+    let unfolded = "INSERT INTO audience_changes (topic, lane, n, at, fact) SELECT 0, id, 0, $1, 40 FROM lanes";
+    let ago = app.clock.now() - chrono::TimeDelta::minutes(10);
+    sqlx::query(unfolded).bind(ago).execute(&app.pool).await.unwrap();
+    let shown = shown(&app, "measures=subscriptions_won").await;
+    let complete_until = shown["metadata"]["complete_until"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>();
+    assert!(complete_until.unwrap() <= ago, "{shown}");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn charts_beyond_those_that_are_made_at_a_time_are_to_come_back() {
+    let api = TestApi::with(
+        bellwire::testkit::api::Settings { charts_at_once: 1, chart_patience: Duration::ZERO, ..settings() },
+        None,
+    )
+    .await;
+    let now = api.clock.now().format("%Y-%m-%dT00:00:00Z");
+    let later = (api.clock.now() + DAY).format("%Y-%m-%dT00:00:00Z");
+    let query = format!("/metrics?time[start]={now}&time[end]={later}&measures=accepted");
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE rollups").execute(&mut *held).await.unwrap();
+    let refused = async {
+        until_waiting(&api.pool, 1).await;
+        let refused = api.get(&query).await;
+        held.rollback().await.unwrap();
+        refused
+    };
+    let (first, refused) = tokio::join!(api.get(&query), refused);
+    assert_eq!((refused.status, &refused.json["code"]), (503, &json!("charts_busy")));
+    first.ok(200);
+    api.get(&query).await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folding_that_takes_long_keeps_neither_sweeps_waiting_nor_a_stop() {
+    let app = without_engine().await;
+    app.subscribe("fcm", 0..1).await;
+    let note = "INSERT INTO rollup_notes (minute, lane, tier, fact, n) SELECT now(), id, 0, 40, 0 FROM lanes";
+    sqlx::query(note).execute(&app.pool).await.unwrap();
+    let mut held = app.pool.begin().await.unwrap();
+    let hold = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE rollups IN EXCLUSIVE MODE";
+    sqlx::raw_sql(hold).execute(&mut *held).await.unwrap();
+    let server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
+    until_waiting(&app.pool, 1).await;
+    app.subscribe("fcm", 1..2).await;
+    let swept = async { while scalar(&app.pool, "SELECT count(*) FROM audience_changes").await > 0 {} };
+    tokio::time::timeout(Duration::from_secs(20), swept).await.expect("the next sweep adds up who is to be reached");
+    server.terminate();
+    assert!(server.end(Duration::from_secs(20)).await.success());
+    held.rollback().await.unwrap();
     app.finish().await;
 }

@@ -102,7 +102,7 @@ async fn only_the_schema_of_this_program_is_accepted_without_migrating() {
         .expect("1 row");
     let error = store::check_schema(&database.options()).await.expect_err("newer");
     assert!(matches!(error, SchemaError::Foreign { version: 9999 }), "{error}");
-    let error = store::migrate(&database.options()).await.expect_err("newer");
+    let error = store::migrate(&database.options(), store::Beside::Refuse).await.expect_err("newer");
     assert!(matches!(error, SchemaError::Foreign { version: 9999 }), "{error}");
     sqlx::query("DROP TABLE _sqlx_migrations").execute(&database.pool).await.expect("gone");
     let error = store::check_schema(&database.options()).await.expect_err("somebody else's");

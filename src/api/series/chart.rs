@@ -1,14 +1,16 @@
 //! Adds up rows by bucket and group, and says what each measure comes to. Every group has every bucket, empty ones included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
 use super::measure::Dimension;
 use super::query::Query;
 use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 use crate::model::fact::{Counts, Fact, Loss};
-use crate::model::id::{AppId, LaneId};
+use crate::model::id::{AppId, LaneId, MessageId};
+use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{LaneOf, Row};
 
 /// Points of an answer, at most.
@@ -48,15 +50,26 @@ pub(super) struct Point {
     pub metrics: Map<String, Value>,
 }
 
-/// There would be more points than [`POINTS_MAX`].
+/// What there is too much of to answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(super) enum TooMany {
+    /// More points than [`POINTS_MAX`].
+    Points,
+    /// More rows than are read for one answer.
+    Rows,
+}
+
+/// What tells rows apart, but for time.
+type Kind = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
 
 /// An answer in the making.
 pub(super) struct Chart<'a> {
     query: &'a Query,
     lanes: BTreeMap<LaneId, &'a LaneOf>,
-    groups: BTreeMap<Vec<Label>, Group>,
+    groups: Vec<Group>,
+    by_labels: BTreeMap<Vec<Label>, usize>,
+    /// The group of each kind of row that has come so far; none: it belongs to none.
+    by_kind: HashMap<Kind, Option<usize>>,
     groups_max: usize,
 }
 
@@ -66,7 +79,8 @@ impl<'a> Chart<'a> {
         let parts = query.split().map_or(1, |split| split.values(&query.filters).len());
         let points = usize::try_from(query.buckets()).unwrap_or(usize::MAX).saturating_mul(parts).max(1);
         let lanes = lanes.iter().map(|lane| (lane.lane, lane)).collect();
-        Self { query, lanes, groups: BTreeMap::new(), groups_max: POINTS_MAX / points }
+        let groups_max = POINTS_MAX / points;
+        Self { query, lanes, groups: Vec::new(), by_labels: BTreeMap::new(), by_kind: HashMap::new(), groups_max }
     }
 
     /// Adds what was counted within the range.
@@ -120,7 +134,8 @@ impl<'a> Chart<'a> {
             split.map_or(vec![None], |split| split.values(&self.query.filters).into_iter().map(Some).collect());
         let names: Vec<_> = self.grouping().map(Dimension::name).collect();
         let mut points = Vec::new();
-        for (labels, group) in &self.groups {
+        for (labels, group) in &self.by_labels {
+            let group = &self.groups[*group];
             let (mut active, mut newest_first) = (group.active, Vec::new());
             for (n, counts) in group.buckets.iter().enumerate().rev() {
                 let at = self.query.bucket_s.map(|seconds| {
@@ -150,16 +165,19 @@ impl<'a> Chart<'a> {
         self.query.dimensions.iter().copied().filter(|dimension| dimension.split().is_none())
     }
 
-    /// The group of a row; none: a filter leaves it out.
+    /// The group of a row; none: it has nothing of a dimension.
     fn group_of(&mut self, row: &Row) -> Result<Option<&mut Group>, TooMany> {
-        let filters = &self.query.filters;
-        let left_out = !filters.gateways.is_empty() && !filters.gateways.contains(&row.gateway)
-            || !filters.tiers.is_empty() && !row.tier.is_some_and(|tier| filters.tiers.contains(&tier));
-        if left_out {
-            return Ok(None);
-        }
-        let labels: Option<Vec<Label>> = self.grouping().map(|dimension| self.label(dimension, row)).collect();
-        labels.map(|labels| self.group(labels)).transpose()
+        let kind = (row.lane, row.gateway, row.tier, row.message);
+        let group = match self.by_kind.get(&kind) {
+            Some(known) => *known,
+            None => {
+                let labels: Option<Vec<_>> = self.grouping().map(|dimension| self.label(dimension, row)).collect();
+                let group = labels.map(|labels| self.group(labels)).transpose()?;
+                self.by_kind.insert(kind, group);
+                group
+            }
+        };
+        Ok(group.map(|group| &mut self.groups[group]))
     }
 
     /// What a row has of a dimension. None: nothing, such as what has no tier.
@@ -175,13 +193,18 @@ impl<'a> Chart<'a> {
         }
     }
 
-    fn group(&mut self, labels: Vec<Label>) -> Result<&mut Group, TooMany> {
-        if !self.groups.contains_key(&labels) && self.groups.len() >= self.groups_max {
-            return Err(TooMany);
+    /// The place of the group that has these labels.
+    fn group(&mut self, labels: Vec<Label>) -> Result<usize, TooMany> {
+        if let Some(known) = self.by_labels.get(&labels) {
+            return Ok(*known);
+        }
+        if self.groups.len() >= self.groups_max {
+            return Err(TooMany::Points);
         }
         let buckets = usize::try_from(self.query.buckets()).unwrap_or(0);
-        let empty = || Group { buckets: vec![Counts::default(); buckets], active: 0 };
-        Ok(self.groups.entry(labels).or_insert_with(empty))
+        self.groups.push(Group { buckets: vec![Counts::default(); buckets], active: 0 });
+        self.by_labels.insert(labels, self.groups.len() - 1);
+        Ok(self.groups.len() - 1)
     }
 }
 

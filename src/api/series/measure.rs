@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::filters::Filters;
 use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::fact::{Counts, Fact, Loss, StatusClass};
+use crate::model::fact::{Counts, Fact, Loss, StatusClass, WAITS};
 
 /// What figures can be broken down by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +177,28 @@ impl Measure {
         }
     }
 
+    /// The first and the last of the facts that it is made from, by their numbers.
+    pub(super) fn facts(self) -> (i16, i16) {
+        let span = |first: Fact, last: Fact| (first.code(), last.code());
+        match self {
+            Self::Ended | Self::AcceptanceRate | Self::GoneRate => {
+                span(Fact::Ended(Ending::Accepted), Fact::Ended(Ending::Capped))
+            }
+            Self::EndedAs(ending) => span(Fact::Ended(ending), Fact::Ended(ending)),
+            Self::Retried => span(Fact::Ended(Ending::Retry), Fact::Ended(Ending::Retry)),
+            Self::Attempts | Self::ErrorRate => {
+                span(Fact::Posted(StatusClass::Success), Fact::Posted(StatusClass::None))
+            }
+            Self::Receipts(kind) => span(Fact::Receipt(kind), Fact::Receipt(kind)),
+            Self::DisplayRate => span(Fact::ReceiptAsked, Fact::Receipt(ReceiptKind::Displayed)),
+            Self::ClickRate => span(Fact::Receipt(ReceiptKind::Displayed), Fact::Receipt(ReceiptKind::Clicked)),
+            Self::Latency(_) => span(Fact::Waited(0), Fact::Waited(WAITS - 1)),
+            Self::SubscriptionsWon | Self::SubscriptionsLost | Self::SubscriptionsActive => {
+                span(Fact::Won, Fact::Lost(Loss::Deleted))
+            }
+        }
+    }
+
     /// What it comes to. `part`: only this value of the dimension that splits it. None where there is nothing to divide by, or to
     /// measure.
     pub(super) fn value(self, counts: &Counts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
@@ -217,8 +239,10 @@ impl Measure {
     }
 }
 
+/// Null where there is nothing to divide by, and where the part exceeds the whole: receipts count when they come, so in a
+/// short step they may be of more pushes than it asked of.
 fn share(part: u64, whole: u64) -> Value {
-    if whole == 0 { Value::Null } else { json!(part as f64 / whole as f64) }
+    if whole == 0 || part > whole { Value::Null } else { json!(part as f64 / whole as f64) }
 }
 
 #[cfg(test)]
@@ -230,6 +254,22 @@ mod tests {
         let all: Vec<_> = Measure::all().collect();
         assert!(all.iter().all(|measure| Measure::named(&measure.name()) == Some(*measure)));
         assert!(Dimension::ALL.into_iter().all(|dimension| Dimension::named(dimension.name()) == Some(dimension)));
+    }
+
+    /// Only facts within a measure's span are read: each must come to the same without all others.
+    #[test]
+    fn a_measure_needs_no_facts_but_those_of_its_span() {
+        let mut all = Counts::default();
+        (0..).zip(Fact::all()).for_each(|(n, fact)| (0..=n % 7).for_each(|_| all.add(fact)));
+        for measure in Measure::all() {
+            let (first, last) = measure.facts();
+            let mut read = Counts::default();
+            all.stored()
+                .filter(|(code, _)| (first..=last).contains(code))
+                .for_each(|(code, n)| read.add_stored(code, n));
+            let value = |counts| measure.value(counts, 0, None, &Filters::default());
+            assert_eq!(value(&read), value(&all), "{}", measure.name());
+        }
     }
 
     #[test]
@@ -267,6 +307,10 @@ mod tests {
         for name in ["acceptance_rate", "gone_rate", "error_rate", "display_rate", "click_rate", "latency_p95"] {
             assert_eq!(value(name, &nothing), Value::Null, "{name} of nothing");
         }
+        let mut late = Counts::default();
+        late.add(Fact::ReceiptAsked);
+        (0..2).for_each(|_| late.add(Fact::Receipt(ReceiptKind::Displayed)));
+        assert_eq!(value("display_rate", &late), Value::Null, "more was displayed than asked for: of earlier pushes");
         let part = |part| Measure::Ended.value(&counts, 0, Some(part), &Filters::default());
         assert_eq!((part("accepted"), part("gone"), part("dead")), (json!(6), json!(2), json!(0)));
         let only_gone = Filters { outcomes: vec![Ending::Gone], ..Filters::default() };

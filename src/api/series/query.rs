@@ -7,13 +7,15 @@ use chrono::DateTime;
 
 use super::filters::Filters;
 use super::measure::{Dimension, Measure, Split};
+use super::pieces::{down, pieces, up};
+use crate::api::extract::refuse_nul;
 use crate::api::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::{Loss, StatusClass};
 use crate::model::id::LaneId;
 use crate::model::lane::Gateway;
-use crate::store::outcomes::rollups::{MetricsKept, Step};
+use crate::store::outcomes::rollups::{MetricsKept, Piece, Step};
 
 /// Buckets of a request, at most.
 pub(super) const BUCKETS_MAX: i64 = 1_500;
@@ -49,8 +51,8 @@ pub(super) struct Query {
     pub bucket_s: Option<i64>,
     /// Its name in the request.
     pub granularity: Option<&'static str>,
-    /// Which rows it takes.
-    pub step: Step,
+    /// Of which rows it is put together.
+    pub pieces: Vec<Piece>,
     pub measures: Vec<Measure>,
     pub dimensions: Vec<Dimension>,
     pub filters: Filters,
@@ -77,12 +79,10 @@ impl Query {
             let parameter = if filters.apps.is_empty() { "dimensions[]" } else { "filters[app]" };
             return Err(Problem::invalid_parameter(parameter, "`app` is for `/v1/metrics`, which shows all apps"));
         }
-        let step = step(start, end, granularity.map(|(_, seconds)| seconds), kept, now)?;
         let bucket_s = granularity.map(|(_, seconds)| seconds);
-        let (from, until) =
-            (down(start, bucket_s.unwrap_or(step.seconds())), up(end, bucket_s.unwrap_or(step.seconds())));
+        let (from, until, pieces) = put_together(start, end, bucket_s, kept, now)?;
         let granularity = granularity.map(|(name, _)| name);
-        let query = Self { from, until, bucket_s, granularity, step, measures, dimensions, filters };
+        let query = Self { from, until, bucket_s, granularity, pieces, measures, dimensions, filters };
         query.check()?;
         Ok(query)
     }
@@ -137,22 +137,30 @@ impl Filters {
     }
 }
 
-/// Which rows show a range by that granularity: the longest that fit, and that are still kept.
-fn step(
+/// The range, widened to whole buckets, and the rows that show it: the longest that fit, and that are still kept. Without
+/// buckets it is widened to the shortest rows that are kept of either end.
+fn put_together(
     start: Timestamp,
     end: Timestamp,
     bucket_s: Option<i64>,
     kept: MetricsKept,
     now: Timestamp,
-) -> Result<Step, Problem> {
-    let is_kept = |step: &Step| start >= now - kept.of(*step);
-    let fits = |step: &Step| match bucket_s {
-        Some(seconds) => seconds % step.seconds() == 0,
-        None => down(start, step.seconds()) == start && down(end, step.seconds()) == end,
+) -> Result<(Timestamp, Timestamp, Vec<Piece>), Problem> {
+    let is_kept = |at: Timestamp, step: Step| at >= now - kept.of(step);
+    let found = match bucket_s {
+        Some(seconds) => {
+            let fits = |step: &Step| seconds % step.seconds() == 0 && is_kept(start, *step);
+            let (from, until) = (down(start, seconds), up(end, seconds));
+            Step::ALL.into_iter().rev().find(fits).map(|step| (from, until, vec![Piece { step, from, until }]))
+        }
+        None => {
+            let shortest = |at: Timestamp| Step::ALL.into_iter().find(|step| is_kept(at, *step));
+            shortest(start).zip(shortest(end)).map(|(at_start, at_end)| {
+                let (from, until) = (down(start, at_start.seconds()), up(end, at_end.seconds()));
+                (from, until, pieces(from, until))
+            })
+        }
     };
-    let longest_first = || Step::ALL.into_iter().rev();
-    let finest = Step::ALL.into_iter().find(is_kept);
-    let found = longest_first().find(|step| fits(step) && is_kept(step)).or(finest.filter(|_| bucket_s.is_none()));
     found.ok_or_else(|| {
         let days = |step| kept.of(step).as_secs() / 86_400;
         let [minutes, hours, by_day] = Step::ALL.map(days);
@@ -164,16 +172,6 @@ fn step(
     })
 }
 
-fn down(at: Timestamp, seconds: i64) -> Timestamp {
-    let whole = at.timestamp().div_euclid(seconds) * seconds;
-    DateTime::from_timestamp(whole, 0).unwrap_or(at)
-}
-
-fn up(at: Timestamp, seconds: i64) -> Timestamp {
-    let whole = down(at, seconds);
-    if whole == at { at } else { whole + chrono::TimeDelta::seconds(seconds) }
-}
-
 /// Parameters that are not read yet: `name[]=a&name[]=b` and `name=a,b` mean the same.
 struct Given(BTreeMap<String, Vec<String>>);
 
@@ -182,6 +180,7 @@ impl Given {
         let mut given = BTreeMap::<String, Vec<String>>::new();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
             let name = name.strip_suffix("[]").unwrap_or(&name).to_owned();
+            refuse_nul(&name, &value)?;
             let values = value.split(',').map(|value| value.trim().to_owned());
             given.entry(name).or_default().extend(values.filter(|value| !value.is_empty()));
         }
@@ -301,6 +300,10 @@ mod tests {
         Query::read(text, false, MetricsKept::DEFAULT, now)
     }
 
+    fn steps(query: &Query) -> Vec<Step> {
+        query.pieces.iter().map(|piece| piece.step).collect()
+    }
+
     #[test]
     fn a_list_is_written_in_either_way() {
         let repeated = "time[start]=2026-11-19T00:00:00Z&time[end]=2026-11-20T00:00:00Z&granularity=1h\
@@ -309,33 +312,29 @@ mod tests {
                            &measures=accepted,gone&dimensions=gateway&filters[tier]=transactional,promotional";
         let query = read(repeated).unwrap();
         assert_eq!(query, read(with_commas).unwrap());
-        assert_eq!((query.step, query.buckets(), query.measures.len()), (Step::Hour, 24, 2));
+        assert_eq!((steps(&query), query.buckets(), query.measures.len()), (vec![Step::Hour], 24, 2));
         assert_eq!(query.filters.tiers, [Tier::Transactional, Tier::Promotional]);
     }
 
     #[test]
     fn a_range_is_widened_to_whole_buckets_and_shown_by_the_longest_rows_that_fit() {
-        for (start, end, granularity, step, from, buckets) in [
-            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", Step::Day, "2026-11-01T00:00:00Z", 19),
-            ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", Step::Day, "2026-11-01T00:00:00Z", 20),
-            ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&granularity=2h", Step::Hour, "2026-11-01T10:00:00Z", 2),
-            (
-                "2026-11-20T10:31:00Z",
-                "2026-11-20T10:40:00Z",
-                "&granularity=5m",
-                Step::Minute,
-                "2026-11-20T10:30:00Z",
-                2,
-            ),
-            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "", Step::Day, "2026-11-01T00:00:00Z", 1),
-            ("2026-11-01T01:00:00Z", "2026-11-20T00:00:00Z", "", Step::Hour, "2026-11-01T01:00:00Z", 1),
-            ("2026-11-01T01:00:30Z", "2026-11-20T00:00:00Z", "", Step::Hour, "2026-11-01T01:00:00Z", 1),
-            ("2026-11-20T01:00:30Z", "2026-11-20T02:00:00Z", "", Step::Minute, "2026-11-20T01:00:00Z", 1),
-            ("2024-11-01T01:00:30Z", "2026-11-20T02:00:00Z", "", Step::Day, "2024-11-01T00:00:00Z", 1),
-        ] {
+        use Step::{Day, Hour, Minute};
+        let cases: [(&str, &str, &str, &[Step], &str, i64); 10] = [
+            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 19),
+            ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 20),
+            ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&granularity=2h", &[Hour], "2026-11-01T10:00:00Z", 2),
+            ("2026-11-20T10:31:00Z", "2026-11-20T10:40:00Z", "&granularity=5m", &[Minute], "2026-11-20T10:30:00Z", 2),
+            ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "", &[Day], "2026-11-01T00:00:00Z", 1),
+            ("2026-11-01T01:00:00Z", "2026-11-20T00:00:00Z", "", &[Hour, Day], "2026-11-01T01:00:00Z", 1),
+            ("2026-11-01T01:00:30Z", "2026-11-20T00:00:00Z", "", &[Hour, Day], "2026-11-01T01:00:00Z", 1),
+            ("2026-11-20T01:00:30Z", "2026-11-20T02:00:00Z", "", &[Hour], "2026-11-20T01:00:00Z", 1),
+            ("2026-11-20T01:01:30Z", "2026-11-20T02:00:00Z", "", &[Minute], "2026-11-20T01:01:00Z", 1),
+            ("2024-11-01T01:00:30Z", "2026-11-20T02:00:00Z", "", &[Day, Hour], "2024-11-01T00:00:00Z", 1),
+        ];
+        for (start, end, granularity, expected, from, buckets) in cases {
             let query = read(&format!("time[start]={start}&time[end]={end}&measures=accepted{granularity}")).unwrap();
-            let shown = (query.step, query.from, query.buckets());
-            assert_eq!(shown, (step, from.parse().unwrap(), buckets), "{start} to {end}{granularity}");
+            let shown = (steps(&query), query.from, query.buckets());
+            assert_eq!(shown, (expected.to_vec(), from.parse().unwrap(), buckets), "{start} to {end}{granularity}");
         }
     }
 
@@ -364,6 +363,7 @@ mod tests {
             (format!("{range}&measures=accepted&dimensions=message"), "filters[message]"),
             (format!("{range}&measures=accepted&filters[user]=x"), "filters[user]"),
             (format!("{range}&measures=accepted&timezone=UTC"), "timezone"),
+            (format!("{range}&measures=accepted&filters[app]=%00"), "filters[app]"),
             (format!("{range}&measures={}", "accepted,".repeat(101)), "measures"),
             (
                 "time[start]=2026-11-01T00:00:00Z&time[end]=2026-11-20T00:00:00Z&measures=gone&granularity=1m".into(),

@@ -35,7 +35,8 @@ const CHUNK_OF_MANY: i64 = 2_000;
 pub(crate) enum Step {
     /// There is more to do at once.
     More,
-    /// Workers hold some of it, or requests may be under way: there is more to do later.
+    /// Workers hold some of it, requests may be under way, or figures over time have yet to take in what was lost: there is
+    /// more to do later.
     Later,
     /// The app is gone.
     Gone,
@@ -72,9 +73,13 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
     if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
         return Ok(Step::Later);
     }
-    let deleted =
-        delete_subscriptions(pool, app).await? + delete_archive(pool, app).await? + delete_messages(pool, app).await?;
-    if deleted > 0 {
+    if delete_subscriptions(pool, app).await? + delete_archive(pool, app).await? > 0 {
+        return Ok(Step::More);
+    }
+    if is_noted(pool, app).await? {
+        return Ok(Step::Later);
+    }
+    if delete_messages(pool, app).await? > 0 {
         return Ok(Step::More);
     }
     delete_rest(pool, app).await?;
@@ -160,6 +165,18 @@ async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
         app.0
     )
     .fetch_one(&mut *tx)
+    .await
+}
+
+/// Whether anything is noted of its lanes that is not in the figures over time yet. That is added to its gateway's as long as
+/// the lanes are there to tell which that is, and to its messages' own, which would come back if they were deleted before.
+async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM audience_changes WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
+               OR EXISTS (SELECT FROM rollup_notes WHERE lane IN (SELECT id FROM lanes WHERE app = $1)) AS "noted!""#,
+        app.0
+    )
+    .fetch_one(pool)
     .await
 }
 

@@ -84,7 +84,7 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sql
     Ok(deleted.rows_affected())
 }
 
-/// Deletes a chunk of the reliability metrics over time of one step that are from before `cutoff`.
+/// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.
 pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let deleted = sqlx::query!(
@@ -124,12 +124,27 @@ macro_rules! delete_before {
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let stops = delete_before!("stops", "at", now - STOPS_KEPT);
-    let told = delete_before!("stream_events", "at", now - STREAM_EVENTS_KEPT);
+    let told = sqlx::query_scalar!(
+        r#"WITH deleted AS (
+             DELETE FROM stream_events WHERE ctid = ANY (ARRAY(
+               SELECT ctid FROM stream_events WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
+             RETURNING xid, seq),
+           -- What a dump brought of another cluster is later than any transaction of this one.
+           last AS (
+             SELECT xid, seq FROM deleted WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
+             ORDER BY xid DESC, seq DESC LIMIT 1),
+           moved AS (
+             UPDATE stream_floor f SET xid = last.xid, seq = last.seq FROM last
+             WHERE (last.xid, last.seq) > (f.xid, f.seq) OR f.xid > pg_snapshot_xmin(pg_current_snapshot()))
+           SELECT count(*) AS "n!" FROM deleted"#,
+        now - STREAM_EVENTS_KEPT,
+        CHUNK
+    );
     let answers = delete_before!("idempotency_keys", "created_at", now - IDEMPOTENCY_KEPT);
     let reliability = delete_before!("reliability_counts", "minute", now - RELIABILITY_KEPT);
     let trips = delete_before!("breaker_trips", "minute", now - RELIABILITY_KEPT);
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
-        + told.execute(&mut *tx).await?.rows_affected()
+        + u64::try_from(told.fetch_one(&mut *tx).await?).unwrap_or(0)
         + answers.execute(&mut *tx).await?.rows_affected()
         + reliability.execute(&mut *tx).await?.rows_affected()
         + trips.execute(&mut *tx).await?.rows_affected();

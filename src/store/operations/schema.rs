@@ -9,6 +9,7 @@ use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+use super::workers::SILENCE;
 use crate::postgres::OLDEST_MAJOR;
 
 /// The schema of ours.
@@ -69,6 +70,17 @@ pub enum SchemaError {
     Changed {
         /// Its number.
         version: i64,
+    },
+    /// Workers that know only the schema of before are at work.
+    #[error(
+        "{workers} worker(s) of another version are at work on this database, and would send messages twice if it were \
+         migrated under them: stop all servers, and try again (one that was killed counts as dead {} s after its last sign of \
+         life), or migrate all the same by `bellwire migrate --force`",
+        SILENCE.as_secs()
+    )]
+    InUse {
+        /// How many.
+        workers: i64,
     },
     /// Somebody else has a schema of our name.
     #[error(
@@ -175,13 +187,28 @@ fn is_ours(applied: &[AppliedMigration]) -> bool {
     applied.iter().any(|applied| applied.version == first.version && applied.checksum == first.checksum)
 }
 
+/// What to do while workers are at work that know only the schema of before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Refuse: their statements would fail, and what they POSTed would be POSTed again by others.
+    Refuse,
+    /// Migrate all the same.
+    Force,
+}
+
 /// Makes the schema if need be, moves what lies in `public`, and applies the migrations that are missing. Replicas that
 /// start together take turns. Without the statement timeout that connections of pools have: an index on a large table takes
 /// its time.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
+pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
-    match contents(&mut connection).await? {
+    let contents = contents(&mut connection).await?;
+    if let (Beside::Refuse, Contents::Ours { schema, applied }) = (beside, &contents)
+        && (*schema != SCHEMA || MIGRATIONS.iter().any(|ours| !applied.iter().any(|it| it.version == ours.version)))
+    {
+        refuse_beside_workers(&mut connection, schema).await?;
+    }
+    match contents {
         Contents::Ours { schema: SCHEMA, .. } => {}
         Contents::Ours { applied, .. } => move_here(&mut connection, &applied).await?,
         Contents::Nothing | Contents::Others(_) => make_schema(&mut connection).await?,
@@ -191,11 +218,29 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     Ok(connection.close().await?)
 }
 
+/// Refuses to go on while a worker lives, as the table of workers in that schema tells, if there is one yet.
+async fn refuse_beside_workers(connection: &mut PgConnection, schema: &str) -> Result<(), SchemaError> {
+    let table = format!("{schema}.workers");
+    let there = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, table);
+    if !there.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    // Workers' clocks follow the database's.
+    let alive = format!("SELECT count(*) FROM {table} WHERE beat_at >= clock_timestamp() - $1 * interval '1 second'");
+    let alive = sqlx::query_scalar(AssertSqlSafe(alive)).bind(SILENCE.as_secs_f64()).persistent(false);
+    match alive.fetch_one(connection).await? {
+        0 => Ok(()),
+        workers => Err(SchemaError::InUse { workers }),
+    }
+}
+
 /// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
 /// must not change it under a running server.
 pub(crate) async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
     match check_schema(options).await {
-        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => migrate(options).await,
+        Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => {
+            migrate(options, Beside::Refuse).await
+        }
         checked => checked,
     }
 }

@@ -65,7 +65,7 @@ impl Profiles {
     /// The number of what a settlement tells.
     pub(crate) fn of(&mut self, settlement: &Settlement) -> i32 {
         let facts = facts(settlement).map(Fact::code).collect();
-        let next = i32::try_from(self.known.len()).expect("a batch has some hundred rows");
+        let next = i32::try_from(self.known.len()).expect("a group has some hundred rows");
         let of = settlement.delivery();
         let profile = (of.lane, of.tier.code(), settlement.charted(), facts);
         *self.known.entry(profile).or_insert(next)

@@ -1,7 +1,9 @@
 //! Figures over time: what was [noted](super::notes), added up by minute, hour and day, and read without a look at history.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use futures_util::stream::BoxStream;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -17,8 +19,8 @@ pub(crate) const EVERY_MESSAGE: MessageId = MessageId(Uuid::nil());
 const EVERY_LANE: LaneId = LaneId(0);
 /// Notes that are folded in one transaction.
 const CHUNK: i64 = 10_000;
-/// Rows that are read for one answer, at most: some hundred milliseconds.
-const ROWS_MAX: i64 = 200_000;
+/// Rows that are read of one step, at most: some seconds.
+pub(crate) const ROWS_MAX: usize = 1_000_000;
 
 /// How long a row of `rollups` is: its number is `rollups.step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +36,15 @@ pub(crate) enum Step {
 impl Step {
     /// Every step, the shortest first.
     pub(crate) const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
+
+    /// For how much longer it is kept than is said: the first bucket of a range begins that much before the range at most, and is
+    /// to be whole.
+    pub(crate) fn slack(self) -> Duration {
+        match self {
+            Step::Minute => Duration::from_secs(3_600),
+            Step::Hour | Step::Day => Duration::from_secs(86_400),
+        }
+    }
 
     /// Its length in seconds.
     pub(crate) fn seconds(self) -> i64 {
@@ -165,13 +176,25 @@ pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[Messa
     Ok(rows.fetch_all(pool).await?.into_iter().map(MessageId).collect())
 }
 
-/// Which rows to read.
+/// Which rows to read, and what of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// Of these lanes; none: of all together.
     pub lanes: Option<Vec<LaneId>>,
     /// Of these messages; empty: of all together.
     pub messages: Vec<MessageId>,
+    /// Of these gateways; empty: of all.
+    pub gateways: Vec<Gateway>,
+    /// Of these tiers, by [`Tier::code`], 0 for what has none; empty: of all.
+    pub tiers: Vec<i16>,
+    /// The facts, by [`Fact::code`](crate::model::fact::Fact::code), that are of interest. Most of a row's are how long
+    /// deliveries waited.
+    pub facts: RangeInclusive<i16>,
+}
+
+/// Rows of one step within a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
     /// How long each is.
     pub step: Step,
     /// When the first of them begins.
@@ -199,19 +222,30 @@ pub(crate) struct Row {
     pub ns: Vec<i64>,
 }
 
-/// Reads the rows that are wanted, in no order. None: they are more than anybody should ask for at once.
-pub(crate) async fn read(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Result<Option<Vec<Row>>> {
+/// Reads the rows of a piece, in no order, and one more than [`ROWS_MAX`] at most: whoever gets that many has not got all.
+pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece) -> BoxStream<'c, sqlx::Result<Row>> {
     let lanes = wanted.lanes.clone().unwrap_or_else(|| vec![EVERY_LANE]);
     let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };
-    let rows = sqlx::query!(
-        "SELECT start, lane, gateway, tier, message, facts, ns FROM rollups
-         WHERE step = $1 AND message = ANY ($2) AND lane = ANY ($3) AND start >= $4 AND start < $5 LIMIT $6",
-        wanted.step as i16,
+    let gateways: Vec<String> = wanted.gateways.iter().map(|gateway| gateway.name().to_owned()).collect();
+    // Facts are stored in order.
+    sqlx::query!(
+        r#"SELECT start, lane, gateway, tier, message,
+                  facts[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "facts!",
+                  ns[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "ns!"
+           FROM rollups
+           WHERE step = $1 AND message = ANY ($2) AND lane = ANY ($3) AND start >= $4 AND start < $5
+             AND (cardinality($6::smallint[]) = 0 OR tier = ANY ($6))
+             AND (cardinality($7::text[]) = 0 OR gateway = ANY ($7)) LIMIT $10"#,
+        piece.step as i16,
         &messages as &[MessageId],
         &lanes as &[LaneId],
-        wanted.from,
-        wanted.until,
-        ROWS_MAX + 1
+        piece.from,
+        piece.until,
+        &wanted.tiers,
+        &gateways,
+        wanted.facts.start() - 1,
+        *wanted.facts.end(),
+        i64::try_from(ROWS_MAX).expect("it is small") + 1
     )
     .map(|row| Row {
         start: row.start,
@@ -222,9 +256,7 @@ pub(crate) async fn read(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Resu
         facts: row.facts,
         ns: row.ns,
     })
-    .fetch_all(conn)
-    .await?;
-    Ok((rows.len() as i64 <= ROWS_MAX).then_some(rows))
+    .fetch(conn)
 }
 
 /// Active subscriptions by lane, as far as their changes are folded: none of what [`read`] does not show yet is in it.
@@ -241,7 +273,10 @@ pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId,
     .await
 }
 
-/// The minute of the oldest note that is not folded yet.
+/// When the oldest of what is noted and not folded yet happened, to the minute or better.
 pub(crate) async fn oldest_note(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!("SELECT min(minute) FROM rollup_notes").fetch_one(conn).await
+    let oldest = sqlx::query_scalar!(
+        "SELECT least((SELECT min(minute) FROM rollup_notes), (SELECT min(at) FROM audience_changes))"
+    );
+    oldest.fetch_one(conn).await
 }

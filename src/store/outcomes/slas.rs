@@ -45,7 +45,7 @@ pub(crate) async fn write(
 }
 
 /// Counts deliveries of these messages, each in the lane beside it, that ended without having been accepted, for the
-/// tiers that have an SLA: in the figures, which come late in a transaction. Returns what is to be told of it.
+/// tiers that have an SLA: in the reliability metrics, which come late in a transaction. Returns what is to be told of it.
 pub(in crate::store) async fn missed(
     conn: &mut PgConnection,
     deliveries: &[(MessageId, LaneId)],

@@ -12,10 +12,12 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
-use crate::store::outcomes::rollups::EVERY_MESSAGE;
 
-/// Campaigns whose progress is read, the newest first.
-const CAMPAIGNS_MAX: i64 = 200;
+/// Campaigns of an app whose progress is read, the newest first.
+const CAMPAIGNS_OF_APP_MAX: i64 = 200;
+/// Campaigns whose progress is read: the newest of each app, then the second newest of each, and so on, so that no app's
+/// hide another's.
+const CAMPAIGNS_MAX: i64 = 1_000;
 /// Campaigns that are found to have ended in one transaction.
 const CHUNK: i64 = 1_000;
 
@@ -26,6 +28,13 @@ pub(crate) struct Position {
     pub xid: i64,
     /// Its number.
     pub seq: i64,
+}
+
+impl Position {
+    /// Before every row.
+    pub(crate) const FIRST: Self = Self { xid: 0, seq: 0 };
+    /// Behind every row.
+    pub(crate) const LAST: Self = Self { xid: i64::MAX, seq: i64::MAX };
 }
 
 impl fmt::Display for Position {
@@ -70,41 +79,68 @@ pub(crate) async fn end(pool: &PgPool) -> sqlx::Result<Position> {
     Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
 }
 
-/// Rows behind a position, in order: of all apps or of one, and no further than `until`, if that is given. What a
-/// transaction that began earlier is still to commit comes before what follows it, so that is held back.
+/// From where to where rows can be resumed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    /// Everything behind this is kept still.
+    pub floor: Position,
+    /// Behind this nobody has been yet. A position that is later is another cluster's, such as of before a dump, or made up.
+    pub end: Position,
+}
+
+/// From where to where rows can be resumed now.
+pub(crate) async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
+    let row = sqlx::query!(
+        r#"SELECT xid::text::bigint AS "xid!", seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!"
+           FROM stream_floor"#
+    );
+    let row = row.fetch_one(pool).await?;
+    let (floor, end) = (Position { xid: row.xid, seq: row.seq }, Position { xid: row.xmin, seq: 0 });
+    // A floor that came with a dump says nothing about this cluster's transactions.
+    Ok(Kept { floor: if floor > end { Position::FIRST } else { floor }, end })
+}
+
+/// Rows behind a position, in order and no further than `until`: of all apps or of one, and of all kinds or of these. What
+/// a transaction that began earlier is still to commit comes before what follows it, so that is held back.
 pub(crate) async fn read(
     pool: &PgPool,
     after: Position,
-    until: Option<Position>,
+    until: Position,
     app: Option<AppId>,
+    kinds: Option<&[String]>,
     limit: i64,
 ) -> sqlx::Result<Vec<StreamRow>> {
-    sqlx::query_as!(
+    let Some(app) = app else {
+        let of_all = sqlx::query_as!(
+            StreamRow,
+            r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
+               WHERE (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+                 AND (xid, seq) <= ($3::bigint::text::xid8, $4) AND ($5::text[] IS NULL OR kind = ANY ($5))
+               ORDER BY xid, seq LIMIT $6"#,
+            after.xid,
+            after.seq,
+            until.xid,
+            until.seq,
+            kinds,
+            limit
+        );
+        return of_all.fetch_all(pool).await;
+    };
+    let of_one = sqlx::query_as!(
         StreamRow,
         r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
-           WHERE (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-             AND ($3::bigint IS NULL OR (xid, seq) <= ($3::bigint::text::xid8, $4)) AND ($5::uuid IS NULL OR app = $5)
+           WHERE app = $7 AND (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+             AND (xid, seq) <= ($3::bigint::text::xid8, $4) AND ($5::text[] IS NULL OR kind = ANY ($5))
            ORDER BY xid, seq LIMIT $6"#,
         after.xid,
         after.seq,
-        until.map(|until| until.xid),
-        until.map(|until| until.seq),
-        app.map(|app| app.0),
-        limit
-    )
-    .fetch_all(pool)
-    .await
-}
-
-/// Whether the row at a position is kept still.
-pub(crate) async fn is_kept(pool: &PgPool, position: Position) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM stream_events WHERE xid = $1::bigint::text::xid8 AND seq = $2) AS "kept!""#,
-        position.xid,
-        position.seq
-    )
-    .fetch_one(pool)
-    .await
+        until.xid,
+        until.seq,
+        kinds,
+        limit,
+        app.0
+    );
+    of_one.fetch_all(pool).await
 }
 
 /// How far a campaign has come.
@@ -135,12 +171,15 @@ pub(crate) async fn progress(pool: &PgPool) -> sqlx::Result<Vec<Progress>> {
              NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!"
-           FROM (SELECT message FROM campaigns_in_motion ORDER BY message DESC LIMIT $1) k
+           FROM (SELECT message FROM (
+                   SELECT message, row_number() OVER (PARTITION BY app ORDER BY message DESC) AS n FROM campaigns_in_motion
+                 ) numbered WHERE n <= $1 ORDER BY n, message DESC LIMIT $2) k
            JOIN messages m ON m.id = k.message,
            LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
              coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
              coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c"#,
+        CAMPAIGNS_OF_APP_MAX,
         CAMPAIGNS_MAX
     )
     .fetch_all(pool)
@@ -157,17 +196,18 @@ pub(crate) struct Rollup {
     pub n: i64,
 }
 
-/// Outcomes of that minute and later.
-pub(crate) async fn outcomes(pool: &PgPool, since: Timestamp) -> sqlx::Result<Vec<Rollup>> {
+/// Outcomes of these minutes. Minutes are named, rather than the first of them: whatever is known of how they are spread, no
+/// plan but by the index on them is the cheapest.
+pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<Rollup>> {
     sqlx::query_as!(
         Rollup,
         r#"SELECT r.minute AS "minute!", l.app AS "app: AppId", r.ending AS "ending!", sum(r.n)::bigint AS "n!"
            FROM (SELECT start AS minute, lane, u.fact AS ending, u.n
-                 FROM rollups, unnest(facts, ns) AS u (fact, n) WHERE step = 1 AND message = $2 AND start >= $1
-                 UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute >= $1) r
-           JOIN lanes l ON l.id = r.lane WHERE r.ending <= $3 GROUP BY r.minute, l.app, r.ending"#,
-        since,
-        EVERY_MESSAGE.0,
+                 FROM rollups, unnest(facts, ns) AS u (fact, n)
+                 WHERE step = 1 AND start = ANY ($1) AND message = '00000000-0000-0000-0000-000000000000'
+                 UNION ALL SELECT minute, lane, fact, n FROM rollup_notes WHERE minute = ANY ($1)) r
+           JOIN lanes l ON l.id = r.lane WHERE r.ending <= $2 GROUP BY r.minute, l.app, r.ending"#,
+        minutes,
         Ending::Capped.code() // the last of them
     )
     .fetch_all(pool)

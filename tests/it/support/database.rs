@@ -93,7 +93,7 @@ pub fn shared_postgres() -> &'static Embedded {
                 .execute(&mut admin)
                 .await
                 .expect("a template");
-            store::migrate(&template).await.expect("the migrations apply to an empty database");
+            store::migrate(&template, store::Beside::Refuse).await.expect("the migrations apply to an empty database");
             let pool = store::connect(template, 1).await.expect("a pool");
             partitions::ensure(&pool, START).await.expect("partitions");
             pool.close().await; // a database with sessions cannot be copied
@@ -163,7 +163,7 @@ impl TestDatabase {
     /// The only database of a Postgres of the test's own.
     pub async fn of(postgres: &Embedded) -> Self {
         let options = postgres.connect_options(DATABASE);
-        store::migrate(&options).await.expect("the migrations apply to an empty database");
+        store::migrate(&options, store::Beside::Refuse).await.expect("the migrations apply to an empty database");
         let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
         Self { name: DATABASE.to_owned(), pool, options, shared: false }
     }

@@ -1,0 +1,79 @@
+//! Of which rows a range is put together: days in its middle, and shorter rows only at its ends, so that a long range costs
+//! few rows whatever it begins and ends with.
+
+use chrono::{DateTime, TimeDelta};
+
+use crate::model::clock::Timestamp;
+use crate::store::outcomes::rollups::{Piece, Step};
+
+/// The pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are not kept
+/// any more. They are in order, overlap nowhere and leave nothing out.
+pub(super) fn pieces(from: Timestamp, until: Timestamp) -> Vec<Piece> {
+    cut(from, until, &Step::ALL)
+}
+
+/// The pieces of all that follows a time.
+pub(super) fn from_then_on(from: Timestamp) -> Vec<Piece> {
+    let next_day = up(from, Step::Day.seconds());
+    let mut pieces = pieces(from, next_day);
+    pieces.push(Piece { step: Step::Day, from: next_day, until: Timestamp::MAX_UTC });
+    pieces
+}
+
+/// `steps`: what may be used, the shortest first.
+fn cut(from: Timestamp, until: Timestamp, steps: &[Step]) -> Vec<Piece> {
+    let Some((&longest, shorter)) = steps.split_last().filter(|_| from < until) else { return Vec::new() };
+    let (first, last) = (up(from, longest.seconds()), down(until, longest.seconds()));
+    if first >= last {
+        return cut(from, until, shorter);
+    }
+    let middle = Piece { step: longest, from: first, until: last };
+    [cut(from, first, shorter), vec![middle], cut(last, until, shorter)].concat()
+}
+
+/// The beginning of the step of so many seconds that a time lies in.
+pub(super) fn down(at: Timestamp, seconds: i64) -> Timestamp {
+    let whole = at.timestamp().div_euclid(seconds) * seconds;
+    DateTime::from_timestamp(whole, 0).unwrap_or(at)
+}
+
+/// The end of that step, or the time itself if it begins there.
+pub(super) fn up(at: Timestamp, seconds: i64) -> Timestamp {
+    let whole = down(at, seconds);
+    if whole == at { at } else { whole + TimeDelta::seconds(seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        format!("2026-11-{text}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn a_range_is_days_with_hours_and_minutes_at_its_ends() {
+        use Step::{Day, Hour, Minute};
+        let cases: [(&str, &str, &[(Step, &str)]); 6] = [
+            ("01T00:00:00", "20T00:00:00", &[(Day, "01T00:00:00")]),
+            ("01T01:00:00", "20T00:00:00", &[(Hour, "01T01:00:00"), (Day, "02T00:00:00")]),
+            (
+                "01T23:58:00",
+                "20T02:03:00",
+                &[(Minute, "01T23:58:00"), (Day, "02T00:00:00"), (Hour, "20T00:00:00"), (Minute, "20T02:00:00")],
+            ),
+            ("19T10:31:00", "20T12:01:00", &[(Minute, "19T10:31:00"), (Hour, "19T11:00:00"), (Minute, "20T12:00:00")]),
+            ("19T10:31:00", "19T11:29:00", &[(Minute, "19T10:31:00")]),
+            ("19T10:31:00", "19T10:31:00", &[]),
+        ];
+        for (from, until, expected) in cases {
+            let found = pieces(at(from), at(until));
+            let begins: Vec<_> = found.iter().map(|piece| (piece.step, piece.from)).collect();
+            assert_eq!(begins, expected.iter().map(|(step, from)| (*step, at(from))).collect::<Vec<_>>(), "{from}");
+            assert!(found.windows(2).all(|pair| pair[0].until == pair[1].from), "{found:?}");
+            assert!(found.last().is_none_or(|last| last.until == at(until)), "{found:?}");
+        }
+        let rest = from_then_on(at("19T22:00:00"));
+        assert_eq!(rest.iter().map(|piece| piece.step).collect::<Vec<_>>(), [Hour, Day]);
+    }
+}
