@@ -312,6 +312,7 @@ fn compose(
         policy: original.policy.clone(),
         enveloped: original.enveloped,
         accepted_at: now,
+        traceparent: None,
     })
 }
 
