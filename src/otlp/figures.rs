@@ -250,4 +250,57 @@ mod tests {
         assert_eq!((point.count, point.sum, named(&point.attributes)), (4, Some(1.5), vec!["tier=x".to_owned()]));
         assert_eq!(took.aggregation_temporality, CUMULATIVE);
     }
+
+    /// Samples as Prometheus would be shown them, each by its name and labels.
+    fn samples_of(metric: &Metric) -> Vec<(String, f64)> {
+        let name = |suffix: &str, labels: &[Attribute]| format!("{}{suffix} {}", metric.name, named(labels).join(","));
+        let value = |point: &NumberDataPoint| match point.value {
+            Some(Value::AsInt(number)) => number as f64,
+            Some(Value::AsDouble(number)) => number,
+            None => panic!("{point:?}"),
+        };
+        let numbers = |suffix: &str, points: &[NumberDataPoint]| {
+            points.iter().map(|point| (name(suffix, &point.attributes), value(point))).collect()
+        };
+        let histogram = |point: &HistogramDataPoint| {
+            let below = |n: usize| point.bucket_counts[..=n].iter().sum::<u64>() as f64;
+            let bounds = point.explicit_bounds.iter().copied().chain([f64::INFINITY]);
+            let bucket = |(n, bound)| (name(&format!("_bucket {bound}"), &point.attributes), below(n));
+            let sum = (name("_sum", &point.attributes), point.sum.unwrap());
+            let count = (name("_count", &point.attributes), point.count as f64);
+            bounds.enumerate().map(bucket).chain([sum, count]).collect::<Vec<_>>()
+        };
+        match metric.data.as_ref().unwrap() {
+            Data::Sum(sum) => numbers("_total", &sum.data_points),
+            Data::Gauge(gauge) if metric.name.ends_with("_build") => numbers("_info", &gauge.data_points),
+            Data::Gauge(gauge) => numbers("", &gauge.data_points),
+            Data::Histogram(histograms) => histograms.data_points.iter().flat_map(histogram).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_collector_is_told_what_prometheus_is_shown_and_nothing_else() {
+        use crate::model::delivery::Tier;
+        use crate::model::lane::Gateway;
+
+        let metrics = crate::metrics::Metrics::new();
+        metrics.attempt(Gateway::Wns, Tier::Promotional, Some(201), std::time::Duration::from_millis(30));
+        metrics.request("POST", "/v1/apps/{app}/messages", 202);
+        metrics.clock_offset_s.set(-0.25);
+        let text = metrics.render();
+        let mut shown: Vec<(String, f64)> = Vec::new();
+        for sample in text.lines().filter(|line| !line.starts_with('#')).map(|line| sample(line).unwrap()) {
+            let (le, labels): (Labels, Labels) = sample.labels.into_iter().partition(|(name, _)| name == "le");
+            let le: String = le.iter().map(|(_, bound)| format!(" {}", bound.parse::<f64>().unwrap())).collect();
+            let labels = labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
+            shown.push((format!("{}{le} {labels}", sample.name), sample.value.parse().unwrap()));
+        }
+        let at = Timestamp::UNIX_EPOCH;
+        let mut told: Vec<_> = translate(&text, at, at).iter().flat_map(samples_of).collect();
+        shown.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        told.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        assert!(shown.len() > 300, "{}", shown.len());
+        assert_eq!(told, shown);
+    }
 }

@@ -212,8 +212,8 @@ impl DeliverySpan {
     }
 
     fn leave(&mut self, mut attributes: Vec<KeyValue>) {
-        let began = std::mem::replace(&mut self.stage_began, self.clock.now());
         let Some(stage) = self.stage.take() else { return };
+        let began = std::mem::replace(&mut self.stage_began, self.clock.now());
         let kind = match stage {
             Stage::Post => {
                 attributes.push(KeyValue::new("http.request.method", "POST"));

@@ -164,9 +164,12 @@ async fn who_is_traced_is_decided_by_the_sampler_and_by_callers_with_a_key() {
         stop(server).await;
         assert_eq!(stored().await - before, i64::from(is_traced), "{sampler} {flags}");
         let taken = collector.taken();
-        assert_eq!(taken.asked.iter().any(|path| path == "v1/traces"), is_traced, "{sampler} {flags}: {taken:#?}");
-        let requests: Vec<_> = named(&taken.spans, "GET /v1/apps/{app}/config");
-        assert!(requests.iter().all(|span| hex(&span.inner.trace_id) != TRACE), "{sampler}: {requests:?}");
+        let of_caller = taken.spans.iter().filter(|span| hex(&span.inner.trace_id) == TRACE);
+        let of_caller: BTreeSet<_> = of_caller.map(|span| span.inner.name.as_str()).collect();
+        assert_eq!(of_caller.contains("POST /v1/apps/{app}/messages"), is_traced, "{sampler} {flags}: {of_caller:?}");
+        assert!(!of_caller.contains("GET /v1/apps/{app}/config"), "{sampler} {flags}: {of_caller:?}");
+        let asked = taken.asked.iter().any(|path| path == "v1/traces");
+        assert_eq!(asked, is_traced || sampler.ends_with("always_on"), "{sampler} {flags}: of its own at most");
     }
     app.worker(app.clock.clone()).await.run_until_idle().await;
     app.finish().await;
