@@ -62,6 +62,9 @@ pub mod model {
         pub use crate::model::subscription::{BrowserKeys, Endpoint};
     }
 }
+pub mod otlp {
+    pub use crate::otlp::Tracer;
+}
 pub mod policy {
     pub use crate::policy::{Layer, Place, Places, Policy, Terms};
     pub mod breaker {

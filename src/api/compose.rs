@@ -17,6 +17,7 @@ use crate::model::delivery::{Tier, TierSchema, Urgency};
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::model::permission::BrowserRight;
+use crate::otlp;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
@@ -155,6 +156,7 @@ impl NewMessageBody {
             policy: retries.over(self.policy).map(kept),
             enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,
+            traceparent: otlp::current(),
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
         let asked = Asked { id, warnings, named, topic_may_be_missing };

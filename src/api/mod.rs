@@ -200,6 +200,7 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let (method, route) = (request.method().clone(), route.to_owned());
     let span = tracing::info_span!("request", id = id_text, %method, route);
+    let traced = state.tracer.request(&method, &route, request.headers());
     // Whose it is, by the name that it was called by.
     let app = path.strip_prefix("/v1/apps/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
     let client = state.limits.client_of(request.headers(), request.extensions());
@@ -208,13 +209,20 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     request.extensions_mut().insert(account.clone());
     let renewal = Renewal::default();
     request.extensions_mut().insert(renewal.clone());
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let answering = next.run(request).instrument(span.clone());
+    let mut response = match &traced {
+        Some(traced) => traced.around(answering).await,
+        None => answering.await,
+    };
     if let Some(budget) = account.budget() {
         budget.write(response.headers_mut());
     }
     renewal.write(response.headers_mut());
     let status = response.status().as_u16();
     state.metrics.request(method.as_str(), &route, status);
+    if let Some(traced) = traced {
+        traced.end(status);
+    }
     let took_ms = began.elapsed().as_micros() as f64 / 1e3;
     span.in_scope(|| tracing::debug!(status, took_ms, %client, app, "answered"));
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {

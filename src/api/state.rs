@@ -20,6 +20,7 @@ use crate::gateway::Gateways;
 use crate::live::{self, Live};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
+use crate::otlp::Tracer;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::receipts::{self as receipts_engine, Receipts};
@@ -44,6 +45,8 @@ pub struct ApiState {
     pub engine: Engine,
     /// What this process counts.
     pub metrics: Arc<Metrics>,
+    /// What traces requests.
+    pub tracer: Tracer,
     /// Limits.
     pub settings: Arc<Settings>,
     pub(super) limits: Arc<Limits>,
@@ -193,6 +196,7 @@ impl ApiState {
             gateways,
             engine,
             metrics: Metrics::new(),
+            tracer: Tracer::off(),
             settings: Arc::new(settings),
             limits,
             intake,

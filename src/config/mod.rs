@@ -2,7 +2,8 @@
 //!
 //! A setting is looked for on the command line (`--batch-max`), then in the environment (`BELLWIRE_BATCH_MAX`), then in
 //! `bellwire.toml` (`batch_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
-//! command lines.
+//! command lines. Settings of OpenTelemetry (`otel_…`) have the variables of its specification, which platforms set for all that
+//! runs on them.
 
 mod file;
 mod flags;
@@ -15,9 +16,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::HeaderMap;
 use url::Url;
 
 use crate::api::example::Audience;
+use crate::otlp::{self, Sampling};
 use crate::policy;
 use crate::postgres;
 use crate::vault::master_key::{self, MasterKey};
@@ -25,9 +28,12 @@ pub(crate) use flags::Flags;
 use sources::{Given, Origin, Sources, default_data_dir, name_of};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
-use value::{duration, keyword, list, listener, number, optional, parsed, path, roles, secret, share, switch};
+use value::{
+    collector, duration, fraction, headers, keyword, list, listener, name, number, optional, parsed, path, roles,
+    secret, share, switch,
+};
 
-/// What every variable but one begins with.
+/// What every variable begins with, but for those that have names of their own.
 const PREFIX: &str = "BELLWIRE_";
 /// The variable by which platforms name a database, be it meant for us or for another application.
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
@@ -79,7 +85,8 @@ struct Setting {
 
 impl Setting {
     fn variable(&self) -> String {
-        format!("{PREFIX}{}", self.key.to_ascii_uppercase())
+        let name = self.key.to_ascii_uppercase();
+        if self.key.starts_with("otel_") { name } else { format!("{PREFIX}{name}") }
     }
 
     /// A variable that is looked at when its own is not set: the name that every platform gives it.
@@ -263,6 +270,26 @@ settings! {
     day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
     /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
+    /// A collector of OpenTelemetry that takes OTLP over HTTP (`http/protobuf`, by convention at port 4318), such as
+    /// http://127.0.0.1:4318: traces and metrics are sent to /v1/traces and /v1/metrics beneath it; empty: to nobody.
+    otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
+    /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
+    otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
+    /// What the collector knows this server by.
+    otel_service_name: String = "bellwire", shown, name();
+    /// Which requests are traced: `parentbased_…`, those that their traced caller says, and of the others all, none or a share.
+    otel_traces_sampler: Sampling = "parentbased_always_on", shown, keyword(&[
+        ("always_on", Sampling::AlwaysOn),
+        ("always_off", Sampling::AlwaysOff),
+        ("traceidratio", Sampling::Share),
+        ("parentbased_always_on", Sampling::ParentOrAlwaysOn),
+        ("parentbased_always_off", Sampling::ParentOrAlwaysOff),
+        ("parentbased_traceidratio", Sampling::ParentOrShare),
+    ]);
+    /// The share of requests that the two samplers `…traceidratio` trace: from 0 to 1.
+    otel_traces_sampler_arg: f64 = "1", shown, fraction();
+    /// Milliseconds from one sending of metrics to the next.
+    otel_metric_export_interval: u32 = "60000", shown, number(1_000..=3_600_000);
     /// How long a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
 }
@@ -383,6 +410,18 @@ impl Config {
     pub(crate) fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
             Url::parse(&format!("http://{}", reachable(self.listen))).expect("an address and a port make a URL")
+        })
+    }
+
+    /// What is told to a collector of OpenTelemetry, if there is one.
+    pub(crate) fn otlp(&self) -> Option<otlp::Settings> {
+        Some(otlp::Settings {
+            endpoint: self.otel_exporter_otlp_endpoint.clone()?,
+            headers: self.otel_exporter_otlp_headers.clone(),
+            service_name: self.otel_service_name.clone(),
+            sampling: self.otel_traces_sampler,
+            share: self.otel_traces_sampler_arg,
+            metrics_every: Duration::from_millis(self.otel_metric_export_interval.into()),
         })
     }
 

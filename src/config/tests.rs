@@ -137,6 +137,13 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
         ("circuit_failure_threshold", "1.01"),
         ("circuit_failure_threshold", "NaN"),
         ("circuit_failure_threshold", "25 %"),
+        ("otel_exporter_otlp_endpoint", "collector:4317"),
+        ("otel_exporter_otlp_endpoint", "grpc://collector:4317"),
+        ("otel_exporter_otlp_endpoint", "https://user:hush@collector:4318"),
+        ("otel_service_name", ""),
+        ("otel_traces_sampler", "sometimes"),
+        ("otel_traces_sampler_arg", "1.01"),
+        ("otel_metric_export_interval", "60s"),
     ] {
         let text = refused(&[(key, value)], &[], "");
         assert!(text.contains("must be"), "{key}={value}: {text}");
@@ -164,6 +171,32 @@ fn secrets_are_never_shown() {
     assert_eq!(
         refused(&[], &[("DATABASE_URL", "mysql://hush")], ""),
         "DATABASE_URL is wrong, but must be a URL that begins with postgres://"
+    );
+}
+
+#[test]
+fn opentelemetry_is_set_by_the_variables_of_its_specification() {
+    assert!(read(&[], &[], "").unwrap().otlp().is_none());
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318/otlp/"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hush, x-team=push"),
+        ("OTEL_SERVICE_NAME", "push"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.01"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "15000"),
+    ];
+    let config = read(&[], &variables, "").unwrap();
+    let otlp = config.otlp().unwrap();
+    assert_eq!((otlp.endpoint.as_str(), otlp.service_name.as_str()), ("http://127.0.0.1:4318/otlp/", "push"));
+    assert_eq!((otlp.sampling, otlp.share), (crate::otlp::Sampling::ParentOrShare, 0.01));
+    assert!(otlp.headers["authorization"] == "Bearer hush" && otlp.headers["x-team"] == "push");
+    assert_eq!(otlp.metrics_every, std::time::Duration::from_secs(15));
+    for text in [config.print(), format!("{config:?} {otlp:?}")] {
+        assert!(!text.contains("hush"), "{text}");
+    }
+    assert_eq!(
+        refused(&[], &[("OTEL_EXPORTER_OTLP_HEADERS", "authorization: hush")], ""),
+        "OTEL_EXPORTER_OTLP_HEADERS is wrong, but must be headers, such as authorization=Bearer%20abc,x-team=push"
     );
 }
 

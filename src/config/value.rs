@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+use url::Url;
 use zeroize::Zeroizing;
 
 use crate::model::duration;
@@ -71,6 +74,47 @@ pub(super) fn share() -> Kind<f64> {
     Kind::new("a number above 0, at most 1, such as 0.25", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)
     })
+}
+
+/// A share of a whole, nothing and all of it included.
+pub(super) fn fraction() -> Kind<f64> {
+    Kind::new("a number from 0 to 1, such as 0.01", |text| {
+        text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
+    })
+}
+
+/// What something is called: 1 to 255 characters without control characters.
+pub(super) fn name() -> Kind<String> {
+    Kind::new("1 to 255 characters", |text| {
+        let fits = (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        fits.then(|| text.to_owned())
+    })
+}
+
+/// Where a collector is. A password in it would be shown; that is what headers are for.
+pub(super) fn collector() -> Kind<Url> {
+    Kind::new("a URL without user, query and fragment, such as http://127.0.0.1:4318", |text| {
+        let is_plain = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        };
+        text.parse().ok().filter(is_plain)
+    })
+}
+
+/// Headers, as OpenTelemetry writes them: `name=value,name=value`, with percent-encoded values. They are not shown.
+pub(super) fn headers() -> Kind<HeaderMap> {
+    let header = |item: &str| {
+        let (name, value) = item.split_once('=')?;
+        let mut value = HeaderValue::from_bytes(&percent_decode_str(value.trim()).collect::<Vec<_>>()).ok()?;
+        value.set_sensitive(true);
+        Some((name.trim().parse::<HeaderName>().ok()?, value))
+    };
+    Kind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| items(text).map(header).collect())
 }
 
 pub(super) fn switch() -> Kind<bool> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry::KeyValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
@@ -24,6 +25,7 @@ use crate::metrics::TokenFault;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
+use crate::otlp::{DeliverySpan, Stage};
 use crate::policy::Throttle;
 use crate::policy::reliability::Count;
 use crate::policy::token::Queued;
@@ -331,7 +333,23 @@ impl Admission {
             refused: None,
             number: 0,
             ticket,
+            span: self.span(retries, message, lane, claimed_at),
         }))
+    }
+
+    /// The span of a delivery's turn, if that is traced.
+    fn span(&self, retries: u32, message: &Message, lane: &LaneInfo, claimed_at: Instant) -> Option<Box<DeliverySpan>> {
+        let origin = message.traced.as_ref()?;
+        let attributes = || {
+            vec![
+                KeyValue::new("bellwire.message_id", message.id.to_string()),
+                KeyValue::new("bellwire.tier", message.tier.name()),
+                KeyValue::new("bellwire.gateway", lane.gateway.name()),
+                KeyValue::new("bellwire.lane", i64::from(lane.id.0)),
+                KeyValue::new("bellwire.attempt", i64::from(retries) + 1),
+            ]
+        };
+        self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
     /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
@@ -367,7 +385,8 @@ impl Admission {
     }
 
     /// Lets deliveries into the queue. What its lane does not take now is deferred.
-    pub(super) fn line_up(&self, jobs: Vec<Box<Job>>) {
+    pub(super) fn line_up(&self, mut jobs: Vec<Box<Job>>) {
+        jobs.iter_mut().for_each(|job| job.enter(Stage::Wait));
         let now = self.shared.clock.now();
         for (job, until) in self.queue.push(jobs, now) {
             self.settling.defer(vec![job], until);

@@ -11,6 +11,7 @@ use tracing::{error, warn};
 use super::message::{LaneInfo, Message, Unusable};
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, MessageId};
+use crate::otlp::Tracer;
 use crate::policy::Settings;
 use crate::store::queue::opening::{self, MessageRow};
 use crate::vault::{self, Vault};
@@ -49,14 +50,15 @@ pub(super) struct Catalog {
     vault: Vault,
     clock: Clock,
     server: Settings,
+    tracer: Tracer,
     messages: Mutex<HashMap<MessageId, Opened>>,
     lanes: Mutex<HashMap<LaneId, (Arc<LaneInfo>, Timestamp)>>,
 }
 
 impl Catalog {
     /// An empty catalog. Policies take the `server`'s figures where they set none.
-    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings) -> Self {
-        Self { pool, vault, clock, server, messages: Mutex::default(), lanes: Mutex::default() }
+    pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: Settings, tracer: Tracer) -> Self {
+        Self { pool, vault, clock, server, tracer, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
     /// A message, from memory or the database. One that cannot be read anew stays as it was opened.
@@ -109,7 +111,7 @@ impl Catalog {
     }
 
     fn open(&self, row: &MessageRow, now: Timestamp) -> Result<Arc<Message>, CatalogError> {
-        let message = Arc::new(Message::open(row, &self.vault, &self.server)?);
+        let message = Arc::new(Message::open(row, &self.vault, &self.server, &self.tracer)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.

@@ -12,6 +12,7 @@ use super::stops::Target;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
 use crate::model::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
+use crate::otlp::{DeliverySpan, Stage};
 use crate::policy::Policy;
 use crate::policy::payload_limit::Refusal;
 use crate::store::outcomes::ledger::{Attempt, Fate, Settlement};
@@ -53,6 +54,8 @@ pub(super) struct Job {
     /// Among the POSTs of its lane, from its turn on.
     pub number: u64,
     pub ticket: Ticket,
+    /// Its turn's span, if that is traced.
+    pub span: Option<Box<DeliverySpan>>,
 }
 
 /// What a delivery was claimed as; how it is settled.
@@ -75,10 +78,21 @@ impl Job {
         self.shrunk.as_ref().map_or(&self.message.template, |shrunk| &shrunk.template)
     }
 
+    /// Notes that a stage begins, and the one before it ends.
+    pub(super) fn enter(&mut self, stage: Stage) {
+        if let Some(span) = &mut self.span {
+            span.enter(stage);
+        }
+    }
+
     /// What becomes of this delivery.
     pub(super) fn settle(&mut self, fate: Fate, now: Timestamp) -> Settlement {
         let delivery = delivery(&self.message, self.lane.id, (self.subscription, self.life), self.proven);
-        Settlement::after(std::mem::take(&mut self.attempts), delivery, fate, now)
+        let settlement = Settlement::after(std::mem::take(&mut self.attempts), delivery, fate, now);
+        let Some(mut span) = self.span.take() else { return settlement };
+        span.enter(Stage::Settle);
+        span.conclude(settlement.outcome());
+        settlement.traced(span)
     }
 }
 

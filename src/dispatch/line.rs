@@ -17,6 +17,7 @@ use super::turn::{Next, Turn};
 use crate::classify::DeadReason;
 use crate::gateway::Post;
 use crate::model::id::DeadLetterId;
+use crate::otlp::Stage;
 
 /// The stages in their order.
 pub(super) struct Line {
@@ -40,7 +41,8 @@ impl Line {
         }
     }
 
-    fn prepare(&self, turn: Turn) -> Option<Unsealed> {
+    fn prepare(&self, mut turn: Turn) -> Option<Unsealed> {
+        turn.job.enter(Stage::Seal);
         match self.preparation.prepare(turn) {
             Ok(unsealed) => Some(unsealed),
             Err((turn, conclusion)) => {
@@ -51,7 +53,8 @@ impl Line {
     }
 
     /// Begins the POST of a sealed delivery, in a task of its own.
-    pub(super) fn begin(self: &Arc<Self>, sealed: Sealed) {
+    pub(super) fn begin(self: &Arc<Self>, mut sealed: Sealed) {
+        sealed.turn.job.enter(Stage::Post);
         match sealed {
             Sealed { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
             Sealed { turn, post: Err(error) } => {

@@ -11,6 +11,7 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::message::Content;
+use crate::otlp;
 use crate::policy::calendar::Calendar;
 use crate::policy::{Policy, Settings};
 use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
@@ -44,6 +45,8 @@ pub(super) struct Message {
     /// Whether it has figures over time of its own.
     pub charted: bool,
     pub expires_at: Timestamp,
+    /// The request that it came with, if its deliveries are to be traced.
+    pub traced: Option<otlp::Origin>,
     /// What was last made of it for a gateway that takes no more than so many octets.
     pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
@@ -58,7 +61,12 @@ pub(super) struct Unusable {
 
 impl Message {
     /// Opens a stored message.
-    pub(super) fn open(row: &MessageRow, vault: &Vault, server: &Settings) -> Result<Self, Unusable> {
+    pub(super) fn open(
+        row: &MessageRow,
+        vault: &Vault,
+        server: &Settings,
+        tracer: &otlp::Tracer,
+    ) -> Result<Self, Unusable> {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
         let content = vault.open(vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
@@ -84,6 +92,7 @@ impl Message {
             accepted_at: row.accepted_at,
             charted: row.charted,
             expires_at: row.expires_at,
+            traced: tracer.origin(row.traceparent.as_deref()),
             shrunk: Mutex::default(),
         })
     }

@@ -65,6 +65,7 @@ use crate::gateway::Gateways;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::id::LaneId;
+use crate::otlp::Tracer;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
@@ -132,6 +133,7 @@ impl Dispatcher {
         clock: Clock,
         gateways: Gateways,
         metrics: Arc<Metrics>,
+        tracer: Tracer,
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
         let refills = Arc::new(Refills::default());
@@ -142,6 +144,7 @@ impl Dispatcher {
             vault,
             clock,
             metrics,
+            tracer,
             settings,
             progress: Progress::default(),
             stops: StopSet::default(),
@@ -158,13 +161,14 @@ impl Dispatcher {
 
     /// Puts the stages together, from the last one to the first.
     fn assemble(shared: Arc<Shared>, gateways: Gateways, refills: Arc<Refills>) -> Self {
-        let Shared { pool, vault, clock, metrics, settings, started_at, .. } = &*shared;
+        let Shared { pool, vault, clock, metrics, tracer, settings, started_at, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
         let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
         let settling = Arc::new(Settling::new(shared.clone(), settler));
         let tell = move |lane, tier| refills.tell((lane, tier));
         let queue = Arc::new(FairQueue::new(settings.lane_limit_max, *started_at, tell));
-        let catalog = Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy));
+        let catalog =
+            Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy, tracer.clone()));
         let admission = Arc::new(Admission {
             shared: shared.clone(),
             catalog: catalog.clone(),

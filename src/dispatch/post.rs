@@ -60,6 +60,9 @@ impl Posting {
         let reached = !reply.as_ref().is_err_and(|failure| failure.is_unreached());
         let in_flight = self.learn(&turn, &outcome, reached, posted_at, now, sent);
         let Turn { slot, mut job, .. } = turn;
+        if let Some(span) = &mut job.span {
+            span.answered(outcome.status);
+        }
         let took = began.elapsed();
         self.shared.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
         // A probe of a refused key, or one that was under way when it was held: not its fault, and no attempt of it.

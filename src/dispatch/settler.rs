@@ -162,6 +162,7 @@ impl Settler {
                 settler.row(RowSettlement { lease: batch.lease, settlement: late });
             }
             drop(permit);
+            drop(settlements); // and with them the spans of those that are traced
             let left = {
                 let mut waiting = settler.waiting_batches.lock();
                 waiting.remove(&batch.id);
@@ -216,25 +217,37 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
         let Some(settler) = settler.upgrade() else { return };
         let later = waiting.split_off(waiting.len().min(ROWS_MAX));
         let group = std::mem::replace(&mut waiting, later);
-        let mut writing = pin!(settler.write_rows(&group));
-        loop {
-            tokio::select! {
-                () = &mut writing => break,
-                () = tokio::time::sleep(RENEW_EVERY) => {
-                    while let Ok(row) = inbox.try_recv() {
-                        waiting.push(row);
-                    }
-                    settler.renew_rows(group.iter().chain(&waiting)).await;
-                }
-            }
-        }
-        let before = settler.waiting_rows.fetch_sub(group.len(), Ordering::AcqRel);
-        settler.tell_if_caught_up(before, before.saturating_sub(group.len()), ROWS_WAITING_MAX);
-        settler.done(group.len());
+        settler.write_and_renew(&group, &mut waiting, &mut inbox).await;
+        let n = group.len();
+        drop(group); // and with it the spans of those that are traced
+        let before = settler.waiting_rows.fetch_sub(n, Ordering::AcqRel);
+        settler.tell_if_caught_up(before, before.saturating_sub(n), ROWS_WAITING_MAX);
+        settler.done(n);
     }
 }
 
 impl Settler {
+    /// Writes a group. Should that take long, the leases of its rows and of those that come in meanwhile are renewed.
+    async fn write_and_renew(
+        &self,
+        group: &[RowSettlement],
+        waiting: &mut Vec<RowSettlement>,
+        inbox: &mut mpsc::UnboundedReceiver<RowSettlement>,
+    ) {
+        let mut writing = pin!(self.write_rows(group));
+        loop {
+            tokio::select! {
+                () = &mut writing => return,
+                () = tokio::time::sleep(RENEW_EVERY) => {
+                    while let Ok(row) = inbox.try_recv() {
+                        waiting.push(row);
+                    }
+                    self.renew_rows(group.iter().chain(&*waiting)).await;
+                }
+            }
+        }
+    }
+
     async fn write_rows(&self, group: &[RowSettlement]) {
         let mut parts = vec![group];
         while let Some(rows) = parts.pop() {

@@ -13,6 +13,7 @@ use super::stops::StopSet;
 use crate::metrics::Metrics;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::SubscriptionId;
+use crate::otlp::Tracer;
 use crate::policy::reliability::Tally;
 use crate::vault::{Purpose, Vault};
 
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     pub vault: Vault,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+    pub tracer: Tracer,
     pub settings: Settings,
     /// This worker's id.
     pub worker: Uuid,

@@ -61,6 +61,7 @@ fn message(tier: Tier) -> Arc<Message> {
         accepted_at: NOW,
         charted: false,
         expires_at: NOW,
+        traced: None,
         shrunk: Default::default(),
     })
 }
@@ -101,6 +102,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             refused: None,
             number: 0,
             ticket: Ticket::Row(Uuid::now_v7()),
+            span: None,
         })
     };
     (0..n).map(job).collect()

@@ -1,6 +1,7 @@
 //! One server process: the roles that it was given, until it is told to stop or an engine dies.
 
 pub(crate) mod context;
+mod exposition;
 pub(crate) mod maintenance;
 pub(crate) mod telemetry;
 
@@ -23,7 +24,6 @@ use tracing::{error, info, warn};
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::limits::Rate;
-use crate::api::remembered::Remembered;
 use crate::api::session::cookie::Cookies;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
@@ -31,11 +31,12 @@ use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::http_server;
 use crate::metrics::Metrics;
-use crate::policy::reliability;
+use crate::otlp::{Otlp, Tracer};
 use crate::receipts;
+use crate::store;
 use crate::store::outcomes::rollups::MetricsKept;
-use crate::store::{self, outcomes::reliability::Filter};
 use context::{Context, Migrations};
+use exposition::Exposition;
 use maintenance::Retention;
 
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
@@ -63,7 +64,8 @@ pub(crate) async fn run(
 }
 
 /// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
-/// in flight ends or is given back, all within `config.shutdown_deadline`. Fails if anything that must run ends by itself.
+/// in flight ends or is given back, all within `config.shutdown_deadline`; then what is left for a collector of OpenTelemetry is
+/// handed over, within three seconds more. Fails if anything that must run ends by itself.
 async fn serve(
     context: &Context,
     config: &Config,
@@ -71,11 +73,18 @@ async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
+    let exposition = Arc::new(Exposition::new(context, metrics.clone()));
+    let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
+    let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
-    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &metrics);
+    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &metrics, &tracer);
+    if let Some(otlp) = &otlp {
+        engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
+    }
     let Context { pool, sending_pool, worker_pool, .. } = context;
     tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
-    let served = routes(context, config, gateways, metrics, dispatcher.clone());
+    let told = Told { metrics, tracer, exposition: exposition.clone() };
+    let served = routes(context, config, gateways, told, dispatcher.clone());
     let (stop_serving, stop) = watch::channel(false);
     let mut serving = JoinSet::new();
     serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
@@ -96,6 +105,9 @@ async fn serve(
     let _ = stop_serving.send(true);
     wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;
+    if let Some(otlp) = otlp {
+        otlp.stop(exposition.render()).await;
+    }
     match failure {
         None => Ok(()),
         Some(failure) => {
@@ -112,6 +124,7 @@ fn start_engines(
     config: &Config,
     gateways: &Gateways,
     metrics: &Arc<Metrics>,
+    tracer: &Tracer,
 ) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
     let Context { pool, worker_pool, vault, clock, .. } = context;
     let (mut dispatcher, mut engines) = (None, JoinSet::new());
@@ -124,7 +137,8 @@ fn start_engines(
             ..dispatch::Settings::default()
         };
         let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
-        let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways.clone(), metrics.clone(), settings);
+        let (gateways, metrics, tracer) = (gateways.clone(), metrics.clone(), tracer.clone());
+        let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
         (dispatcher, engines) = (Some(started), tasks);
     }
     if config.roles.maintenance {
@@ -155,6 +169,14 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
     serving.shutdown().await;
 }
 
+/// Tells a collector of OpenTelemetry what `/metrics` shows, again and again, for ever.
+async fn tell_metrics_on(otlp: Arc<Otlp>, exposition: Arc<Exposition>) {
+    loop {
+        tokio::time::sleep(otlp.metrics_every()).await;
+        otlp.tell_metrics(&exposition.render().await).await;
+    }
+}
+
 async fn all_ended(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
@@ -179,55 +201,37 @@ struct Served {
     metrics: Router,
 }
 
+/// What this process tells of itself, and to whom.
+struct Told {
+    metrics: Arc<Metrics>,
+    tracer: Tracer,
+    exposition: Arc<Exposition>,
+}
+
 fn routes(
     context: &Context,
     config: &Config,
     gateways: Gateways,
-    metrics: Arc<Metrics>,
+    told: Told,
     dispatcher: Option<Arc<Dispatcher>>,
 ) -> Served {
+    let Told { metrics, tracer, exposition } = told;
     let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine));
-    state.metrics = metrics.clone();
+    (state.metrics, state.tracer) = (metrics, tracer);
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
-    let Context { pool, worker_pool, clock, .. } = context;
-    let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
-    let shown = Arc::new(Remembered::new(RELIABILITY_EVERY));
-    let slis = move || async move {
-        let read = async {
-            let now = clock.now();
-            match store::outcomes::reliability::read(&pool, Filter::default(), now - reliability::WINDOW, now).await {
-                Ok(lanes) => metrics.show_slis(&lanes),
-                Err(error) => warn!(%error, "reliability metrics of retries could not be read; those before are shown"),
-            }
-            match store::outcomes::reliability::due(&pool, now).await {
-                Ok(due) => {
-                    metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
-                }
-                Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
-            }
-            match store::audience::audience_counts::by_gateway(&pool).await {
-                Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
-                Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),
-            }
-        };
-        shown.get(&clock, read).await;
-        for (name, pool) in [("api", &pool), ("worker", &worker_pool)] {
-            metrics.show_pool(name, pool.size(), pool.num_idle());
-        }
-        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.render())
+    let show = move || async move {
+        let exposition = exposition.render().await;
+        ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], exposition)
     };
     let for_scrapers = {
-        let slis = slis.clone();
-        move |_: Scraper| slis()
+        let show = show.clone();
+        move |_: Scraper| show()
     };
     Served {
         main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
-        metrics: Router::new().route("/metrics", get(slis)),
+        metrics: Router::new().route("/metrics", get(show)),
     }
 }
-
-/// How often reliability metrics are read from the database at most, however often somebody scrapes.
-const RELIABILITY_EVERY: Duration = Duration::from_secs(1);
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {

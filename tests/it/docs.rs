@@ -269,7 +269,8 @@ fn settings() -> BTreeMap<String, String> {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let setting = |line: &str| {
         let (key, rest) = line.trim_start_matches("# ").split_once(" = \"")?;
-        Some((format!("BELLWIRE_{}", key.to_uppercase()), rest.split('"').next()?.to_owned()))
+        let prefix = if key.starts_with("otel_") { "" } else { "BELLWIRE_" };
+        Some((format!("{prefix}{}", key.to_uppercase()), rest.split('"').next()?.to_owned()))
     };
     text.lines().filter_map(setting).collect()
 }
@@ -282,18 +283,21 @@ fn every_variable_is_a_setting_with_the_default_that_is_told() {
         let blocks = page.blocks.iter().map(|(_, block)| block.as_str());
         let texts = blocks.chain([page.prose.as_str()]);
         let words = texts.flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
-        let full = words.filter(|word| word.strip_prefix("BELLWIRE_").is_some_and(|rest| !rest.is_empty()));
+        let is_ours = |name: &str| ["BELLWIRE_", "OTEL_"].iter().any(|prefix| name.starts_with(prefix));
+        let full = words.filter(|word| is_ours(word) && !word.ends_with('_'));
         // The table of limits leaves the prefix out.
-        let other = ["BELLWIRE_", "DATABASE_URL"];
+        let other = ["BELLWIRE_", "OTEL_", "DATABASE_URL"];
         let short = page.spans().filter(|span| is_variable(span) && span.contains('_') && !other.contains(&&**span));
-        let short = short.map(|name| if name.starts_with("BELLWIRE_") { name } else { format!("BELLWIRE_{name}") });
+        let short = short.map(|name| if is_ours(&name) { name } else { format!("BELLWIRE_{name}") });
         for name in full.map(str::to_owned).chain(short) {
             seen += 1;
             if !settings.contains_key(&name) && !NO_SETTINGS.contains(&name.as_str()) {
                 faults.push(format!("{}: {name} is no setting", page.path));
             }
         }
-        for row in page.prose.lines().filter(|line| line.starts_with("| `BELLWIRE_")) {
+        let rows =
+            page.prose.lines().filter(|line| ["| `BELLWIRE_", "| `OTEL_"].iter().any(|row| line.starts_with(row)));
+        for row in rows {
             let mut cells = row.split('|').skip(1).map(|cell| cell.split('`').skip(1).step_by(2).collect::<Vec<_>>());
             let (names, defaults) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
             let told = names.iter().zip(&defaults).filter(|_| names.len() == defaults.len());

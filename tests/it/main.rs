@@ -30,6 +30,7 @@ mod lanes;
 mod live;
 mod lock_order;
 mod migrations;
+mod otlp;
 mod outcomes;
 mod owners;
 mod partitions;

@@ -44,6 +44,8 @@ pub(crate) struct MessageRow {
     pub charted: bool,
     /// When it ends.
     pub expires_at: Timestamp,
+    /// The span of the request that it came with, if that was traced.
+    pub traceparent: Option<String>,
 }
 
 /// The policies that may count for a message, but for those of its recipients.
@@ -63,7 +65,7 @@ pub(crate) struct StoredPolicies {
 pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = sqlx::query!(
         r#"
-        SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at,
+        SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
@@ -99,6 +101,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         accepted_at: row.accepted_at,
         charted: row.charted,
         expires_at: row.expires_at,
+        traceparent: row.traceparent,
     });
     Ok(opened.collect())
 }

@@ -13,6 +13,7 @@ use bellwire::testkit::gateway::{self, Gateways};
 use bellwire::testkit::live;
 use bellwire::testkit::metrics::Metrics;
 use bellwire::testkit::model::clock::Clock;
+use bellwire::testkit::otlp::Tracer;
 use bellwire::testkit::server::{self, maintenance};
 use bellwire::testkit::simulate::gateways::{self, Fault, Simulator};
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
@@ -149,6 +150,7 @@ impl TestApp {
             clock.clone(),
             gateways.clone(),
             metrics.clone(),
+            Tracer::off(),
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
@@ -361,7 +363,8 @@ impl TestApp {
     async fn worker_with(&self, clock: Clock, gateways: Gateways) -> Worker {
         let pool = store::connect(store::by_index_only(self.database.options()), 8).await.unwrap();
         let (vault, metrics) = (self.vault.clone(), Metrics::new());
-        let (dispatcher, _tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics.clone(), self.dispatch);
+        let (dispatcher, _tasks) =
+            Dispatcher::start(pool, vault, clock, gateways, metrics.clone(), Tracer::off(), self.dispatch);
         Worker { dispatcher, metrics, _tasks }
     }
 

@@ -316,6 +316,7 @@ fn compose(
         policy: original.policy.clone(),
         enveloped: original.enveloped,
         accepted_at: now,
+        traceparent: None,
     })
 }
 

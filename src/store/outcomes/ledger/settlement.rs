@@ -1,6 +1,8 @@
 //! What dispatch says became of deliveries, to be written by the rest of the ledger. A [`Settlement`] cannot say what cannot
 //! be: that a delivery ended without an attempt, or that one attempt came to something else than its delivery.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 use uuid::Uuid;
 
@@ -8,6 +10,7 @@ use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use crate::otlp::DeliverySpan;
 use crate::policy::token::Queued;
 
 /// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
@@ -169,12 +172,14 @@ pub struct Settlement {
     /// Attempts of this turn that another one followed at once.
     earlier: Vec<Attempt>,
     fate: Fate,
+    /// What ends when this is dropped, if its turn is traced: it is written by then, or given up.
+    _span: Option<Arc<DeliverySpan>>,
 }
 
 impl Settlement {
     /// Of a delivery with one attempt in this turn, or none.
     pub fn new(delivery: Delivery, fate: Fate) -> Self {
-        Self { delivery, earlier: Vec::new(), fate }
+        Self { delivery, earlier: Vec::new(), fate, _span: None }
     }
 
     /// Of a delivery with `earlier` attempts in this turn, each of which was followed at once by another one. If there are
@@ -192,7 +197,12 @@ impl Settlement {
             }
             fate => fate,
         };
-        Self { delivery, earlier, fate }
+        Self { delivery, earlier, fate, _span: None }
+    }
+
+    /// The same, at the end of a turn that is traced.
+    pub(crate) fn traced(self, span: Box<DeliverySpan>) -> Self {
+        Self { _span: Some(span.into()), ..self }
     }
 
     /// Which delivery.
@@ -208,6 +218,16 @@ impl Settlement {
     /// How it ended, if it did.
     pub(crate) fn end(&self) -> Option<&End> {
         if let Fate::Ended(_, end) = &self.fate { Some(end) } else { None }
+    }
+
+    /// What its turn came to, in a word.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match &self.fate {
+            Fate::Ended(_, end) => end.ending().name(),
+            Fate::Retry { .. } => Ending::Retry.name(),
+            Fate::Deferred(_) => "deferred",
+            Fate::InFlight { .. } => "in_flight",
+        }
     }
 
     /// The attempts of this turn in order, each with what it came to.

@@ -35,6 +35,8 @@ pub(crate) struct NewMessage {
     pub enveloped: bool,
     /// When the API took it.
     pub accepted_at: Timestamp,
+    /// The span of its request, if that is traced.
+    pub traceparent: Option<String>,
 }
 
 impl NewMessage {

@@ -117,9 +117,10 @@ pub(super) async fn write(
            reached AS (SELECT array_agg(n) AS known, array_agg(n) FILTER (WHERE live) AS live FROM named),
            stored AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               topic, enveloped, audience_estimate, accepted_at, expires_at)
+               topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent)
              SELECT m.id, m.app, m.tier, 'sending', m.audience, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy,
-               m.topic, m.enveloped, coalesce(cardinality(array_positions(live, m.n::integer)), 0), m.accepted_at, m.expires_at
+               m.topic, m.enveloped, coalesce(cardinality(array_positions(live, m.n::integer)), 0), m.accepted_at, m.expires_at,
+               ($25::text[])[m.n]
              FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::jsonb[], $5::bytea[], $6::integer[], $7::smallint[],
                  $8::text[], $9::jsonb[], $10::integer[], $11::boolean[], $12::timestamptz[], $13::timestamptz[],
                  $14::integer[]) WITH ORDINALITY AS m (id, app, tier, audience, content, ttl_s, urgency, topic_header,
@@ -160,7 +161,8 @@ pub(super) async fn write(
         &users as &[&str],
         &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]],
         holder.map(|holder| holder.lease),
-        holder.map(|holder| holder.until)
+        holder.map(|holder| holder.until),
+        &traceparents(parcels) as &[Option<&str>]
     )
     .fetch_all(conn)
     .await?;
@@ -202,6 +204,14 @@ pub(super) async fn write(
 /// One value of each message.
 fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
     parcels.iter().map(|parcel| value(parcel.message)).collect()
+}
+
+/// The spans of their requests; empty if none of them is traced, so that this costs nothing then.
+fn traceparents<'a>(parcels: &[Parcel<'a>]) -> Vec<Option<&'a str>> {
+    match parcels.iter().any(|parcel| parcel.message.traceparent.is_some()) {
+        true => column(parcels, |message| message.traceparent.as_deref()),
+        false => Vec::new(),
+    }
 }
 
 /// A row as if it had been claimed the moment it was born.

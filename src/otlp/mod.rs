@@ -1,0 +1,168 @@
+//! OpenTelemetry: traces and metrics for a collector, by OTLP over HTTP. Nothing of it exists unless a collector is set.
+//!
+//! ```text
+//!  spans ──► queue (bounded; what does not fit is lost) ──► a thread of the SDK ──┐
+//!  /metrics, read as often as the settings say ──► figures ───────────────────────┴──► collector
+//! ```
+//!
+//! Whoever makes a span never waits for the collector, and nothing is sent to it twice.
+
+mod collector;
+mod figures;
+mod spans;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider};
+use tokio::time::timeout;
+use tracing::{debug, info};
+use url::Url;
+
+use crate::model::clock::{Clock, Timestamp};
+use collector::{Collector, SpanSink, resource_of};
+pub use spans::Tracer;
+pub(crate) use spans::{DeliverySpan, Origin, Stage, current};
+
+/// By whom spans and metrics are made, within a service.
+const SCOPE: &str = "bellwire";
+/// Spans that wait for the collector.
+const SPANS_WAITING_MAX: usize = 4_096;
+/// Spans in one request.
+const SPANS_AT_ONCE: usize = 512;
+/// How long spans gather.
+const GATHER: Duration = Duration::from_secs(2);
+/// How long a stop waits until what is left is handed over.
+const FLUSH_WITHIN: Duration = Duration::from_secs(3);
+
+/// What is told to whom.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
+    pub endpoint: Url,
+    /// Headers of each request to it.
+    pub headers: HeaderMap,
+    /// What it knows this server by.
+    pub service_name: String,
+    /// Which requests are traced.
+    pub sampling: Sampling,
+    /// The share of them, 0 to 1, where `sampling` goes by one.
+    pub share: f64,
+    /// From one telling of the metrics to the next.
+    pub metrics_every: Duration,
+}
+
+/// Which requests are traced: the samplers of OpenTelemetry's specification. With those that are based on parents, a caller that is
+/// itself traced decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sampling {
+    /// `always_on`
+    AlwaysOn,
+    /// `always_off`
+    AlwaysOff,
+    /// `traceidratio`
+    Share,
+    /// `parentbased_always_on`
+    ParentOrAlwaysOn,
+    /// `parentbased_always_off`
+    ParentOrAlwaysOff,
+    /// `parentbased_traceidratio`
+    ParentOrShare,
+}
+
+impl Sampling {
+    fn sampler(self, share: f64) -> Sampler {
+        let or = |root| Sampler::ParentBased(Box::new(root));
+        match self {
+            Self::AlwaysOn => Sampler::AlwaysOn,
+            Self::AlwaysOff => Sampler::AlwaysOff,
+            Self::Share => Sampler::TraceIdRatioBased(share),
+            Self::ParentOrAlwaysOn => or(Sampler::AlwaysOn),
+            Self::ParentOrAlwaysOff => or(Sampler::AlwaysOff),
+            Self::ParentOrShare => or(Sampler::TraceIdRatioBased(share)),
+        }
+    }
+}
+
+/// What tells the collector of this process.
+#[derive(Debug)]
+pub(crate) struct Otlp {
+    provider: SdkTracerProvider,
+    collector: Arc<Collector>,
+    resource: ResourceAttributesWithSchema,
+    clock: Clock,
+    began: Timestamp,
+    metrics_every: Duration,
+}
+
+impl Otlp {
+    /// Prepares everything, on the runtime that it is called on. The collector is not asked whether it is there.
+    pub(crate) fn start(settings: Settings, clock: Clock) -> Self {
+        let Settings { endpoint, headers, service_name, sampling, share, metrics_every } = settings;
+        // Replicas are of one service, and their series must not be taken for each other's.
+        let resource = Resource::builder_empty()
+            .with_service_name(service_name)
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .with_attribute(KeyValue::new("service.instance.id", clock.uuid().to_string()))
+            .build();
+        info!(host = endpoint.host_str(), "traces and metrics go to a collector");
+        let collector = Arc::new(Collector::new(&endpoint, headers));
+        let sink = SpanSink::new(collector.clone(), &resource);
+        let gathering = BatchConfigBuilder::default()
+            .with_max_queue_size(SPANS_WAITING_MAX)
+            .with_max_export_batch_size(SPANS_AT_ONCE)
+            .with_scheduled_delay(GATHER)
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(BatchSpanProcessor::builder(sink).with_batch_config(gathering).build())
+            .with_sampler(sampling.sampler(share))
+            .with_resource(resource.clone())
+            .build();
+        let (resource, began) = ((&resource).into(), clock.now());
+        Self { provider, collector, resource, clock, began, metrics_every }
+    }
+
+    /// Makes the spans that are told.
+    pub(crate) fn tracer(&self) -> Tracer {
+        Tracer::new(self.provider.tracer(SCOPE), self.clock.clone())
+    }
+
+    /// From one telling of the metrics to the next.
+    pub(crate) fn metrics_every(&self) -> Duration {
+        self.metrics_every
+    }
+
+    /// Tells the metrics, given as `/metrics` shows them.
+    pub(crate) async fn tell_metrics(&self, exposition: &str) {
+        let metrics = figures::translate(exposition, self.began, self.clock.now());
+        let scope_metrics = ScopeMetrics { scope: Some(collector::scope()), metrics, ..ScopeMetrics::default() };
+        let request = ExportMetricsServiceRequest {
+            resource_metrics: vec![ResourceMetrics {
+                resource: Some(resource_of(&self.resource)),
+                scope_metrics: vec![scope_metrics],
+                ..ResourceMetrics::default()
+            }],
+        };
+        // Whether it was taken has been logged, and the next ones tell all of this again.
+        let _ = self.collector.send(collector::METRICS, &request).await;
+    }
+
+    /// Hands over what is left, and `metrics` for the last time, within [`FLUSH_WITHIN`]. No span that is made later is told.
+    pub(crate) async fn stop(&self, metrics: impl Future<Output = String>) {
+        let provider = self.provider.clone();
+        // It blocks until the SDK's thread is done.
+        let spans = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_WITHIN));
+        let metrics = timeout(FLUSH_WITHIN, async { self.tell_metrics(&metrics.await).await });
+        let (spans, metrics) = tokio::join!(spans, metrics);
+        if !matches!(spans, Ok(Ok(()))) || metrics.is_err() {
+            debug!("the last spans or metrics are lost");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What `/metrics` shows, and the collector of OpenTelemetry is told: this process's series, and what is read from the database
+//! for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tracing::warn;
+
+use super::context::Context;
+use crate::api::remembered::Remembered;
+use crate::metrics::Metrics;
+use crate::model::clock::Clock;
+use crate::policy::reliability;
+use crate::store;
+use crate::store::outcomes::reliability::Filter;
+
+/// How often metrics are read from the database at most, however often somebody asks.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// The metrics of a process, and those of the database that every process shows.
+#[derive(Debug)]
+pub(super) struct Exposition {
+    metrics: Arc<Metrics>,
+    pool: PgPool,
+    worker_pool: PgPool,
+    clock: Clock,
+    read: Remembered<()>,
+}
+
+impl Exposition {
+    pub(super) fn new(context: &Context, metrics: Arc<Metrics>) -> Self {
+        let Context { pool, worker_pool, clock, .. } = context;
+        let (pool, worker_pool, clock) = (pool.clone(), worker_pool.clone(), clock.clone());
+        Self { metrics, pool, worker_pool, clock, read: Remembered::new(READ_EVERY) }
+    }
+
+    /// Everything as it stands now, as OpenMetrics. What cannot be read is shown as it was before.
+    pub(super) async fn render(&self) -> String {
+        self.read.get(&self.clock, self.read()).await;
+        for (name, pool) in [("api", &self.pool), ("worker", &self.worker_pool)] {
+            self.metrics.show_pool(name, pool.size(), pool.num_idle());
+        }
+        self.metrics.render()
+    }
+
+    async fn read(&self) {
+        let (pool, metrics, now) = (&self.pool, &self.metrics, self.clock.now());
+        match store::outcomes::reliability::read(pool, Filter::default(), now - reliability::WINDOW, now).await {
+            Ok(lanes) => metrics.show_slis(&lanes),
+            Err(error) => warn!(%error, "reliability metrics of retries could not be read; those before are shown"),
+        }
+        match store::outcomes::reliability::due(pool, now).await {
+            Ok(due) => {
+                metrics.show_due(due.deliveries, (now - due.oldest_at.unwrap_or(now)).to_std().unwrap_or_default())
+            }
+            Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
+        }
+        match store::audience::audience_counts::by_gateway(pool).await {
+            Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
+            Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),
+        }
+    }
+}
