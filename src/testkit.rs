@@ -10,6 +10,9 @@ pub mod api {
     pub mod limits {
         pub use crate::api::limits::Rate;
     }
+    pub mod oidc {
+        pub use crate::api::session::oidc::Settings;
+    }
 }
 pub mod classify {
     pub mod retry_after {
@@ -58,12 +61,18 @@ pub mod model {
     pub mod message {
         pub use crate::model::message::{Content, PLAINTEXT_MAX, Payload};
     }
+    pub mod role {
+        pub use crate::model::role::Role;
+    }
     pub mod subscription {
         pub use crate::model::subscription::{BrowserKeys, Endpoint};
     }
 }
 pub mod otlp {
     pub use crate::otlp::Tracer;
+}
+pub mod oidc {
+    pub use crate::oidc::{ClientSecret, Provider, Settings};
 }
 pub mod policy {
     pub use crate::policy::{Layer, Place, Places, Policy, Terms};

@@ -15,6 +15,7 @@ use super::passwords::Passwords;
 use super::problem::Problem;
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
+use super::session::oidc;
 use super::{batch, cors, example, health};
 use crate::gateway::Gateways;
 use crate::live::{self, Live};
@@ -139,6 +140,8 @@ pub struct Settings {
     pub trusted_proxies: usize,
     /// The cookies of sessions.
     pub cookies: Cookies,
+    /// Who may come in by an OpenID provider; none: there is none.
+    pub oidc: Option<oidc::Settings>,
     /// How long figures over time are kept.
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
@@ -165,6 +168,7 @@ impl Default for Settings {
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
+            oidc: None,
             metrics_kept: MetricsKept::DEFAULT,
             policy: policy::Settings::DEFAULT,
         }

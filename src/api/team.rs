@@ -22,6 +22,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::TeammateId;
 use crate::model::role::{Grant, Grants, Role};
 use crate::store::keys::audit::Action;
+use crate::store::keys::oidc;
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team::{self, Teammate};
 use utoipa_axum::router::OpenApiRouter;
@@ -29,7 +30,11 @@ use utoipa_axum::routes;
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list, invite)).routes(routes!(show, change, remove)).routes(routes!(reset))
+    OpenApiRouter::new()
+        .routes(routes!(list, invite))
+        .routes(routes!(show, change, remove))
+        .routes(routes!(reset))
+        .routes(routes!(unlink))
 }
 
 /// How long a one-time link works.
@@ -52,6 +57,8 @@ pub(crate) struct TeammateView {
     has_password: bool,
     /// Until when their one-time link works. Null: there is none, or it has been used.
     link_expires_at: Option<DateTime<Utc>>,
+    /// Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+    oidc_linked_at: Option<DateTime<Utc>>,
     /// When they were invited.
     created_at: DateTime<Utc>,
     /// Since when they are not let in. Null: they are.
@@ -60,9 +67,10 @@ pub(crate) struct TeammateView {
 
 impl From<Teammate> for TeammateView {
     fn from(teammate: Teammate) -> Self {
-        let Teammate { id, email, has_password, link_expires_at, created_at, disabled_at, grants } = teammate;
+        let Teammate { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, grants } =
+            teammate;
         let roles = grants.0.iter().map(GrantView::from).collect();
-        Self { id, email, roles, has_password, link_expires_at, created_at, disabled_at }
+        Self { id, email, roles, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at }
     }
 }
 
@@ -237,6 +245,30 @@ pub(crate) async fn reset(
     admin.caller.did(None, Action::TeammateReset, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(axum::Json(Invited { teammate: read(&state, id).await?, link }))
+}
+
+/// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address
+/// is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+#[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", params(("teammate" = String, Path)),
+    security(("session" = ["admin"])), responses((status = 204)))]
+pub(crate) async fn unlink(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+) -> Result<StatusCode, Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
+    if !team::lock(&mut tx, id).await? {
+        return Err(unknown());
+    }
+    // A second time it is as it should be.
+    if oidc::unlink(&mut tx, id).await? {
+        sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
+        admin.caller.did(None, Action::TeammateUnlinked, id).record(&mut tx, 1, now).await?;
+    }
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid.

@@ -56,6 +56,12 @@ pub(super) enum Team {
         #[command(flatten)]
         teammate: Teammate,
     },
+    /// Unlink somebody's account at the OpenID provider and end their sessions: the next account with their address takes its place.
+    #[command(after_help = "Example:\n  bellwire admin unlink ben@example.com")]
+    Unlink {
+        #[command(flatten)]
+        teammate: Teammate,
+    },
     /// Remove somebody for good. The API keys that they made stay valid.
     #[command(after_help = "Example:\n  bellwire admin remove ben@example.com")]
     Remove {
@@ -127,6 +133,13 @@ impl Team {
                 let changed = change(local, &teammate, json!({"disabled": false})).await?;
                 out.say(&changed, &format!("{} may sign in.", text(&changed, "/email")))?;
             }
+            Self::Unlink { teammate } => {
+                let at = format!("{}/oidc", find(local, &teammate).await?);
+                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
+                let unlinked = teammate.teammate;
+                let text = format!("{unlinked} has no account at the OpenID provider that is linked.");
+                out.say(&json!({"unlinked": unlinked}), &text)?;
+            }
             Self::Remove { teammate } => {
                 let at = find(local, &teammate).await?;
                 local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
@@ -181,8 +194,9 @@ fn list(team: &Value) -> String {
             in_words(teammate),
             text(teammate, "/has_password"),
             time(teammate, "/link_expires_at"),
+            time(teammate, "/oidc_linked_at"),
             time(teammate, "/disabled_at"),
         ]
     };
-    table(["ID", "EMAIL", "ROLES", "PASSWORD", "LINK UNTIL", "SHUT OUT"], rows(team).map(row))
+    table(["ID", "EMAIL", "ROLES", "PASSWORD", "LINK UNTIL", "OPENID SINCE", "SHUT OUT"], rows(team).map(row))
 }

@@ -20,6 +20,8 @@ use http::HeaderMap;
 use url::Url;
 
 use crate::api::example::Audience;
+use crate::model::role::Role;
+use crate::oidc;
 use crate::otlp::{self, Sampling};
 use crate::policy;
 use crate::postgres;
@@ -29,8 +31,8 @@ use sources::{Given, Origin, Sources, default_data_dir, name_of};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
 use value::{
-    collector, duration, fraction, headers, keyword, list, listener, name, number, optional, parsed, path, roles,
-    secret, share, switch,
+    collector, duration, fraction, headers, keyword, list, listener, name, number, optional, parsed, path, private_url,
+    roles, secret, share, switch, text,
 };
 
 /// What every variable begins with, but for those that have names of their own.
@@ -221,6 +223,26 @@ settings! {
     example: Option<Audience> = "auto", shown, keyword(&[
         ("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None),
     ]);
+    /// The OpenID provider by which teammates may sign in: its issuer, to the letter as the provider writes it, such as
+    /// https://accounts.google.com; empty: none. It takes the next two and `public_url`, under which the provider is to
+    /// know /v1/session/oidc/callback.
+    oidc_issuer: Option<String> = "", shown, optional(private_url());
+    /// What the OpenID provider calls this server.
+    oidc_client_id: Option<String> = "", shown, optional(text(255));
+    /// The secret by which the OpenID provider knows this server.
+    oidc_client_secret: Option<Secret> = "", masked, optional(secret("1 to 1024 characters", |text| (1..=1_024).contains(&text.len())));
+    /// What people call the OpenID provider; empty: by its host.
+    oidc_label: Option<String> = "", shown, optional(text(64));
+    /// Domains of the email addresses that are let in by the OpenID provider, such as example.com; empty: any, of teammates who
+    /// were invited.
+    oidc_domains: Vec<String> = "", shown, list();
+    /// What somebody of these domains becomes, for all apps, whom nobody has invited: `viewer`, `sender`, `operator`; `none`: they
+    /// are not let in. Admins are invited.
+    oidc_newcomer_role: Option<Role> = "none", shown, keyword(&[
+        ("none", None), ("viewer", Some(Role::Viewer)), ("sender", Some(Role::Sender)), ("operator", Some(Role::Operator)),
+    ]);
+    /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
+    oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
     /// the header is not believed.
     trusted_proxies: u32 = "0", shown, number(0..=8);
@@ -303,6 +325,22 @@ pub(crate) enum PolicyDefaults {
     Guide,
 }
 
+/// What this server is to an OpenID provider.
+#[derive(Debug)]
+pub(crate) struct OidcClient<'a> {
+    /// The provider's issuer, to the letter.
+    pub issuer: &'a str,
+    /// What it calls this server.
+    pub client_id: &'a str,
+    /// By which it knows it.
+    pub client_secret: &'a Secret,
+}
+
+/// One setting goes not with another.
+fn wrong(key: &str, found: &str, allowed: &str) -> Error {
+    Error::Value { name: key.to_owned(), found: found.to_owned(), allowed: allowed.to_owned() }
+}
+
 impl Config {
     /// Reads the settings of this process: flags, environment, file.
     pub(crate) fn load(flags: &Flags) -> Result<Self, Error> {
@@ -328,13 +366,36 @@ impl Config {
     /// Checks what one setting alone cannot tell.
     fn consistent(self) -> Result<Self, Error> {
         if self.batch_min > self.batch_max {
-            return Err(Error::Value {
-                name: "batch_min".to_owned(),
-                found: format!("is {}", self.batch_min),
-                allowed: format!("at most batch_max, which is {}", self.batch_max),
-            });
+            let allowed = format!("at most batch_max, which is {}", self.batch_max);
+            return Err(wrong("batch_min", &format!("is {}", self.batch_min), &allowed));
+        }
+        if self.oidc_issuer.is_some() {
+            let missing = [
+                ("oidc_client_id", self.oidc_client_id.is_none()),
+                ("oidc_client_secret", self.oidc_client_secret.is_none()),
+                ("public_url", self.public_url.is_none()),
+            ];
+            if let Some((key, _)) = missing.into_iter().find(|(_, is_missing)| *is_missing) {
+                return Err(wrong(key, "is empty", "given together with oidc_issuer"));
+            }
+            if self.public_url.as_ref().is_some_and(|url| !oidc::is_private(url)) {
+                return Err(wrong("public_url", "is not on https", "so with oidc_issuer, unless it is this machine"));
+            }
+        }
+        if self.oidc_newcomer_role.is_some() && self.oidc_domains.is_empty() {
+            let allowed = "given together with oidc_newcomer_role: it would let in whomever the provider knows";
+            return Err(wrong("oidc_domains", "is empty", allowed));
         }
         Ok(self)
+    }
+
+    /// What we are to the OpenID provider, if one is named.
+    pub(crate) fn oidc_client(&self) -> Option<OidcClient<'_>> {
+        Some(OidcClient {
+            issuer: self.oidc_issuer.as_deref()?,
+            client_id: self.oidc_client_id.as_deref()?,
+            client_secret: self.oidc_client_secret.as_ref()?,
+        })
     }
 
     /// Variables that are named like settings but are none: mostly misspelt, and without effect.

@@ -210,6 +210,55 @@ fn what_is_printed_is_a_file_that_says_the_same() {
 }
 
 #[test]
+fn an_openid_provider_is_named_as_a_whole_and_lets_nobody_in_by_oversight() {
+    let variables = [("BELLWIRE_OIDC_CLIENT_SECRET", "hush")];
+    let all = [
+        ("oidc_issuer", "https://accounts.google.com"),
+        ("oidc_client_id", "bellwire"),
+        ("public_url", "https://push.example.com"),
+    ];
+    let config = read(&all, &variables, "").unwrap();
+    let client = config.oidc_client().unwrap();
+    assert_eq!(
+        (client.issuer, client.client_secret.expose()),
+        ("https://accounts.google.com", "hush"),
+        "to the letter"
+    );
+    assert_eq!((config.oidc_newcomer_role, config.oidc_domains.len()), (None, 0));
+    for text in [config.print(), format!("{config:?}")] {
+        assert!(!text.contains("hush"), "{text}");
+    }
+    for (left_out, _) in all.iter().filter(|(key, _)| *key != "oidc_issuer") {
+        let some: Vec<_> = all.into_iter().filter(|(key, _)| key != left_out).collect();
+        let text = refused(&some, &variables, "");
+        assert_eq!(text, format!("{left_out} is empty, but must be given together with oidc_issuer"));
+    }
+    assert!(refused(&all, &[], "").starts_with("oidc_client_secret is empty"));
+    let with = |key, value: &'static str| {
+        let mut changed: Vec<_> = all.into_iter().filter(|(known, _)| *known != key).collect();
+        changed.push((key, value));
+        read(&changed, &variables, "").map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("public_url", "http://localhost:8787"), Ok(()));
+    assert!(with("public_url", "http://push.example.com").unwrap_err().starts_with("public_url is not on https"));
+    assert_eq!(with("oidc_issuer", "http://127.0.0.1:8080/realms/a"), Ok(()));
+    for issuer in
+        ["http://id.example.com", "accounts.google.com", "https://id.example.com?a", "https://id.example.com#a"]
+    {
+        assert!(
+            with("oidc_issuer", issuer).unwrap_err().contains("must be a URL that begins with https://"),
+            "{issuer}"
+        );
+    }
+    assert!(with("oidc_newcomer_role", "viewer").unwrap_err().starts_with("oidc_domains is empty"));
+    assert!(with("oidc_newcomer_role", "admin").unwrap_err().contains("none or viewer or sender or operator"));
+    let some = [&all[..], &[("oidc_domains", "example.com, example.org"), ("oidc_newcomer_role", "operator")]].concat();
+    let config = read(&some, &variables, "").unwrap();
+    assert_eq!((config.oidc_domains.len(), config.oidc_newcomer_role), (2, Some(Role::Operator)));
+    assert!(read(&[], &[], "").unwrap().oidc_client().is_none());
+}
+
+#[test]
 fn a_variable_that_is_no_setting_is_noticed() {
     let variables = ["BELLWIRE_LISSEN", "BELLWIRE_LOG", "BELLWIRE_CONFIG", "BELLWIRE_SERVICE_HOST", "BELLWIRE_PORT"];
     let variables: Vec<_> = variables.into_iter().chain(["PATH", "BELLWIRE_"]).map(|name| (name, "info")).collect();

@@ -14,6 +14,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use crate::model::duration;
+use crate::oidc::is_private;
 
 type Parse<T> = dyn Fn(&str) -> Option<T>;
 
@@ -123,6 +124,23 @@ pub(super) fn switch() -> Kind<bool> {
 
 pub(super) fn path() -> Kind<PathBuf> {
     Kind::new("a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+/// A URL that nobody in between can read: on https, or on this machine. It is kept to the letter.
+pub(super) fn private_url() -> Kind<String> {
+    Kind::new("a URL that begins with https://, or with http:// on this machine, without query and fragment", |text| {
+        let url = Url::parse(text).ok()?;
+        let is_fine = is_private(&url) && url.query().is_none() && url.fragment().is_none();
+        (is_fine && text.len() <= 2_048).then(|| text.to_owned())
+    })
+}
+
+/// So many characters of plain text, at most.
+pub(super) fn text(max_chars: usize) -> Kind<String> {
+    Kind::new(format!("1 to {max_chars} characters"), move |text| {
+        let is_plain = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
+        is_plain.then(|| text.to_owned())
+    })
 }
 
 pub(super) fn duration(range: RangeInclusive<Duration>) -> Kind<Duration> {

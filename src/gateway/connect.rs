@@ -75,7 +75,8 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-fn client_config(extra_ca_pem: Option<&[u8]>) -> Result<ClientConfig, SettingsError> {
+/// TLS by Mozilla's roots, and these certificates (PEM) beside them.
+pub(crate) fn client_config(extra_ca_pem: Option<&[u8]>) -> Result<ClientConfig, SettingsError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(pem) = extra_ca_pem {
         let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();

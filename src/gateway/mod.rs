@@ -38,6 +38,7 @@ use crate::model::delivery::Urgency;
 use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
+pub(crate) use connect::client_config;
 pub use hosts::HostMapping;
 pub(crate) use hosts::HostRefused;
 

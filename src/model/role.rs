@@ -7,7 +7,7 @@ use crate::model::scope::Scope;
 named! {
     /// What a teammate is on an app, or on all of them and the server itself, as stored in `teammate_roles.role`.
     #[derive(clap::ValueEnum)]
-    pub(crate) enum Role {
+    pub enum Role {
         /// Reads everything but secrets and what dead letters hold.
         Viewer = "viewer",
         /// Sends messages too, and stops, resumes and repeats what was sent.

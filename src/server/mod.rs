@@ -7,6 +7,7 @@ pub(crate) mod telemetry;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +21,19 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
+use url::Url;
 
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::limits::Rate;
-use crate::api::session::cookie::Cookies;
+use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
-use crate::config::Config;
+use crate::config::{Config, OidcClient};
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::http_server;
 use crate::metrics::Metrics;
+use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
 use crate::receipts;
 use crate::store;
@@ -84,7 +87,7 @@ async fn serve(
     let Context { pool, sending_pool, worker_pool, .. } = context;
     tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
     let told = Told { metrics, tracer, exposition: exposition.clone() };
-    let served = routes(context, config, gateways, told, dispatcher.clone());
+    let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = watch::channel(false);
     let mut serving = JoinSet::new();
     serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
@@ -214,9 +217,9 @@ fn routes(
     gateways: Gateways,
     told: Told,
     dispatcher: Option<Arc<Dispatcher>>,
-) -> Served {
+) -> anyhow::Result<Served> {
     let Told { metrics, tracer, exposition } = told;
-    let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine));
+    let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine))?;
     (state.metrics, state.tracer) = (metrics, tracer);
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let show = move || async move {
@@ -227,19 +230,19 @@ fn routes(
         let show = show.clone();
         move |_: Scraper| show()
     };
-    Served {
+    Ok(Served {
         main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
         metrics: Router::new().route("/metrics", get(show)),
-    }
+    })
 }
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
-    Ok(api::local_router(api_state(context, config, gateways, Engine::none())))
+    Ok(api::local_router(api_state(context, config, gateways, Engine::none())?))
 }
 
-fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Engine) -> ApiState {
+fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Engine) -> anyhow::Result<ApiState> {
     let settings = api::Settings {
         body_max_bytes: config.body_limit_octets as usize,
         public_body_max_bytes: config.public_body_limit_octets as usize,
@@ -258,12 +261,37 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
+        oidc: sign_in_by_oidc(config)?,
         policy: config.policy(),
         metrics_kept: metrics_kept(config),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
-    ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings)
+    Ok(ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings))
+}
+
+/// Who may come in by an OpenID provider, if one is named.
+fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Settings>> {
+    let Some(OidcClient { issuer, client_id, client_secret }) = config.oidc_client() else { return Ok(None) };
+    let provider = oidc::Provider::new(oidc::Settings {
+        issuer: issuer.to_owned(),
+        client_id: client_id.to_owned(),
+        client_secret: ClientSecret::new(client_secret.expose().to_owned()),
+        redirect_url: format!("{}{}", config.base_url().as_str().trim_end_matches('/'), session::oidc::CALLBACK),
+        extra_ca_pem: config.oidc_ca_file.as_deref().map(read).transpose()?,
+        timeout: oidc::TIMEOUT,
+    });
+    let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    Ok(Some(session::oidc::Settings {
+        provider: provider.context("the OpenID provider's settings cannot be used")?,
+        label: config.oidc_label.clone().unwrap_or(host),
+        domains: config.oidc_domains.iter().map(|domain| domain.to_lowercase()).collect(),
+        newcomers: config.oidc_newcomer_role,
+    }))
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 fn retention(config: &Config) -> Retention {
@@ -311,13 +339,9 @@ fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
             Err(error) => bail!("BELLWIRE_GATEWAYS: {text:?}: {error}"),
         }
     }
-    let extra_ca_pem = match &config.gateway_ca_file {
-        Some(file) => Some(std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?),
-        None => None,
-    };
     Ok(gateway::Settings {
         hosts,
-        extra_ca_pem,
+        extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
         connections_per_origin: config.connections_per_gateway as usize,
         ..gateway::Settings::default()

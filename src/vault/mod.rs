@@ -40,6 +40,9 @@ pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 /// A secret that user tokens are signed with.
 pub(crate) const IDENTITY_SECRET: Column = "identity_keys.secret";
 
+/// What a browser keeps while its user is at the OpenID provider: in no table, but in a cookie.
+pub(crate) const OIDC_ATTEMPT: Column = "cookie.oidc";
+
 /// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {

@@ -63,6 +63,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("new_password", Long(12, 512)),
     ("path", Long(1, 2_048)),
     ("browser", Long(1, 200)),
+    ("label", Long(1, 64)),
+    ("query.code", Long(1, 4_096)),
+    ("query.error", Long(1, 64)),
     ("prober", Long(36, 36)),
     ("breaker_of", Long(36, 36)),
     // What sites choose.

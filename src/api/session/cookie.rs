@@ -84,9 +84,7 @@ impl Cookies {
         if headers.contains_key(header::AUTHORIZATION) {
             return None;
         }
-        let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.into_iter().find(|(name, _)| *name == self.name()).map(|(_, value)| value)
+        value_of(headers, self.name())
     }
 
     /// `Set-Cookie` that gives a browser a fresh token.
@@ -111,6 +109,13 @@ impl Cookies {
         let text = format!("{}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Strict{secure}", self.name());
         HeaderValue::try_from(text).expect("tokens are base64url and dots")
     }
+}
+
+/// The cookie of that name that a request shows.
+pub(in crate::api) fn value_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// Where a request's fresh cookie is noted for its response. Clones share one.

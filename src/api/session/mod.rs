@@ -1,6 +1,8 @@
 //! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
 
 pub(crate) mod cookie;
+mod methods;
+pub(crate) mod oidc;
 mod sign_in;
 
 use axum::extract::{FromRequestParts, State};
@@ -35,6 +37,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(show, sign_in, sign_out))
         .routes(routes!(set_password))
+        .routes(routes!(methods::show))
+        .routes(routes!(oidc::begin))
+        .routes(routes!(oidc::callback))
         .routes(routes!(list, end_others))
         .routes(routes!(end))
 }

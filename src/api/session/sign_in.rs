@@ -1,4 +1,4 @@
-//! `POST /v1/session`: the three ways in.
+//! `POST /v1/session`: three of the ways in. By OpenID Connect it goes elsewhere first: [`super::oidc`].
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::TimeDelta;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
@@ -101,15 +101,15 @@ impl SignIn {
 }
 
 /// Who comes, and from where.
-struct Visitor {
+pub(super) struct Visitor {
     /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
-    client: IpAddr,
-    address: Option<IpAddr>,
+    pub(super) client: IpAddr,
+    pub(super) address: Option<IpAddr>,
     browser: Option<String>,
 }
 
 impl Visitor {
-    fn of(parts: &Parts, state: &ApiState) -> Self {
+    pub(super) fn of(parts: &Parts, state: &ApiState) -> Self {
         let browser = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let browser = browser.map(|text| text.chars().take(BROWSER_MAX).collect::<String>());
         Self {
@@ -292,7 +292,7 @@ pub(crate) fn link_mac(vault: &Vault, token: &str) -> [u8; 32] {
 }
 
 /// Begins a session, and says so in the log.
-async fn begin(
+pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
     visitor: &Visitor,
@@ -319,7 +319,7 @@ async fn begin(
 }
 
 /// The session as its next request will find it.
-async fn read_back(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+pub(super) async fn read_back(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
     let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
     Ok(SignedIn { session, key })
 }
@@ -331,15 +331,23 @@ async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
         _ => "The API key is unknown, expired or revoked.",
     };
-    let refusal = Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail);
-    let Some(n) = state.limits.refused() else { return refusal };
+    match record_refusal(state, visitor, teammate, json!({"by": way})).await {
+        Ok(()) => Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail),
+        Err(error) => error.into(),
+    }
+}
+
+/// Writes down that a sign-in failed, unless there were so many of late that a later entry tells of it.
+pub(super) async fn record_refusal(
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    detail: Value,
+) -> sqlx::Result<()> {
+    let Some(n) = state.limits.refused() else { return Ok(()) };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };
-    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(json!({"by": way}));
-    let recorded = async { entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await };
-    match recorded.await {
-        Ok(()) => refusal,
-        Err(error) => error.into(),
-    }
+    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(detail);
+    entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await
 }

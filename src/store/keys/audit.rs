@@ -138,6 +138,12 @@ actions! {
     TeammateReset = "teammate.reset",
     /// A teammate was removed.
     TeammateRemoved = "teammate.removed",
+    /// Somebody whom the OpenID provider knows, and nobody had invited, became a teammate.
+    TeammateJoined = "teammate.joined",
+    /// A teammate's account at the OpenID provider was linked, when they first signed in with it.
+    TeammateLinked = "teammate.linked",
+    /// A teammate's account at the OpenID provider was unlinked.
+    TeammateUnlinked = "teammate.unlinked",
     /// A teammate set a password.
     PasswordSet = "password.set",
     /// Somebody signed in.

@@ -5,6 +5,7 @@ pub(crate) mod apps;
 pub(crate) mod audit;
 pub(crate) mod data_keys;
 pub(crate) mod identity_keys;
+pub(crate) mod oidc;
 pub(crate) mod sessions;
 pub(crate) mod team;
 pub(crate) mod vapid_keys;

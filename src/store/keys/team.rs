@@ -18,6 +18,8 @@ pub(crate) struct Teammate {
     pub has_password: bool,
     /// Until when their one-time link works; none: there is none, or it has been used.
     pub link_expires_at: Option<Timestamp>,
+    /// Since when they have an account at the OpenID provider that is linked; none: they have none.
+    pub oidc_linked_at: Option<Timestamp>,
     /// When they were invited.
     pub created_at: Timestamp,
     /// Since when they are not let in.
@@ -36,6 +38,15 @@ pub(crate) struct Credentials {
     pub disabled_at: Option<Timestamp>,
 }
 
+/// Whether a teammate is let in at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The teammate.
+    pub id: TeammateId,
+    /// They are shut out.
+    pub is_disabled: bool,
+}
+
 /// Reads the roles of a teammate as two columns of the same order.
 pub(crate) fn grants(roles: &[String], apps: &[Option<AppId>]) -> Grants {
     let grant = |(role, app): (&String, &Option<AppId>)| Some(Grant { role: Role::from_name(role)?, app: *app });
@@ -47,6 +58,7 @@ struct Row {
     email: String,
     has_password: bool,
     link_expires_at: Option<Timestamp>,
+    oidc_linked_at: Option<Timestamp>,
     created_at: Timestamp,
     disabled_at: Option<Timestamp>,
     roles: Vec<String>,
@@ -58,7 +70,7 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
-             t.created_at, t.disabled_at,
+             (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
@@ -69,9 +81,10 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
     .fetch_all(pool)
     .await?;
     let read = |row: Row| {
-        let Row { id, email, has_password, link_expires_at, created_at, disabled_at, roles, apps } = row;
+        let Row { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, roles, apps } =
+            row;
         let grants = grants(&roles, &apps);
-        Teammate { id, email, has_password, link_expires_at, created_at, disabled_at, grants }
+        Teammate { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, grants }
     };
     Ok(rows.into_iter().map(read).collect())
 }
@@ -129,6 +142,17 @@ pub(crate) async fn keep_credentials(
 pub(crate) async fn lock(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
     let found = sqlx::query_scalar!("SELECT id FROM teammates WHERE id = $1 FOR UPDATE", id.0);
     Ok(found.fetch_optional(conn).await?.is_some())
+}
+
+/// The teammate of that address, [locked](lock).
+pub(crate) async fn lock_by_email(conn: &mut PgConnection, email: &str) -> sqlx::Result<Option<Standing>> {
+    sqlx::query_as!(
+        Standing,
+        r#"SELECT id, disabled_at IS NOT NULL AS "is_disabled!" FROM teammates WHERE email = $1 FOR UPDATE"#,
+        email
+    )
+    .fetch_optional(conn)
+    .await
 }
 
 /// Sets all roles of a teammate that is [locked](lock) or new.

@@ -85,6 +85,8 @@ async fn people_are_invited_changed_reset_shut_out_and_removed() {
     let id = ann().await["id"].as_str().unwrap().to_owned();
     shell.ok(&["admin", "enable", &id]).await;
     assert!(ann().await["disabled_at"].is_null());
+    let unlinked = shell.json(&["admin", "unlink", "ann@example.com"]).await;
+    assert_eq!(unlinked, json!({"unlinked": "ann@example.com"}), "whether or not there was an account");
     let taken = shell.refused(&["admin", "invite", "ann@example.com", "--role", "admin"]).await;
     assert!(taken.contains("teammate of that address"), "{taken}");
     let no_app = shell.refused(&["admin", "invite", "ben@example.com", "--role", "admin", "--app", "none"]).await;

@@ -4,6 +4,7 @@ pub mod app;
 pub mod collector;
 pub mod database;
 pub mod fault_proxy;
+pub mod provider;
 pub mod push_service;
 pub mod seed;
 pub mod server;

@@ -1,0 +1,333 @@
+//! `/v1/session/oidc`: signing in at an OpenID provider. The browser is sent there, comes back with a code, and is let in as the
+//! teammate whom the provider recognised.
+
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::GrantView;
+use super::cookie::{self, Cookies};
+use super::sign_in::{self, Visitor};
+use crate::api::ApiState;
+use crate::api::email::normal_email;
+use crate::api::extract::{Query, is_plain_text};
+use crate::api::problem::Problem;
+use crate::api::signed_in::SignedIn;
+use crate::model::base64url;
+use crate::model::clock::Timestamp;
+use crate::model::id::TeammateId;
+use crate::model::role::{Grant, Grants, Role};
+use crate::oidc::{ATTEMPT_LASTS, Attempt, Failure, Person, Provider};
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::oidc::{self, Account};
+use crate::store::keys::sessions::Owner;
+use crate::store::keys::team::{self, Standing};
+use crate::vault::OIDC_ATTEMPT;
+
+/// Where it begins, on this server.
+pub(super) const BEGIN: &str = "/v1/session/oidc";
+/// Where the provider sends browsers back to, on this server.
+pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
+/// Where people land in the end, signed in or (with `?sign_in=` and a [`Why`]) not. It is never taken from a request.
+///
+/// The browser keeps the session's cookie, but does not show it with this very navigation, since another site began that
+/// (`SameSite=Strict`): the document has to do without, and what it asks for then comes from our own page.
+const LANDING: &str = "/admin";
+/// Octets of a code, at most, and of the cookie, which has some 300: no work for what cannot be one.
+const CODE_MAX: usize = 4_096;
+const COOKIE_MAX: usize = 1_024;
+/// Characters of a subject, at most (OpenID Connect Core 1.0 section 2).
+const SUBJECT_MAX: usize = 255;
+
+/// Who may come in by the provider.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The provider.
+    pub provider: Provider,
+    /// What people call it.
+    pub label: String,
+    /// Domains of the addresses that are let in, in lower case; empty: any.
+    pub domains: Vec<String>,
+    /// What somebody becomes, for all apps, whom nobody has invited; none: they are not let in. Not to be set without `domains`.
+    pub newcomers: Option<Role>,
+}
+
+/// Why somebody is not let in: in the audit log and the address of the page that they land on.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// The browser did not begin this here, or too long ago.
+    Attempt,
+    /// They gave up at the provider, or it did not let them through.
+    Declined,
+    /// The provider does not answer as it should.
+    Provider,
+    /// Too many others sign in.
+    Busy,
+    /// The code or the ID token is wrong.
+    Token,
+    /// The provider has not verified their address.
+    Email,
+    /// Their address has another domain.
+    Domain,
+    /// They are no teammate.
+    Unknown,
+    /// They are shut out.
+    Disabled,
+    /// Their address is that of a teammate with another account at the provider.
+    OtherAccount,
+}
+
+impl Why {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Attempt => "attempt",
+            Self::Declined => "declined",
+            Self::Provider => "provider",
+            Self::Busy => "busy",
+            Self::Token => "token",
+            Self::Email => "email",
+            Self::Domain => "domain",
+            Self::Unknown => "unknown",
+            Self::Disabled => "disabled",
+            Self::OtherAccount => "other_account",
+        }
+    }
+}
+
+/// Logs what it was; the person learns only which kind.
+fn noted(failure: Failure) -> Why {
+    tracing::warn!(%failure, "nobody was signed in by the OpenID provider");
+    match failure {
+        Failure::Unavailable(_) => Why::Provider,
+        Failure::Refused(_) => Why::Token,
+        Failure::Busy => Why::Busy,
+    }
+}
+
+/// How a sign-in can fail.
+enum Failed {
+    /// As that teammate, if it came so far.
+    Refused(Why, Option<TeammateId>),
+    Problem(Problem),
+}
+
+impl From<Why> for Failed {
+    fn from(why: Why) -> Self {
+        Self::Refused(why, None)
+    }
+}
+
+impl From<Problem> for Failed {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Problem(error.into())
+    }
+}
+
+/// What the provider adds to the address that it sends a browser back to. Some add more, which is ignored.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Answer {
+    /// What it was begun with.
+    state: Option<String>,
+    /// What the provider gives for the person.
+    code: Option<String>,
+    /// Why it gives nothing.
+    error: Option<String>,
+}
+
+/// Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes. It is for navigations:
+/// whatever goes wrong, they end at a page of this server.
+#[utoipa::path(get, path = "/v1/session/oidc", tag = "Team", security(()),
+    responses((status = 303, description = "On to the provider"), (status = 404, description = "This server has none")))]
+pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result<Response, Problem> {
+    let settings = settings(&state)?;
+    // Another site is not to sign anybody in, be it as themselves.
+    if parts.headers.contains_key("sec-fetch-site") {
+        cookie::check_origin(&parts.method, &parts.headers)?;
+    }
+    let cookies = state.settings.cookies;
+    Ok(match settings.provider.begin(state.clock.now()).await {
+        Ok((url, attempt)) => go(url.as_str(), &[keep(&state, &attempt)]),
+        Err(failure) => land(Some(noted(failure)), &[forget(cookies)]),
+    })
+}
+
+/// Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
+/// session, or with `?sign_in=` and why there is none.
+#[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team", params(Answer), security(()),
+    responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
+pub(crate) async fn callback(
+    State(state): State<ApiState>,
+    parts: Parts,
+    Query(answer): Query<Answer>,
+) -> Result<Response, Problem> {
+    let settings = settings(&state)?;
+    let cookies = state.settings.cookies;
+    let visitor = Visitor::of(&parts, &state);
+    let arrival = Arrival { state: &state, settings, visitor: &visitor, now: state.clock.now() };
+    match arrival.sign_in(&parts.headers, answer).await {
+        Ok(SignedIn { session, .. }) => {
+            let own = cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+            Ok(land(None, &[own, forget(cookies)]))
+        }
+        Err(Failed::Refused(why, teammate)) => {
+            let detail = json!({"by": "oidc", "why": why.name()});
+            sign_in::record_refusal(&state, &visitor, teammate, detail).await?;
+            Ok(land(Some(why), &[forget(cookies)]))
+        }
+        Err(Failed::Problem(problem)) => Err(problem),
+    }
+}
+
+/// 404: nobody signs in so.
+fn settings(state: &ApiState) -> Result<&Settings, Problem> {
+    state.settings.oidc.as_ref().ok_or_else(|| Problem::not_found("way to sign in"))
+}
+
+/// Somebody who comes back from the provider.
+struct Arrival<'a> {
+    state: &'a ApiState,
+    settings: &'a Settings,
+    visitor: &'a Visitor,
+    now: Timestamp,
+}
+
+impl Arrival<'_> {
+    /// From what the browser brings to a session.
+    async fn sign_in(&self, headers: &HeaderMap, answer: Answer) -> Result<SignedIn, Failed> {
+        let &Self { state, settings, visitor, now } = self;
+        let shown = answer.state.unwrap_or_default();
+        let attempt = kept(state, headers).filter(|attempt| attempt.is_answered_by(&shown, now)).ok_or(Why::Attempt)?;
+        let code = match (answer.code, answer.error) {
+            (Some(code), None) if code.len() <= CODE_MAX => code,
+            (_, Some(error)) if error == "access_denied" => return Err(Why::Declined.into()),
+            _ => return Err(Why::Provider.into()),
+        };
+        // Counts as a guess at a key, which is as hard, and costs the provider a request.
+        state.limits.keys.attempt(&code, visitor.client)?;
+        let person = settings.provider.finish(attempt, code, now).await.map_err(noted)?;
+        let mut tx = state.pool.begin().await?;
+        let teammate = self.admit(&mut tx, &person).await?;
+        let session = sign_in::begin(&mut tx, state, visitor, Owner::Teammate(teammate), "oidc").await?;
+        tx.commit().await?;
+        Ok(sign_in::read_back(state, session, None).await?)
+    }
+
+    /// Which teammate somebody is whom the provider recognised: the one whose account it is, whatever its address has become.
+    async fn admit(&self, conn: &mut PgConnection, person: &Person) -> Result<TeammateId, Failed> {
+        if !is_plain_text(&person.subject, SUBJECT_MAX) {
+            return Err(Why::Token.into());
+        }
+        let email = person.email.as_deref().and_then(normal_email).ok_or(Why::Email)?;
+        let domains = &self.settings.domains;
+        let is_of = |domain: &String| email.rsplit_once('@').is_some_and(|(_, own)| own == domain);
+        if !domains.is_empty() && !domains.iter().any(is_of) {
+            return Err(Why::Domain.into());
+        }
+        let account = Account { issuer: self.settings.provider.issuer(), subject: &person.subject };
+        let known = match oidc::owner(conn, account).await? {
+            Some(owner) => owner,
+            None => self.introduce(conn, account, &email).await?,
+        };
+        if known.is_disabled {
+            return Err(Failed::Refused(Why::Disabled, Some(known.id)));
+        }
+        Ok(known.id)
+    }
+
+    /// Finds the teammate of an account that has not come before, by its verified address, and links it to them. What is written
+    /// counts only if they are let in.
+    async fn introduce(&self, conn: &mut PgConnection, account: Account<'_>, email: &str) -> Result<Standing, Failed> {
+        let mut known = team::lock_by_email(conn, email).await?;
+        if let (None, Some(role)) = (known, self.settings.newcomers) {
+            self.add(conn, email, role).await?;
+            known = team::lock_by_email(conn, email).await?;
+        }
+        let known = known.ok_or(Why::Unknown)?;
+        if oidc::link(conn, known.id, account, self.now).await? {
+            self.did(known.id, Action::TeammateLinked).record(conn, 1, self.now).await?;
+        } else if oidc::owner(conn, account).await?.map(|owner| owner.id) != Some(known.id) {
+            return Err(Failed::Refused(Why::OtherAccount, Some(known.id)));
+        }
+        Ok(known)
+    }
+
+    /// Makes a teammate of somebody whom nobody has invited, unless another request has just done so.
+    async fn add(&self, conn: &mut PgConnection, email: &str, role: Role) -> Result<(), Failed> {
+        let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
+        if team::add(conn, id, email, self.now).await? {
+            team::set_grants(conn, id, &grants).await?;
+            let roles: Vec<_> = grants.0.iter().map(GrantView::from).collect();
+            self.did(id, Action::TeammateJoined).with(json!({"roles": roles})).record(conn, 1, self.now).await?;
+        }
+        Ok(())
+    }
+
+    fn did(&self, teammate: TeammateId, action: Action) -> Entry {
+        let actor = Actor { who: Who::Teammate(teammate), address: self.visitor.address };
+        Entry::new(actor, None, action, teammate)
+    }
+}
+
+/// The name of the cookie that a browser keeps while its user is at the provider. With the prefix no other host can plant one and
+/// so sign somebody in as somebody else, which is worth more than to have it shown to the callback's path alone: that is
+/// what the prefix excludes (RFC 6265bis section 4.1.3).
+fn cookie_name(cookies: Cookies) -> &'static str {
+    if cookies.secure { "__Host-bellwire-oidc" } else { "bellwire-oidc" }
+}
+
+/// `SameSite=Lax`: the browser has to show it when the provider sends it back.
+fn set_cookie(cookies: Cookies, value: &str, lasts_s: u64) -> HeaderValue {
+    let (name, secure) = (cookie_name(cookies), if cookies.secure { "; Secure" } else { "" });
+    let text = format!("{name}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{secure}");
+    HeaderValue::try_from(text).expect("the value is base64url")
+}
+
+/// Has the browser keep an attempt, sealed.
+fn keep(state: &ApiState, attempt: &Attempt) -> HeaderValue {
+    let plain = serde_json::to_vec(attempt).expect("an attempt consists of texts and a number");
+    let sealed = state.vault.seal(OIDC_ATTEMPT, Uuid::nil(), &plain);
+    set_cookie(state.settings.cookies, &base64url::encode(sealed), ATTEMPT_LASTS.as_secs())
+}
+
+/// The attempt that a browser has kept.
+fn kept(state: &ApiState, headers: &HeaderMap) -> Option<Attempt> {
+    let value =
+        cookie::value_of(headers, cookie_name(state.settings.cookies)).filter(|value| value.len() <= COOKIE_MAX)?;
+    let plain = state.vault.open(OIDC_ATTEMPT, Uuid::nil(), &base64url::decode(value)?).ok()?;
+    serde_json::from_slice(&plain).ok()
+}
+
+/// Has the browser forget it: an attempt is answered once.
+fn forget(cookies: Cookies) -> HeaderValue {
+    set_cookie(cookies, "", 0)
+}
+
+fn land(why: Option<Why>, cookies: &[HeaderValue]) -> Response {
+    match why {
+        None => go(LANDING, cookies),
+        Some(why) => go(&format!("{LANDING}?sign_in={}", why.name()), cookies),
+    }
+}
+
+/// Sends a browser on, with what it is to keep.
+fn go(there: &str, cookies: &[HeaderValue]) -> Response {
+    let there = HeaderValue::from_str(there).expect("URLs are ASCII");
+    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, there)]).into_response();
+    for cookie in cookies {
+        response.headers_mut().append(header::SET_COOKIE, cookie.clone());
+    }
+    response
+}

@@ -1,0 +1,347 @@
+//! The other outbound edge: the OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code
+//! flow with PKCE). It tells who somebody is and nothing of what they may do, which is the API's affair.
+//!
+//! ```text
+//! begin ── discovery, remembered ──► where to send the browser, and what to remember of it meanwhile
+//! finish ─ code ─► token endpoint ─► ID token ─ signature, issuer, audience, nonce, expiry ─► Person
+//! ```
+
+mod fetch;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use openidconnect::ClientSecret;
+use openidconnect::core::{
+    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreErrorResponseType, CoreIdToken, CoreIdTokenVerifier,
+    CoreJwsSigningAlgorithm, CoreProviderMetadata,
+};
+use openidconnect::{
+    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, CsrfToken, EndpointMaybeSet, EndpointNotSet,
+    EndpointSet, IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope,
+    SignatureVerificationError, TokenResponse as _,
+};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{Mutex, Semaphore};
+use tracing::warn;
+use url::Url;
+
+use crate::gateway;
+use crate::model::clock::Timestamp;
+use fetch::Http;
+pub(crate) use fetch::is_private;
+
+/// How long a request to the provider may take.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// What the provider says of itself is asked for anew after so long.
+const FRESH_FOR: Duration = Duration::from_secs(3_600);
+/// Where a token is signed by a key that is not known, keys younger than this are believed to be all there are.
+const KEYS_FRESH_FOR: Duration = Duration::from_secs(60);
+/// A provider that did not say is left alone for so long: whoever came while it was being asked is not to ask again.
+const PAUSE: Duration = TIMEOUT;
+/// Codes that are exchanged at once.
+const AT_ONCE: usize = 32;
+/// How long somebody may take to sign in at the provider.
+pub(crate) const ATTEMPT_LASTS: Duration = Duration::from_secs(600);
+/// Characters of an error's text that are logged: part of it is the provider's.
+const SAID_MAX: usize = 300;
+
+/// Which provider, and what we are to it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The issuer, to the letter as its tokens have it.
+    pub issuer: String,
+    /// What the provider calls us.
+    pub client_id: String,
+    /// By which it knows us. `Debug` does not show it.
+    pub client_secret: ClientSecret,
+    /// Where it sends browsers back to.
+    pub redirect_url: String,
+    /// PEM certificates that it is trusted by beside Mozilla's roots.
+    pub extra_ca_pem: Option<Vec<u8>>,
+    /// How long each request to it may take.
+    pub timeout: Duration,
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The issuer or the URL to come back to is none.
+    #[error("not a URL: {0}")]
+    Url(#[from] url::ParseError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] gateway::SettingsError),
+}
+
+/// Why nobody was recognised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The provider does not answer, or not as a provider does. The text is for the log.
+    #[error("the OpenID provider cannot be used: {0}")]
+    Unavailable(String),
+    /// It does not know the code (any more), or what it answered proves nothing. The text is for the log.
+    #[error("the OpenID provider's answer is not believed: {0}")]
+    Refused(String),
+    /// Too many others are being looked up.
+    #[error("too many people sign in by the OpenID provider at this moment")]
+    Busy,
+}
+
+/// Somebody whom the provider recognised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Person {
+    /// What the provider calls them, for ever.
+    pub subject: String,
+    /// Their address, if the provider has verified it.
+    pub email: Option<String>,
+}
+
+/// What a browser keeps for us while its user is at the provider. It holds secrets: seal it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Attempt {
+    state: CsrfToken,
+    nonce: Nonce,
+    verifier: PkceCodeVerifier,
+    /// Unix time.
+    until_s: i64,
+}
+
+impl Attempt {
+    /// Whether an answer of the provider is to this attempt, and in time.
+    pub(crate) fn is_answered_by(&self, state: &str, now: Timestamp) -> bool {
+        let is_ours = self.state.secret().as_bytes().ct_eq(state.as_bytes());
+        bool::from(is_ours) && now.timestamp() < self.until_s
+    }
+}
+
+/// The provider. Cheap to clone; clones share what is remembered.
+#[derive(Clone)]
+pub struct Provider(Arc<Inner>);
+
+struct Inner {
+    issuer: IssuerUrl,
+    client_id: ClientId,
+    client_secret: ClientSecret,
+    redirect_url: RedirectUrl,
+    http: Http,
+    known: Mutex<Known>,
+    places: Semaphore,
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Provider({})", self.0.issuer.as_str())
+    }
+}
+
+/// What the provider said of itself.
+#[derive(Default)]
+struct Known {
+    metadata: Option<Arc<CoreProviderMetadata>>,
+    /// When it said so.
+    read_at: Option<Timestamp>,
+    /// When it was last asked, whether or not it answered.
+    asked_at: Option<Timestamp>,
+}
+
+impl Known {
+    /// Whether to ask for what must not be older than that.
+    fn is_due(&self, fresh_for: Duration, now: Timestamp) -> bool {
+        let has_passed = |since: Option<Timestamp>, time| since.is_none_or(|since| since + time <= now);
+        has_passed(self.read_at, fresh_for) && has_passed(self.asked_at, PAUSE)
+    }
+}
+
+/// The library's client, with what discovery has found.
+type Client =
+    CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
+
+impl Provider {
+    /// Nothing is asked before somebody signs in.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let issuer = IssuerUrl::new(settings.issuer)?;
+        let http = Http::new(issuer.url(), settings.extra_ca_pem.as_deref(), settings.timeout)?;
+        Ok(Self(Arc::new(Inner {
+            issuer,
+            client_id: ClientId::new(settings.client_id),
+            client_secret: settings.client_secret,
+            redirect_url: RedirectUrl::new(settings.redirect_url)?,
+            http,
+            known: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        })))
+    }
+
+    /// The issuer, to the letter.
+    pub(crate) fn issuer(&self) -> &str {
+        self.0.issuer.as_str()
+    }
+
+    /// Where to send a browser to sign in, and what it is to keep meanwhile.
+    pub(crate) async fn begin(&self, now: Timestamp) -> Result<(Url, Attempt), Failure> {
+        let metadata = self.metadata(FRESH_FOR, now).await?;
+        let client = self.client(&metadata);
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let flow = CoreAuthenticationFlow::AuthorizationCode;
+        let (url, state, nonce) = client
+            .authorize_url(flow, CsrfToken::new_random, Nonce::new_random)
+            .add_scope(Scope::new("email".to_owned()))
+            .set_pkce_challenge(challenge)
+            .url();
+        if !self.0.http.admits(&url) {
+            return Err(Failure::Unavailable("its authorization endpoint is not on https".to_owned()));
+        }
+        Ok((url, Attempt { state, nonce, verifier, until_s: (now + ATTEMPT_LASTS).timestamp() }))
+    }
+
+    /// Who it is that the provider gave this code.
+    pub(crate) async fn finish(&self, attempt: Attempt, code: String, now: Timestamp) -> Result<Person, Failure> {
+        let _place = self.0.places.try_acquire().map_err(|_| Failure::Busy)?;
+        let metadata = self.metadata(FRESH_FOR, now).await?;
+        let client = self.client(&metadata);
+        let request = client.exchange_code(AuthorizationCode::new(code)).map_err(|why| Failure::unavailable(&why))?;
+        let tokens = request.set_pkce_verifier(attempt.verifier).request_async(&self.0.http).await;
+        let tokens = tokens.map_err(|why| match &why {
+            RequestTokenError::ServerResponse(answer) if *answer.error() == CoreErrorResponseType::InvalidGrant => {
+                Failure::refused(&why)
+            }
+            _ => Failure::unavailable(&why),
+        })?;
+        let token = tokens.id_token().ok_or_else(|| Failure::Refused("there is no ID token in it".to_owned()))?;
+        let checked = match self.check(token, &metadata, &attempt.nonce, now) {
+            // The provider may have changed its keys since.
+            Err(ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey)) => {
+                let metadata = self.metadata(KEYS_FRESH_FOR, now).await?;
+                self.check(token, &metadata, &attempt.nonce, now)
+            }
+            checked => checked,
+        };
+        checked.map_err(|why| Failure::refused(&why))
+    }
+
+    /// Who an ID token tells of, once it is proved to be the provider's, for us, for this attempt, and still valid.
+    fn check(
+        &self,
+        token: &CoreIdToken,
+        metadata: &CoreProviderMetadata,
+        nonce: &Nonce,
+        now: Timestamp,
+    ) -> Result<Person, ClaimsVerificationError> {
+        // As for a public client: then no signature by our own secret (HS256) is taken, whatever a token's header says.
+        let verifier = CoreIdTokenVerifier::new_public_client(
+            self.0.client_id.clone(),
+            self.0.issuer.clone(),
+            metadata.jwks().clone(),
+        )
+        .set_allowed_algs([CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256, CoreJwsSigningAlgorithm::EcdsaP256Sha256])
+        .set_time_fn(move || now);
+        let claims = token.claims(&verifier, nonce)?;
+        let email = claims.email().filter(|_| claims.email_verified() == Some(true));
+        Ok(Person {
+            subject: claims.subject().as_str().to_owned(),
+            email: email.map(|email| email.as_str().to_owned()),
+        })
+    }
+
+    fn client(&self, metadata: &CoreProviderMetadata) -> Client {
+        let Inner { client_id, client_secret, redirect_url, .. } = &*self.0;
+        let takes = |method| {
+            let methods = metadata.token_endpoint_auth_methods_supported();
+            methods.is_none_or(|methods| methods.contains(&method))
+        };
+        // The way that every provider has to know, unless it says that it does not (OpenID Connect Discovery section 3).
+        let by_body = !takes(CoreClientAuthMethod::ClientSecretBasic) && takes(CoreClientAuthMethod::ClientSecretPost);
+        CoreClient::from_provider_metadata(metadata.clone(), client_id.clone(), Some(client_secret.clone()))
+            .set_redirect_uri(redirect_url.clone())
+            .set_auth_type(if by_body { AuthType::RequestBody } else { AuthType::BasicAuth })
+    }
+
+    /// What the provider says of itself, keys included; not older than that, if it can be asked. One asks at a time, and the
+    /// others wait for that.
+    async fn metadata(&self, fresh_for: Duration, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, Failure> {
+        let mut known = self.0.known.lock().await;
+        if known.is_due(fresh_for, now) {
+            match CoreProviderMetadata::discover_async(self.0.issuer.clone(), &self.0.http).await {
+                Ok(metadata) => (known.metadata, known.read_at) = (Some(Arc::new(metadata)), Some(now)),
+                Err(why) => warn!(why = said(&why), "the OpenID provider does not say how to be used"),
+            }
+            // Not before: whoever goes away while it is being asked would keep the others from asking.
+            known.asked_at = Some(now);
+        }
+        known.metadata.clone().ok_or_else(|| Failure::Unavailable("it has not said how".to_owned()))
+    }
+}
+
+impl Failure {
+    fn unavailable(why: &(dyn Error + 'static)) -> Self {
+        Self::Unavailable(said(why))
+    }
+
+    fn refused(why: &(dyn Error + 'static)) -> Self {
+        Self::Refused(said(why))
+    }
+}
+
+/// An error with its causes, on one line and no longer than a log should bear.
+fn said(why: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(why), |why| (*why).source()).map(ToString::to_string);
+    let text = causes.collect::<Vec<_>>().join(": ");
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SAID_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    const AT: Timestamp = DateTime::UNIX_EPOCH;
+
+    #[test]
+    fn an_attempt_is_answered_by_its_own_state_within_ten_minutes() {
+        let attempt = Attempt {
+            state: CsrfToken::new("state".to_owned()),
+            nonce: Nonce::new("nonce".to_owned()),
+            verifier: PkceCodeVerifier::new("v".repeat(43)),
+            until_s: (AT + ATTEMPT_LASTS).timestamp(),
+        };
+        assert!(attempt.is_answered_by("state", AT + TimeDelta::seconds(599)));
+        assert!(!attempt.is_answered_by("state", AT + TimeDelta::seconds(600)));
+        for other in ["", "stat", "states", "STATE"] {
+            assert!(!attempt.is_answered_by(other, AT), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_provider_is_asked_when_what_it_said_is_old_and_not_again_at_once() {
+        let known = |read: Option<i64>, asked: Option<i64>| Known {
+            metadata: None,
+            read_at: read.map(|s| AT + TimeDelta::seconds(s)),
+            asked_at: asked.map(|s| AT + TimeDelta::seconds(s)),
+        };
+        for (read, asked, fresh_for, now_s, due) in [
+            (None, None, FRESH_FOR, 0, true),
+            (None, Some(0), FRESH_FOR, 9, false),
+            (None, Some(0), FRESH_FOR, 10, true),
+            (Some(0), Some(0), FRESH_FOR, 3_599, false),
+            (Some(0), Some(0), FRESH_FOR, 3_600, true),
+            (Some(0), Some(3_600), FRESH_FOR, 3_609, false),
+            (Some(0), Some(0), KEYS_FRESH_FOR, 59, false),
+            (Some(0), Some(0), KEYS_FRESH_FOR, 60, true),
+        ] {
+            let is_due = known(read, asked).is_due(fresh_for, AT + TimeDelta::seconds(now_s));
+            assert_eq!(is_due, due, "{read:?} {asked:?} {fresh_for:?} {now_s}");
+        }
+    }
+
+    #[test]
+    fn what_a_provider_says_reaches_the_log_on_one_line_and_cut() {
+        let why = std::io::Error::other(format!("a\nb\u{1b}[31m{}", "x".repeat(10_000)));
+        let text = said(&why);
+        assert!(text.starts_with("a b [31mxxx") && text.chars().count() == SAID_MAX, "{text}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Accounts at an OpenID provider, and the teammates that they belong to.
+
+use sqlx::PgConnection;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::TeammateId;
+use crate::store::keys::team::Standing;
+
+/// An account at a provider.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Account<'a> {
+    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    pub issuer: &'a str,
+    /// What it calls the account: 1 to 255 characters.
+    pub subject: &'a str,
+}
+
+/// Whose account it is, if it is linked.
+pub(crate) async fn owner(conn: &mut PgConnection, account: Account<'_>) -> sqlx::Result<Option<Standing>> {
+    sqlx::query_as!(
+        Standing,
+        r#"SELECT t.id, t.disabled_at IS NOT NULL AS "is_disabled!"
+         FROM oidc_accounts a JOIN teammates t ON t.id = a.teammate WHERE a.issuer = $1 AND a.subject = $2"#,
+        account.issuer,
+        account.subject
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Links an account to a teammate. False: it is linked, or the teammate has another one at that provider.
+pub(crate) async fn link(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    account: Account<'_>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "INSERT INTO oidc_accounts (teammate, issuer, subject, linked_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+        teammate.0,
+        account.issuer,
+        account.subject,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Unlinks all accounts of a teammate. False: there is none.
+pub(crate) async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
+    let done = sqlx::query!("DELETE FROM oidc_accounts WHERE teammate = $1", teammate.0).execute(conn).await?;
+    Ok(done.rows_affected() > 0)
+}
