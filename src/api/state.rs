@@ -14,6 +14,7 @@ use super::passwords::Passwords;
 use super::problem::Problem;
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
+use super::session::relying_party::RelyingParty;
 use super::{batch, cors, example, health};
 use crate::gateway::Gateways;
 use crate::live::{self, Live};
@@ -129,6 +130,8 @@ pub struct Settings {
     pub trusted_proxies: usize,
     /// The cookies of sessions.
     pub cookies: Cookies,
+    /// For what passkeys are made; none: for nothing.
+    pub relying_party: Option<RelyingParty>,
     /// How long figures over time are kept.
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
@@ -153,6 +156,7 @@ impl Default for Settings {
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
+            relying_party: None,
             metrics_kept: MetricsKept::DEFAULT,
             policy: policy::Settings::DEFAULT,
         }

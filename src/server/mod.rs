@@ -25,6 +25,7 @@ use crate::api::example::Example;
 use crate::api::limits::Rate;
 use crate::api::remembered::Remembered;
 use crate::api::session::cookie::Cookies;
+use crate::api::session::relying_party::RelyingParty;
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
@@ -241,6 +242,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
+        relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
         metrics_kept: metrics_kept(config),
     };

@@ -1,6 +1,9 @@
 //! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
 
 pub(crate) mod cookie;
+pub(crate) mod passkeys;
+pub(crate) mod relying_party;
+pub(crate) mod second_factor;
 mod sign_in;
 
 use axum::extract::{FromRequestParts, State};
@@ -38,6 +41,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(set_password))
         .routes(routes!(list, end_others))
         .routes(routes!(end))
+        .merge(passkeys::routes())
 }
 
 /// Whoever has just come in by a link may set a first password without showing one.

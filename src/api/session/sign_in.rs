@@ -1,4 +1,4 @@
-//! `POST /v1/session`: the three ways in.
+//! `POST /v1/session`: the ways in.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::TimeDelta;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::SessionView;
+use super::second_factor::{self, PasskeyRequest};
 use crate::api::ApiState;
 use crate::api::auth::find;
 use crate::api::email::{EMAIL_RULE, normal_email};
@@ -28,6 +29,7 @@ use crate::model::id::{SessionId, TeammateId};
 use crate::model::scope::Scope;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::passkeys::{FirstFactor, ShownLink};
 use crate::store::keys::sessions::{self, NewSession, Owner};
 use crate::store::keys::team;
 use crate::vault::{Purpose, Vault};
@@ -56,7 +58,8 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`.
+/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
+/// `passkey`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
@@ -75,6 +78,9 @@ pub(crate) struct SignIn {
     /// address.
     #[schema(value_type = Option<String>)]
     new_password: Option<Password>,
+    /// What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it.
+    #[schema(value_type = Option<Object>)]
+    passkey: Option<Value>,
 }
 
 /// One of the ways in.
@@ -82,27 +88,37 @@ enum Way {
     Password(String, Password),
     Key(Shown),
     Link(Shown, Option<Password>),
+    Passkey(Value),
 }
 
 impl SignIn {
     fn way(self) -> Result<Way, Problem> {
-        let Self { email, password, api_key, link, new_password } = self;
-        match (email, password, api_key, link, new_password) {
-            (Some(email), Some(password), None, None, None) => Ok(Way::Password(email, password)),
-            (None, None, Some(key), None, None) => Ok(Way::Key(key)),
-            (None, None, None, Some(link), new) => Ok(Way::Link(link, new)),
+        let Self { email, password, api_key, link, new_password, passkey } = self;
+        match (email, password, api_key, link, new_password, passkey) {
+            (Some(email), Some(password), None, None, None, None) => Ok(Way::Password(email, password)),
+            (None, None, Some(key), None, None, None) => Ok(Way::Key(key)),
+            (None, None, None, Some(link), new, None) => Ok(Way::Link(link, new)),
+            (None, None, None, None, None, Some(passkey)) => Ok(Way::Passkey(passkey)),
             _ => Err(Problem::invalid_member(
                 "",
-                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`",
+                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`, or `passkey`",
             )),
         }
     }
 }
 
+/// What a way in comes to.
+enum Outcome {
+    /// The session has begun.
+    In(SignedIn),
+    /// A passkey has to answer first.
+    Asked(PasskeyRequest),
+}
+
 /// Who comes, and from where.
-struct Visitor {
+pub(super) struct Visitor {
     /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
-    client: IpAddr,
+    pub client: IpAddr,
     address: Option<IpAddr>,
     browser: Option<String>,
 }
@@ -121,9 +137,11 @@ impl Visitor {
 
 /// Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
 /// an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
-/// time (429); too many at once are told to come back (503).
+/// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
+/// password or by link, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
-    responses((status = 201, body = SessionView)))]
+    responses((status = 201, body = SessionView),
+        (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(
     State(state): State<ApiState>,
     parts: Parts,
@@ -134,10 +152,15 @@ pub(crate) async fn sign_in(
         super::cookie::check_origin(&parts.method, &parts.headers)?;
     }
     let visitor = Visitor::of(&parts, &state);
-    let signed_in = match body.way()? {
+    let outcome = match body.way()? {
         Way::Password(email, password) => by_password(&state, &visitor, &email, password).await?,
-        Way::Key(key) => by_key(&state, &visitor, &key.0).await?,
+        Way::Key(key) => Outcome::In(by_key(&state, &visitor, &key.0).await?),
         Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await?,
+        Way::Passkey(answer) => Outcome::In(second_factor::by_passkey(&state, &visitor, answer).await?),
+    };
+    let signed_in = match outcome {
+        Outcome::In(signed_in) => signed_in,
+        Outcome::Asked(request) => return Ok((StatusCode::ACCEPTED, axum::Json(request)).into_response()),
     };
     let session = &signed_in.session;
     let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
@@ -145,12 +168,7 @@ pub(crate) async fn sign_in(
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
 }
 
-async fn by_password(
-    state: &ApiState,
-    visitor: &Visitor,
-    email: &str,
-    password: Password,
-) -> Result<SignedIn, Problem> {
+async fn by_password(state: &ApiState, visitor: &Visitor, email: &str, password: Password) -> Result<Outcome, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
     let known = team::credentials(&state.pool, &email).await?;
     let (id, hash) = known.as_ref().map_or((None, None), |known| (Some(known.id), known.password_hash.clone()));
@@ -158,10 +176,14 @@ async fn by_password(
     let Some(known) = known.filter(|known| is_right && known.disabled_at.is_none()) else {
         return Err(refuse(state, visitor, id, "password").await);
     };
+    // Only now: nobody learns by an answer or its time who has a passkey.
+    if let Some(request) = second_factor::ask(state, known.id, &FirstFactor::Password).await? {
+        return Ok(Outcome::Asked(request));
+    }
     let mut tx = state.pool.begin().await?;
-    let session = begin(&mut tx, state, visitor, Owner::Teammate(known.id), "password").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(known.id), json!({"by": "password"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await
+    read_back(state, session, None).await.map(Outcome::In)
 }
 
 /// Whether a password is right, as often as it may be tried: what is to be said of that is the caller's affair.
@@ -211,7 +233,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Sig
         return Err(Problem::forbidden_member("/api_key", "must be an operator's key"));
     }
     let mut tx = state.pool.begin().await?;
-    let session = begin(&mut tx, state, visitor, Owner::Key(key.id), "api_key").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Key(key.id), json!({"by": "api_key"})).await?;
     tx.commit().await?;
     read_back(state, session, Some(key)).await
 }
@@ -221,7 +243,7 @@ async fn by_link(
     visitor: &Visitor,
     token: &str,
     new_password: Option<Password>,
-) -> Result<SignedIn, Problem> {
+) -> Result<Outcome, Problem> {
     let mac = link_mac(&state.vault, token);
     // Counts as a guess at a key, which is as hard.
     let attempt = state.limits.keys.attempt(token, visitor.client)?;
@@ -229,7 +251,7 @@ async fn by_link(
         attempt.failed();
         return Err(refuse(state, visitor, None, "link").await);
     };
-    let hash = match new_password {
+    let password_hash = match new_password {
         None => None,
         Some(password) => {
             let email = team::find(&state.pool, id).await?.map(|teammate| teammate.email).unwrap_or_default();
@@ -241,22 +263,40 @@ async fn by_link(
             Some(state.passwords.hash(password).await?)
         }
     };
-    let now = state.clock.now();
+    let link = ShownLink { mac, password_hash };
+    if let Some(request) = second_factor::ask(state, id, &FirstFactor::Link(link.clone())).await? {
+        return Ok(Outcome::Asked(request));
+    }
     let mut tx = state.pool.begin().await?;
-    // Two may come with the same link: one of them is let in.
-    if team::use_link(&mut tx, &mac, now).await? != Some(id) {
+    if !use_link(&mut tx, state, visitor, id, &link).await? {
         drop(tx);
         return Err(refuse(state, visitor, Some(id), "link").await);
     }
-    if let Some(hash) = hash {
-        team::set_password(&mut tx, id, Some(&hash)).await?;
-        sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
-        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
-        Entry::new(actor, None, Action::PasswordSet, TeammateId(id)).record(&mut tx, 1, now).await?;
-    }
-    let session = begin(&mut tx, state, visitor, Owner::Teammate(id), "link").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(id), json!({"by": "link"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await
+    read_back(state, session, None).await.map(Outcome::In)
+}
+
+/// Uses up a link of that teammate, and sets the password that was given with it. False: it does not work any more; two may come
+/// with the same link, and one of them is let in.
+pub(super) async fn use_link(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    id: Uuid,
+    link: &ShownLink,
+) -> Result<bool, Problem> {
+    let now = state.clock.now();
+    if team::use_link(conn, &link.mac, now).await? != Some(id) {
+        return Ok(false);
+    }
+    if let Some(hash) = &link.password_hash {
+        team::set_password(conn, id, Some(hash)).await?;
+        sessions::end_all(conn, Owner::Teammate(id), None, now).await?;
+        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
+        Entry::new(actor, None, Action::PasswordSet, TeammateId(id)).record(conn, 1, now).await?;
+    }
+    Ok(true)
 }
 
 /// The HMAC by which a link's token is found.
@@ -264,13 +304,13 @@ pub(crate) fn link_mac(vault: &Vault, token: &str) -> [u8; 32] {
     vault.mac(Purpose::Link, &[token.as_bytes()])
 }
 
-/// Begins a session, and says so in the log.
-async fn begin(
+/// Begins a session, and says in the log by what.
+pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
     visitor: &Visitor,
     owner: Owner,
-    way: &'static str,
+    by: Value,
 ) -> Result<Uuid, Problem> {
     let (id, now) = (state.clock.uuid(), state.clock.now());
     let new = NewSession {
@@ -287,29 +327,40 @@ async fn begin(
         Owner::Key(id) => Who::Operator(id),
     };
     let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, SessionId(id));
-    entry.with(json!({"by": way})).record(conn, 1, now).await?;
+    entry.with(by).record(conn, 1, now).await?;
     Ok(id)
 }
 
 /// The session as its next request will find it.
-async fn read_back(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+pub(super) async fn read_back(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
     let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
     Ok(SignedIn { session, key })
 }
 
-/// Writes down that a sign-in failed. Returns the refusal, which is the same whether or not there is such a teammate.
-async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Uuid>, way: &'static str) -> Problem {
+/// Refuses a sign-in, the same way whether or not there is such a teammate.
+pub(super) async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<Uuid>, way: &'static str) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
         _ => "The API key is unknown, expired or revoked.",
     };
+    refuse_saying(detail, state, visitor, teammate, json!({"by": way})).await
+}
+
+/// Refuses a sign-in in these words, and writes down by what it was tried.
+pub(super) async fn refuse_saying(
+    detail: &'static str,
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<Uuid>,
+    by: Value,
+) -> Problem {
     let refusal = Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail);
     let Some(n) = state.limits.refused() else { return refusal };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| TeammateId(id).to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };
-    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(json!({"by": way}));
+    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(by);
     let recorded = async { entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await };
     match recorded.await {
         Ok(()) => refusal,

@@ -7,6 +7,7 @@ mod door;
 mod keys;
 mod lineage;
 mod messages;
+mod passkeys;
 mod permissions;
 mod policies;
 mod session;
