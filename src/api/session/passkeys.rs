@@ -151,8 +151,8 @@ pub(crate) async fn add(
         serde_json::from_value(credential).map_err(|_| refused(Refusal::Malformed))?;
     let challenge = challenge_of(&credential.response.client_data_json).map_err(refused)?;
     let (mac, session, now) = (challenge_mac(&state.vault, &challenge), caller.signed_in.session.id, state.clock.now());
-    // Used up whatever comes of it: a challenge is answered once.
-    if !passkeys::take_challenge_to_add(&state.pool, &mac, session, now).await? {
+    let mut tx = state.pool.begin().await?;
+    if !passkeys::take_challenge_to_add(&mut tx, &mac, session, now).await? {
         return Err(refused(Refusal::Challenge));
     }
     let made = party.read_made(&credential, challenge).map_err(refused)?;
@@ -167,7 +167,6 @@ pub(crate) async fn add(
         created_at: now,
         last_used_at: None,
     };
-    let mut tx = state.pool.begin().await?;
     match passkeys::add(&mut tx, teammate, &passkey).await? {
         Added::Done => {}
         Added::TooMany => return Err(too_many()),

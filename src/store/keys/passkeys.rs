@@ -212,7 +212,7 @@ pub(crate) async fn put_challenge_to_sign_in(
 
 /// Uses up a challenge to add a passkey in that session. False: there is none, or not any more.
 pub(crate) async fn take_challenge_to_add(
-    pool: &PgPool,
+    conn: &mut PgConnection,
     challenge_mac: &[u8; 32],
     session: Uuid,
     now: Timestamp,
@@ -223,7 +223,7 @@ pub(crate) async fn take_challenge_to_add(
         session,
         now
     )
-    .execute(pool)
+    .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
 }

@@ -28,7 +28,8 @@ async fn come<'a>(api: &'a TestApi, email: &str) -> Browser<'a> {
     api.sign_in(json!({"link": link, "new_password": PASSWORD})).await
 }
 
-async fn options(browser: &Browser<'_>) -> Value {
+/// What an authenticator is asked to make.
+pub async fn options(browser: &Browser<'_>) -> Value {
     browser.call(Method::POST, "/v1/session/passkeys/options", None).await.ok(201)["options"].clone()
 }
 
