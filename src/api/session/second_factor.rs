@@ -2,6 +2,8 @@
 //! with its answer. A link needs it, too: it may have been read by others on its way, and a new password is not to be worth more
 //! than the one before.
 
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use passki::AuthenticationCredential;
 use serde::Serialize;
@@ -11,10 +13,9 @@ use uuid::Uuid;
 
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
-use super::sign_in::{Visitor, begin, read_back, refuse, refuse_saying, use_link};
+use super::sign_in::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
-use crate::api::signed_in::SignedIn;
 use crate::store::keys::passkeys::{self, FirstFactor};
 use crate::store::keys::sessions::Owner;
 
@@ -29,12 +30,8 @@ pub(crate) struct PasskeyRequest {
     expires_at: DateTime<Utc>,
 }
 
-/// Asks for a passkey of a teammate who has shown the first factor. None: they have none, and that is enough.
-pub(super) async fn ask(
-    state: &ApiState,
-    teammate: Uuid,
-    shown: &FirstFactor,
-) -> Result<Option<PasskeyRequest>, Problem> {
+/// Returns the response that asks a teammate for a passkey who has shown the first factor. None: they have none, and that is enough.
+pub(super) async fn ask(state: &ApiState, teammate: Uuid, shown: &FirstFactor) -> Result<Option<Response>, Problem> {
     let known = passkeys::list(&state.pool, teammate).await?;
     if known.is_empty() {
         return Ok(None);
@@ -43,11 +40,11 @@ pub(super) async fn ask(
     let expires_at = state.clock.now() + CHALLENGE_LASTS;
     let mac = challenge_mac(&state.vault, &challenge);
     passkeys::put_challenge_to_sign_in(&state.pool, &mac, teammate, shown, expires_at).await?;
-    Ok(Some(PasskeyRequest { options, expires_at }))
+    Ok(Some((StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()))
 }
 
 /// Signs in whoever answers a challenge.
-pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Value) -> Result<SignedIn, Problem> {
+pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Value) -> Result<Response, Problem> {
     let party = relying_party(state)?;
     let malformed = |why: Refusal| Problem::invalid_member("/passkey", why.detail());
     let answer: AuthenticationCredential = serde_json::from_value(answer).map_err(|_| malformed(Refusal::Malformed))?;
@@ -89,7 +86,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
     let detail = json!({"by": way, "passkey": passkey});
     let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), detail).await?;
     tx.commit().await?;
-    read_back(state, session, None).await
+    let_in(state, session, None).await
 }
 
 /// Refuses an answer. The log tells why; whoever answers need not know.

@@ -107,14 +107,6 @@ impl SignIn {
     }
 }
 
-/// What a way in comes to.
-enum Outcome {
-    /// The session has begun.
-    In(SignedIn),
-    /// A passkey has to answer first.
-    Asked(PasskeyRequest),
-}
-
 /// Who comes, and from where.
 pub(super) struct Visitor {
     /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
@@ -152,23 +144,20 @@ pub(crate) async fn sign_in(
         super::cookie::check_origin(&parts.method, &parts.headers)?;
     }
     let visitor = Visitor::of(&parts, &state);
-    let outcome = match body.way()? {
-        Way::Password(email, password) => by_password(&state, &visitor, &email, password).await?,
-        Way::Key(key) => Outcome::In(by_key(&state, &visitor, &key.0).await?),
-        Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await?,
-        Way::Passkey(answer) => Outcome::In(second_factor::by_passkey(&state, &visitor, answer).await?),
-    };
-    let signed_in = match outcome {
-        Outcome::In(signed_in) => signed_in,
-        Outcome::Asked(request) => return Ok((StatusCode::ACCEPTED, axum::Json(request)).into_response()),
-    };
-    let session = &signed_in.session;
-    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
-    let view = axum::Json(SessionView::from(&signed_in));
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
+    match body.way()? {
+        Way::Password(email, password) => by_password(&state, &visitor, &email, password).await,
+        Way::Key(key) => by_key(&state, &visitor, &key.0).await,
+        Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await,
+        Way::Passkey(answer) => second_factor::by_passkey(&state, &visitor, answer).await,
+    }
 }
 
-async fn by_password(state: &ApiState, visitor: &Visitor, email: &str, password: Password) -> Result<Outcome, Problem> {
+async fn by_password(
+    state: &ApiState,
+    visitor: &Visitor,
+    email: &str,
+    password: Password,
+) -> Result<Response, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
     let known = team::credentials(&state.pool, &email).await?;
     let (id, hash) = known.as_ref().map_or((None, None), |known| (Some(known.id), known.password_hash.clone()));
@@ -178,12 +167,12 @@ async fn by_password(state: &ApiState, visitor: &Visitor, email: &str, password:
     };
     // Only now: nobody learns by an answer or its time who has a passkey.
     if let Some(request) = second_factor::ask(state, known.id, &FirstFactor::Password).await? {
-        return Ok(Outcome::Asked(request));
+        return Ok(request);
     }
     let mut tx = state.pool.begin().await?;
     let session = begin(&mut tx, state, visitor, Owner::Teammate(known.id), json!({"by": "password"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await.map(Outcome::In)
+    let_in(state, session, None).await
 }
 
 /// Whether a password is right, as often as it may be tried: what is to be said of that is the caller's affair.
@@ -221,7 +210,7 @@ pub(super) async fn try_password(
     }
 }
 
-async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<SignedIn, Problem> {
+async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Response, Problem> {
     let attempt = state.limits.keys.attempt(secret, visitor.client)?;
     let found = find(state, (api_keys::mac(&state.vault, secret), None)).await?;
     let Some((key, _)) = found else {
@@ -235,7 +224,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Sig
     let mut tx = state.pool.begin().await?;
     let session = begin(&mut tx, state, visitor, Owner::Key(key.id), json!({"by": "api_key"})).await?;
     tx.commit().await?;
-    read_back(state, session, Some(key)).await
+    let_in(state, session, Some(key)).await
 }
 
 async fn by_link(
@@ -243,7 +232,7 @@ async fn by_link(
     visitor: &Visitor,
     token: &str,
     new_password: Option<Password>,
-) -> Result<Outcome, Problem> {
+) -> Result<Response, Problem> {
     let mac = link_mac(&state.vault, token);
     // Counts as a guess at a key, which is as hard.
     let attempt = state.limits.keys.attempt(token, visitor.client)?;
@@ -265,7 +254,7 @@ async fn by_link(
     };
     let link = ShownLink { mac, password_hash };
     if let Some(request) = second_factor::ask(state, id, &FirstFactor::Link(link.clone())).await? {
-        return Ok(Outcome::Asked(request));
+        return Ok(request);
     }
     let mut tx = state.pool.begin().await?;
     if !use_link(&mut tx, state, visitor, id, &link).await? {
@@ -274,7 +263,7 @@ async fn by_link(
     }
     let session = begin(&mut tx, state, visitor, Owner::Teammate(id), json!({"by": "link"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await.map(Outcome::In)
+    let_in(state, session, None).await
 }
 
 /// Uses up a link of that teammate, and sets the password that was given with it. False: it does not work any more; two may come
@@ -331,10 +320,12 @@ pub(super) async fn begin(
     Ok(id)
 }
 
-/// The session as its next request will find it.
-pub(super) async fn read_back(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+/// Returns the response that lets somebody in: the session as its next request will find it, and its cookie.
+pub(super) async fn let_in(state: &ApiState, session: Uuid, key: Option<ApiKey>) -> Result<Response, Problem> {
     let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
-    Ok(SignedIn { session, key })
+    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+    let view = axum::Json(SessionView::from(&SignedIn { session, key }));
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
 }
 
 /// Refuses a sign-in, the same way whether or not there is such a teammate.
