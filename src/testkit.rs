@@ -3,6 +3,7 @@
 
 pub mod api {
     pub use crate::api::session::cookie::Cookies;
+    pub use crate::api::session::relying_party::RelyingParty;
     pub use crate::api::{ApiState, Engine, Settings, Work, local_router, router};
     pub mod example {
         pub use crate::api::example::{Audience, Example};

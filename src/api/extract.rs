@@ -20,8 +20,8 @@ use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
 use crate::model::delivery::Tier;
 use crate::model::id::{
-    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, SessionId, SubscriptionId, TeammateId,
-    VapidKeyId,
+    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, PasskeyId, SessionId, SubscriptionId,
+    TeammateId, VapidKeyId,
 };
 use crate::store::keys::apps::{self, App};
 
@@ -225,6 +225,7 @@ path_param!(
     IdentityKeyId = "identity_key",
     TeammateId = "teammate",
     SessionId = "session",
+    PasskeyId = "passkey",
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",

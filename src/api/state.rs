@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
 use super::session::oidc;
+use super::session::relying_party::RelyingParty;
 use super::{batch, cors, example, health};
 use crate::gateway::Gateways;
 use crate::live::{self, Live};
@@ -142,6 +143,8 @@ pub struct Settings {
     pub cookies: Cookies,
     /// Who may come in by an OpenID provider; none: there is none.
     pub oidc: Option<oidc::Settings>,
+    /// For what passkeys are made; none: for nothing.
+    pub relying_party: Option<RelyingParty>,
     /// How long figures over time are kept.
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
@@ -169,6 +172,7 @@ impl Default for Settings {
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
             oidc: None,
+            relying_party: None,
             metrics_kept: MetricsKept::DEFAULT,
             policy: policy::Settings::DEFAULT,
         }

@@ -55,6 +55,8 @@ pub(crate) struct TeammateView {
     roles: Vec<GrantView>,
     /// Whether they have set a password. Without one they sign in by one-time links.
     has_password: bool,
+    /// How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+    passkeys: i64,
     /// Until when their one-time link works. Null: there is none, or it has been used.
     link_expires_at: Option<DateTime<Utc>>,
     /// Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
@@ -67,10 +69,19 @@ pub(crate) struct TeammateView {
 
 impl From<Teammate> for TeammateView {
     fn from(teammate: Teammate) -> Self {
-        let Teammate { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, grants } =
-            teammate;
+        let Teammate {
+            id,
+            email,
+            has_password,
+            passkeys,
+            link_expires_at,
+            oidc_linked_at,
+            created_at,
+            disabled_at,
+            grants,
+        } = teammate;
         let roles = grants.0.iter().map(GrantView::from).collect();
-        Self { id, email, roles, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at }
+        Self { id, email, roles, has_password, passkeys, link_expires_at, oidc_linked_at, created_at, disabled_at }
     }
 }
 
@@ -225,7 +236,7 @@ pub(crate) async fn change(
 }
 
 /// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
-/// forgotten, all sessions end, and a new one-time link takes the place of any before.
+/// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),
     security(("session" = ["admin"])), responses((status = 200, body = Invited)))]
 pub(crate) async fn reset(

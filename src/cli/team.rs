@@ -38,9 +38,16 @@ pub(super) enum Team {
         #[command(flatten)]
         roles: Roles,
     },
-    /// Let somebody begin anew: forget their password, end their sessions, print a new one-time link.
+    /// Let somebody begin anew: forget their password, end their sessions, print a new one-time link. It asks for a passkey if
+    /// they have one.
     #[command(after_help = "Example:\n  bellwire admin reset ann@example.com")]
     Reset {
+        #[command(flatten)]
+        teammate: Teammate,
+    },
+    /// Let somebody in without a passkey who has lost theirs: remove all of them, end their sessions. The password stays.
+    #[command(after_help = "Example:\n  bellwire admin reset-passkeys ann@example.com")]
+    ResetPasskeys {
         #[command(flatten)]
         teammate: Teammate,
     },
@@ -125,6 +132,12 @@ impl Team {
                 let at = format!("{}/reset", find(local, &teammate).await?);
                 say_link(local, local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, at) }).await?, out)?;
             }
+            Self::ResetPasskeys { teammate } => {
+                let at = format!("{}/passkeys", find(local, &teammate).await?);
+                let reset = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
+                let (who, removed) = (teammate.teammate, text(&reset, "/removed"));
+                out.say(&reset, &format!("{who} has no passkey any more; removed: {removed}."))?;
+            }
             Self::Disable { teammate } => {
                 let changed = change(local, &teammate, json!({"disabled": true})).await?;
                 out.say(&changed, &format!("{} is shut out.", text(&changed, "/email")))?;
@@ -193,10 +206,12 @@ fn list(team: &Value) -> String {
             text(teammate, "/email"),
             in_words(teammate),
             text(teammate, "/has_password"),
+            text(teammate, "/passkeys"),
             time(teammate, "/link_expires_at"),
             time(teammate, "/oidc_linked_at"),
             time(teammate, "/disabled_at"),
         ]
     };
-    table(["ID", "EMAIL", "ROLES", "PASSWORD", "LINK UNTIL", "OPENID SINCE", "SHUT OUT"], rows(team).map(row))
+    let names = ["ID", "EMAIL", "ROLES", "PASSWORD", "PASSKEYS", "LINK UNTIL", "OPENID SINCE", "SHUT OUT"];
+    table(names, rows(team).map(row))
 }

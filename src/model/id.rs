@@ -106,6 +106,10 @@ typed_id!(
     SessionId, "ses_"
 );
 typed_id!(
+    /// A passkey of a teammate; not what its authenticator calls it.
+    PasskeyId, "pk_"
+);
+typed_id!(
     /// A key that user tokens are signed with; not its secret.
     IdentityKeyId, "ik_"
 );

@@ -19,8 +19,8 @@ use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
-    keys::sessions, operations::partitions, operations::removal, operations::retention, operations::sweeps,
-    outcomes::reliability, outcomes::rollups, queue::steering,
+    keys::passkeys, keys::sessions, operations::partitions, operations::removal, operations::retention,
+    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -195,6 +195,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
     until_none(|| sessions::clear(pool, now)).await?;
+    until_none(|| passkeys::clear_challenges(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await

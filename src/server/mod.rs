@@ -26,6 +26,7 @@ use url::Url;
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
 use crate::api::limits::Rate;
+use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
 use crate::config::{Config, OidcClient};
@@ -262,6 +263,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
         oidc: sign_in_by_oidc(config)?,
+        relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
         metrics_kept: metrics_kept(config),
     };

@@ -62,9 +62,11 @@ pub enum Purpose {
     Link = 6,
     /// Counts failed sign-ins by the name that was given, which may be a password by mistake.
     SignIn = 7,
+    /// Finds what an authenticator was asked to sign, which is not kept.
+    PasskeyChallenge = 8,
 }
 
-const PURPOSES: usize = 8;
+const PURPOSES: usize = 9;
 /// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;

@@ -49,6 +49,15 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("ReplayBody") => json!({"filter": filter, "dry_run": true, "cap": 10_000}),
         Some("DiscardBody") => json!({"filter": filter, "cap": 10_000}),
         Some("SignIn") => json!({"email": "ann@example.com", "password": "correct horse battery staple"}),
+        Some("NewPasskey") => json!({
+            "name": "blue key",
+            "credential": {
+                "id": "dMhbtkvW4pP_gZkXBNnVXg", "rawId": "dMhbtkvW4pP_gZkXBNnVXg", "type": "public-key",
+                "response": {"clientDataJSON": "eyJ0eXBl…", "attestationObject": "o2NmbXRk…", "transports": ["usb"]},
+                "clientExtensionResults": {},
+            },
+        }),
+        Some("PasskeyChange") => json!({"name": "blue key"}),
         Some("PasswordChange") => json!({"current_password": "correct horse", "new_password": "battery staple"}),
         Some("Invitation") => json!({"email": "ann@example.com", "roles": [{"role": "sender", "app": "shop"}]}),
         Some("TeammateChange") => json!({"roles": [{"role": "viewer"}], "disabled": false}),

@@ -3,6 +3,9 @@
 pub(crate) mod cookie;
 mod methods;
 pub(crate) mod oidc;
+pub(crate) mod passkeys;
+pub(crate) mod relying_party;
+pub(crate) mod second_factor;
 mod sign_in;
 
 use axum::extract::{FromRequestParts, State};
@@ -42,6 +45,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(oidc::callback))
         .routes(routes!(list, end_others))
         .routes(routes!(end))
+        .merge(passkeys::routes())
 }
 
 /// Whoever has just come in by a link may set a first password without showing one.

@@ -220,7 +220,7 @@ impl Arrival<'_> {
         let person = settings.provider.finish(attempt, code, now).await.map_err(noted)?;
         let mut tx = state.pool.begin().await?;
         let teammate = self.admit(&mut tx, &person).await?;
-        let session = sign_in::begin(&mut tx, state, visitor, Owner::Teammate(teammate), "oidc").await?;
+        let session = sign_in::begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "oidc"})).await?;
         tx.commit().await?;
         Ok(sign_in::read_back(state, session, None).await?)
     }

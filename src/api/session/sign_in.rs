@@ -1,4 +1,4 @@
-//! `POST /v1/session`: three of the ways in. By OpenID Connect it goes elsewhere first: [`super::oidc`].
+//! `POST /v1/session`: the ways in, but for OpenID Connect, which goes elsewhere first: [`super::oidc`].
 
 use std::net::IpAddr;
 
@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::SessionView;
+use super::second_factor::{self, PasskeyRequest};
 use crate::api::ApiState;
 use crate::api::auth::find;
 use crate::api::email::{EMAIL_RULE, normal_email};
@@ -27,6 +28,7 @@ use crate::model::id::{SessionId, TeammateId};
 use crate::model::scope::Scope;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::passkeys::{FirstFactor, ShownLink};
 use crate::store::keys::sessions::{self, NewSession, Owner};
 use crate::store::keys::team;
 use crate::vault::{Purpose, Vault};
@@ -57,7 +59,8 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`.
+/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
+/// `passkey`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
@@ -76,6 +79,9 @@ pub(crate) struct SignIn {
     /// address.
     #[schema(value_type = Option<String>)]
     new_password: Option<Password>,
+    /// What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it.
+    #[schema(value_type = Option<Object>)]
+    passkey: Option<Value>,
 }
 
 /// One of the ways in.
@@ -83,18 +89,20 @@ enum Way {
     Password(String, Password),
     Key(Shown),
     Link(Shown, Option<Password>),
+    Passkey(Value),
 }
 
 impl SignIn {
     fn way(self) -> Result<Way, Problem> {
-        let Self { email, password, api_key, link, new_password } = self;
-        match (email, password, api_key, link, new_password) {
-            (Some(email), Some(password), None, None, None) => Ok(Way::Password(email, password)),
-            (None, None, Some(key), None, None) => Ok(Way::Key(key)),
-            (None, None, None, Some(link), new) => Ok(Way::Link(link, new)),
+        let Self { email, password, api_key, link, new_password, passkey } = self;
+        match (email, password, api_key, link, new_password, passkey) {
+            (Some(email), Some(password), None, None, None, None) => Ok(Way::Password(email, password)),
+            (None, None, Some(key), None, None, None) => Ok(Way::Key(key)),
+            (None, None, None, Some(link), new, None) => Ok(Way::Link(link, new)),
+            (None, None, None, None, None, Some(passkey)) => Ok(Way::Passkey(passkey)),
             _ => Err(Problem::invalid_member(
                 "",
-                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`",
+                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`, or `passkey`",
             )),
         }
     }
@@ -122,9 +130,11 @@ impl Visitor {
 
 /// Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
 /// an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
-/// time (429); too many at once are told to come back (503).
+/// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
+/// password or by link, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
-    responses((status = 201, body = SessionView)))]
+    responses((status = 201, body = SessionView),
+        (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     // Nobody is to be signed in by another site as somebody else. Programs say nothing of sites, and need no cookie for this.
@@ -136,15 +146,12 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
     state.limits.client(visitor.client)?;
     parts.extensions.insert(BodyLimit(BODY_MAX));
     let Json(body, _) = Json::<SignIn>::from_request(Request::from_parts(parts, body), &state).await?;
-    let signed_in = match body.way()? {
-        Way::Password(email, password) => by_password(&state, &visitor, &email, password).await?,
-        Way::Key(key) => by_key(&state, &visitor, &key.0).await?,
-        Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await?,
-    };
-    let session = &signed_in.session;
-    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
-    let view = axum::Json(SessionView::from(&signed_in));
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
+    match body.way()? {
+        Way::Password(email, password) => by_password(&state, &visitor, &email, password).await,
+        Way::Key(key) => by_key(&state, &visitor, &key.0).await,
+        Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await,
+        Way::Passkey(answer) => second_factor::by_passkey(&state, &visitor, answer).await,
+    }
 }
 
 async fn by_password(
@@ -152,7 +159,7 @@ async fn by_password(
     visitor: &Visitor,
     email: &str,
     password: Password,
-) -> Result<SignedIn, Problem> {
+) -> Result<Response, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
     let guess = Guess::begin(state, &email, visitor.client).await?;
     let known = team::credentials(&state.pool, &email).await?;
@@ -161,15 +168,19 @@ async fn by_password(
     let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
     let is_right = guess.is_right(password, hash.clone()).await?;
     let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password").await) };
+    // Only now: nobody learns by an answer or its time who has a passkey.
+    if let Some(request) = second_factor::ask(state, teammate, &FirstFactor::Password).await? {
+        return Ok(request);
+    }
     let mut tx = state.pool.begin().await?;
     // It may have been changed while it was hashed, since somebody else knows it.
     if !team::keep_credentials(&mut tx, teammate, hash.as_deref()).await? {
         drop(tx);
         return Err(refuse(state, visitor, id, "password").await);
     }
-    let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), "password").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "password"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await
+    let_in(state, session, None).await
 }
 
 /// A guess at a password: it counts as wrong until it is right.
@@ -226,7 +237,7 @@ impl<'a> Guess<'a> {
     }
 }
 
-async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<SignedIn, Problem> {
+async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Response, Problem> {
     let attempt = state.limits.keys.attempt(secret, visitor.client)?;
     let found = find(state, (api_keys::mac(&state.vault, secret), None)).await?;
     let Some((key, _)) = found else {
@@ -238,9 +249,9 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Sig
         return Err(Problem::forbidden_member("/api_key", "must be an operator's key"));
     }
     let mut tx = state.pool.begin().await?;
-    let session = begin(&mut tx, state, visitor, Owner::Key(key.id), "api_key").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Key(key.id), json!({"by": "api_key"})).await?;
     tx.commit().await?;
-    read_back(state, session, Some(key)).await
+    let_in(state, session, Some(key)).await
 }
 
 async fn by_link(
@@ -248,7 +259,7 @@ async fn by_link(
     visitor: &Visitor,
     token: &str,
     new_password: Option<Password>,
-) -> Result<SignedIn, Problem> {
+) -> Result<Response, Problem> {
     let mac = link_mac(&state.vault, token);
     // Counts as a guess at a key, which is as hard.
     let attempt = state.limits.keys.attempt(token, visitor.client)?;
@@ -256,7 +267,7 @@ async fn by_link(
         attempt.failed();
         return Err(refuse(state, visitor, None, "link").await);
     };
-    let hash = match new_password {
+    let password_hash = match new_password {
         None => None,
         Some(password) => {
             let email = team::find(&state.pool, id).await?.map(|teammate| teammate.email).unwrap_or_default();
@@ -268,22 +279,40 @@ async fn by_link(
             Some(state.passwords.hash(password).await?)
         }
     };
-    let now = state.clock.now();
+    let link = ShownLink { mac, password_hash };
+    if let Some(request) = second_factor::ask(state, id, &FirstFactor::Link(link.clone())).await? {
+        return Ok(request);
+    }
     let mut tx = state.pool.begin().await?;
-    // Two may come with the same link: one of them is let in.
-    if team::use_link(&mut tx, &mac, now).await? != Some(id) {
+    if !use_link(&mut tx, state, visitor, id, &link).await? {
         drop(tx);
         return Err(refuse(state, visitor, Some(id), "link").await);
     }
-    if let Some(hash) = hash {
-        team::set_password(&mut tx, id, Some(&hash)).await?;
-        sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
-        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
-        Entry::new(actor, None, Action::PasswordSet, id).record(&mut tx, 1, now).await?;
-    }
-    let session = begin(&mut tx, state, visitor, Owner::Teammate(id), "link").await?;
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(id), json!({"by": "link"})).await?;
     tx.commit().await?;
-    read_back(state, session, None).await
+    let_in(state, session, None).await
+}
+
+/// Uses up a link of that teammate, and sets the password that was given with it. False: it does not work any more; two may come
+/// with the same link, and one of them is let in.
+pub(super) async fn use_link(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    id: TeammateId,
+    link: &ShownLink,
+) -> Result<bool, Problem> {
+    let now = state.clock.now();
+    if team::use_link(conn, &link.mac, now).await? != Some(id) {
+        return Ok(false);
+    }
+    if let Some(hash) = &link.password_hash {
+        team::set_password(conn, id, Some(hash)).await?;
+        sessions::end_all(conn, Owner::Teammate(id), None, now).await?;
+        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
+        Entry::new(actor, None, Action::PasswordSet, id).record(conn, 1, now).await?;
+    }
+    Ok(true)
 }
 
 /// The HMAC by which a link's token is found.
@@ -291,13 +320,13 @@ pub(crate) fn link_mac(vault: &Vault, token: &str) -> [u8; 32] {
     vault.mac(Purpose::Link, &[token.as_bytes()])
 }
 
-/// Begins a session, and says so in the log.
+/// Begins a session, and says in the log by what.
 pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
     visitor: &Visitor,
     owner: Owner,
-    way: &'static str,
+    by: Value,
 ) -> Result<SessionId, Problem> {
     let (id, now) = (SessionId(state.clock.uuid()), state.clock.now());
     let new = NewSession {
@@ -314,7 +343,7 @@ pub(super) async fn begin(
         Owner::Key(id) => Who::Operator(id),
     };
     let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, id);
-    entry.with(json!({"by": way})).record(conn, 1, now).await?;
+    entry.with(by).record(conn, 1, now).await?;
     Ok(id)
 }
 
@@ -324,14 +353,39 @@ pub(super) async fn read_back(state: &ApiState, session: SessionId, key: Option<
     Ok(SignedIn { session, key })
 }
 
-/// Writes down that a sign-in failed. Returns the refusal, which is the same whether or not there is such a teammate.
-async fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
+/// Returns the response that lets somebody in: the session, and its cookie.
+pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<Response, Problem> {
+    let signed_in = read_back(state, session, key).await?;
+    let session = &signed_in.session;
+    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+    let view = axum::Json(SessionView::from(&signed_in));
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
+}
+
+/// Refuses a sign-in, the same way whether or not there is such a teammate.
+pub(super) async fn refuse(
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    way: &'static str,
+) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
         _ => "The API key is unknown, expired or revoked.",
     };
-    match record_refusal(state, visitor, teammate, json!({"by": way})).await {
+    refuse_saying(detail, state, visitor, teammate, json!({"by": way})).await
+}
+
+/// Refuses a sign-in in these words, and writes down by what it was tried.
+pub(super) async fn refuse_saying(
+    detail: &'static str,
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    by: Value,
+) -> Problem {
+    match record_refusal(state, visitor, teammate, by).await {
         Ok(()) => Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail),
         Err(error) => error.into(),
     }

@@ -146,6 +146,14 @@ actions! {
     TeammateUnlinked = "teammate.unlinked",
     /// A teammate set a password.
     PasswordSet = "password.set",
+    /// A teammate added a passkey.
+    PasskeyAdded = "passkey.added",
+    /// A teammate renamed a passkey.
+    PasskeyRenamed = "passkey.renamed",
+    /// A teammate removed a passkey.
+    PasskeyRemoved = "passkey.removed",
+    /// All passkeys of a teammate were removed by somebody else, and their sessions were ended.
+    PasskeysReset = "passkeys.reset",
     /// Somebody signed in.
     SessionBegun = "session.begun",
     /// Somebody tried to sign in, or to change a password, and did not know what it takes.

@@ -16,6 +16,8 @@ pub(crate) struct Teammate {
     pub email: String,
     /// Whether they have set a password.
     pub has_password: bool,
+    /// How many passkeys they have.
+    pub passkeys: i64,
     /// Until when their one-time link works; none: there is none, or it has been used.
     pub link_expires_at: Option<Timestamp>,
     /// Since when they have an account at the OpenID provider that is linked; none: they have none.
@@ -57,6 +59,7 @@ struct Row {
     id: TeammateId,
     email: String,
     has_password: bool,
+    passkeys: i64,
     link_expires_at: Option<Timestamp>,
     oidc_linked_at: Option<Timestamp>,
     created_at: Timestamp,
@@ -71,6 +74,7 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
         Row,
         r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
+             (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
@@ -81,10 +85,20 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
     .fetch_all(pool)
     .await?;
     let read = |row: Row| {
-        let Row { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, roles, apps } =
-            row;
+        let Row {
+            id,
+            email,
+            has_password,
+            passkeys,
+            link_expires_at,
+            oidc_linked_at,
+            created_at,
+            disabled_at,
+            roles,
+            apps,
+        } = row;
         let grants = grants(&roles, &apps);
-        Teammate { id, email, has_password, link_expires_at, oidc_linked_at, created_at, disabled_at, grants }
+        Teammate { id, email, has_password, passkeys, link_expires_at, oidc_linked_at, created_at, disabled_at, grants }
     };
     Ok(rows.into_iter().map(read).collect())
 }
@@ -186,7 +200,7 @@ pub(crate) async fn set_disabled(conn: &mut PgConnection, id: TeammateId, at: Op
     .map(drop)
 }
 
-/// Removes a teammate with roles, link and sessions. The audit log keeps their id.
+/// Removes a teammate with roles, link, passkeys and sessions. The audit log keeps their id.
 pub(crate) async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM teammates WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
@@ -249,7 +263,8 @@ pub(crate) async fn credentials(pool: &PgPool, email: &str) -> sqlx::Result<Opti
         .await
 }
 
-/// Sets a password's hash, or forgets it.
+/// Sets a password's hash, or forgets it. What was asked of passkeys after the password before was shown does not count any more.
 pub(crate) async fn set_password(conn: &mut PgConnection, id: TeammateId, hash: Option<&str>) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1", id.0).execute(&mut *conn).await?;
     sqlx::query!("UPDATE teammates SET password_hash = $2 WHERE id = $1", id.0, hash).execute(conn).await.map(drop)
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;

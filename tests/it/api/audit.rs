@@ -12,15 +12,17 @@ use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use bellwire::testkit::webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
+use super::passkeys::{self, named};
 use super::{TestApi, content, fcm};
 use crate::support::app::{DAY, RETENTION};
+use crate::support::authenticator::Authenticator;
 
 /// A request that changes something, and the actions that it is.
 type Deed = (Method, String, Value, &'static [Action]);
 
 /// A shop in which everything can be done once, and the cookie of an admin.
 async fn stage() -> (TestApi, String, Vec<Deed>) {
-    let api = TestApi::start().await;
+    let api = TestApi::with(named(), None).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let more = json!({"user_id": "otto@example.com", "topics": ["news"]});
     let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
@@ -33,7 +35,11 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
     let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
     let alert = text(&alerts["data"][0]["id"]);
-    let admin = api.teammate("admin@example.com", json!([{"role": "admin"}])).await.cookie;
+    let browser = api.teammate("admin@example.com", json!([{"role": "admin"}])).await;
+    let passkey = passkeys::add(&browser, &mut Authenticator::new(1)).await;
+    let passkey = format!("/v1/session/passkeys/{}", text(&passkey["id"]));
+    let made = json!({"name": "n", "credential": Authenticator::new(2).make(&passkeys::options(&browser).await)});
+    let admin = browser.cookie;
     let (ann, _) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;
     let teammate = format!("/v1/team/{}", text(&ann["id"]));
     let operator = api.operator.clone();
@@ -78,6 +84,9 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
         (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
         (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),
+        (post.clone(), "/v1/session/passkeys".to_owned(), made, &[Action::PasskeyAdded]),
+        (Method::PATCH, passkey.clone(), json!({"name": "m"}), &[Action::PasskeyRenamed]),
+        (delete.clone(), passkey, Value::Null, &[Action::PasskeyRemoved]),
         (
             put.clone(),
             "/v1/session/password".to_owned(),
@@ -88,6 +97,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (post.clone(), "/v1/team".to_owned(), invitation, &[Action::TeammateInvited]),
         (Method::PATCH, teammate.clone(), json!({"disabled": false}), &[Action::TeammateChanged]),
         (post.clone(), format!("{teammate}/reset"), Value::Null, &[Action::TeammateReset]),
+        (delete.clone(), format!("{teammate}/passkeys"), Value::Null, &[Action::PasskeysReset]),
         (delete.clone(), teammate, Value::Null, &[Action::TeammateRemoved]),
     ];
     for place in ["tiers/1".to_owned(), "topics/news".to_owned(), format!("subscriptions/{subscription}")] {

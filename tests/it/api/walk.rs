@@ -17,7 +17,9 @@ use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{ORIGIN, TestApi, content, fcm, registration, roomy};
+use super::passkeys::named;
+use super::{ORIGIN, TestApi, content, fcm, registration};
+use crate::support::authenticator::Authenticator;
 use crate::support::provider::Provider;
 use security::{On, Security, Shown};
 
@@ -70,6 +72,8 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
         "POST /v1/session" => json!({"api_key": "an operator's"}),
+        "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
+        "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
         "PATCH /v1/team/{teammate}" => json!({"roles": []}),
@@ -117,7 +121,7 @@ struct Place {
 impl Walk {
     async fn begin() -> Self {
         let oidc = Some(super::oidc::by(&Provider::start().await));
-        let api = TestApi::with(Settings { oidc, ..roomy() }, None).await;
+        let api = TestApi::with(Settings { oidc, ..named() }, None).await;
         let (_, stranger) = api.make_app("other").await;
         let app = Some(api.app_id());
         let soon = api.clock.now() + Duration::from_secs(1);
@@ -195,6 +199,7 @@ impl Walk {
                     text(&invited["id"])
                 }
                 "{session}" => self.session(shown).await,
+                "{passkey}" => self.passkey(shown).await,
                 "{alert}" => self.alert(n).await,
                 "{erasure}" => {
                     let erase = format!("/v1/apps/shop/users/user-{n}");
@@ -232,9 +237,38 @@ impl Walk {
         DeadLetterId(id).to_string()
     }
 
-    async fn session(&self, of: Option<Shown>) -> String {
+    /// Whom things of a teammate belong to: whoever asks.
+    fn owner(&self, of: Option<Shown>) -> TeammateId {
         let owner = self.teammates.iter().find(|(shown, ..)| of.is_none_or(|of| of == *shown)).expect("a teammate");
-        let (id, owner) = (uuid_of(self.api.clock.now()), owner.2.parse::<TeammateId>().unwrap());
+        owner.2.parse().unwrap()
+    }
+
+    async fn passkey(&self, of: Option<Shown>) -> String {
+        let id = uuid_of(self.api.clock.now());
+        sqlx::query(
+            "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
+             VALUES ($1, $2, 'n', uuid_send($1), '\\x00', -7, 0, '{}', $3)",
+        )
+        .bind(id)
+        .bind(self.owner(of).0)
+        .bind(self.api.clock.now())
+        .execute(&self.api.pool)
+        .await
+        .unwrap();
+        format!("pk_{id}")
+    }
+
+    /// What an authenticator makes for whoever shows that.
+    async fn made_passkey(&self, shown: Shown, n: u32) -> Option<Value> {
+        let headers = [("cookie", self.cookie(shown)?), ("sec-fetch-site", "same-origin")];
+        let begin = "/v1/session/passkeys/options";
+        let begun = self.api.call_with(Method::POST, begin, None, None, &headers).await;
+        let mut authenticator = Authenticator::new(u8::try_from(n % 250).unwrap() + 1);
+        Some(authenticator.make(begun.json.get("options")?))
+    }
+
+    async fn session(&self, of: Option<Shown>) -> String {
+        let (id, owner) = (uuid_of(self.api.clock.now()), self.owner(of));
         sqlx::query(
             "INSERT INTO sessions (id, teammate, began_at, seen_at, expires_at)
              VALUES ($1, $2, $3, $3, $3::timestamptz + interval '1 hour')",
@@ -283,6 +317,11 @@ impl Walk {
         let (query, mut body) = request(operation, self.number());
         if operation == "POST /v1/session" {
             body = json!({"api_key": self.api.operator});
+        }
+        if operation == "POST /v1/session/passkeys"
+            && let Some(made) = self.made_passkey(shown, self.number()).await
+        {
+            body["credential"] = made;
         }
         let mut request = Request::builder().method(method).uri(format!("{}{query}", place.path));
         let credential = self.credential(shown, place);
@@ -335,8 +374,9 @@ impl Walk {
             if !(200..300).contains(&status) && status != 303 {
                 surprises.push(format!("{name} with {shown:?}: {status}: {body}"));
             }
-            // Kept few: an app may have ten.
+            // Kept few: an app, and a teammate, may have ten.
             sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
+            sqlx::query("DELETE FROM passkeys").execute(&self.api.pool).await.unwrap();
             // Whoever has signed out has to ask on.
             let back = "UPDATE sessions SET ended_at = NULL FROM teammates t WHERE t.id = teammate AND t.email NOT LIKE 'gone%'";
             sqlx::query(back).execute(&self.api.pool).await.unwrap();

@@ -80,6 +80,8 @@ async fn people_are_invited_changed_reset_shut_out_and_removed() {
     shell.ok(&["admin", "change", "ann@example.com", "--role", "viewer"]).await;
     assert_eq!(ann().await["roles"], json!([{"role": "viewer", "app": null}]));
     assert_ne!(line(&shell.ok(&["admin", "reset", "ann@example.com"]).await), link, "another one");
+    let without = shell.ok(&["admin", "reset-passkeys", "ann@example.com"]).await;
+    assert!(line(&without).contains("no passkey any more; removed: 0"), "{without:?}");
     shell.ok(&["admin", "disable", "ANN@example.com"]).await;
     assert!(ann().await["disabled_at"].is_string());
     let id = ann().await["id"].as_str().unwrap().to_owned();

@@ -1,6 +1,7 @@
 //! What tests stand on.
 
 pub mod app;
+pub mod authenticator;
 pub mod collector;
 pub mod database;
 pub mod fault_proxy;

@@ -1,0 +1,277 @@
+//! `/v1/session/passkeys`: the passkeys of whoever is signed in; `/v1/team/{teammate}/passkeys`: those of others, for admins to
+//! reset.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use chrono::{DateTime, TimeDelta, Utc};
+use passki::RegistrationCredential;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::InSession;
+use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, RelyingParty, challenge_of};
+use crate::api::ApiState;
+use crate::api::auth::TeamAdmin;
+use crate::api::extract::{At, Json, is_plain_text};
+use crate::api::problem::{Faults, Problem};
+use crate::model::id::{PasskeyId, TeammateId};
+use crate::store::keys::audit::Action;
+use crate::store::keys::passkeys::{self, Added, PASSKEYS_MAX, Passkey};
+use crate::store::keys::sessions::{self, Owner};
+use crate::store::keys::team;
+use crate::store::results::Written;
+use crate::vault::{Purpose, Vault};
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, add))
+        .routes(routes!(begin))
+        .routes(routes!(rename, remove))
+        .routes(routes!(reset))
+}
+
+/// How long after signing in somebody may add passkeys and remove them: whoever finds a browser that is signed in must not be
+/// able to stay in by a passkey of their own.
+const RECENT: TimeDelta = TimeDelta::minutes(10);
+
+/// A passkey.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PasskeyView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: PasskeyId,
+    /// Its name, for you to tell your passkeys apart.
+    name: String,
+    /// How browsers reach what keeps it: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`.
+    transports: Vec<String>,
+    /// When it was added.
+    created_at: DateTime<Utc>,
+    /// When you last signed in with it. Null: never.
+    last_used_at: Option<DateTime<Utc>>,
+}
+
+impl From<Passkey> for PasskeyView {
+    fn from(Passkey { id, name, transports, created_at, last_used_at, .. }: Passkey) -> Self {
+        Self { id, name, transports, created_at, last_used_at }
+    }
+}
+
+/// All passkeys of a teammate.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Passkeys {
+    /// At most ten, the newest first.
+    data: Vec<PasskeyView>,
+}
+
+/// What a browser is to ask an authenticator.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PasskeyCreation {
+    /// What `PublicKeyCredential.parseCreationOptionsFromJSON()` takes; what that returns is `publicKey` of
+    /// `navigator.credentials.create()`.
+    #[schema(value_type = Object)]
+    options: Value,
+    /// Until when it may be answered, once.
+    expires_at: DateTime<Utc>,
+}
+
+/// A passkey that an authenticator has made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewPasskey {
+    /// Its name, 1 to 64 characters.
+    name: String,
+    /// What `navigator.credentials.create()` gave, as its `toJSON()` writes it.
+    #[schema(value_type = Object)]
+    credential: Value,
+}
+
+/// What to change of a passkey.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PasskeyChange {
+    /// Its name, 1 to 64 characters.
+    name: String,
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let mut faults = Faults::default();
+    faults.require(is_plain_text(name, 64), "/name", "must be 1 to 64 characters without control characters");
+    faults.finish()
+}
+
+/// Lists your passkeys. With one or more, a password or a one-time link lets you in only together with one of them.
+#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", security(("session" = [])),
+    responses((status = 200, body = Passkeys)))]
+pub(crate) async fn list(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Passkeys>, Problem> {
+    let data = passkeys::list(&state.pool, caller.teammate()?).await?;
+    Ok(axum::Json(Passkeys { data: data.into_iter().map(PasskeyView::from).collect() }))
+}
+
+/// Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
+/// ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+#[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team", security(("session" = [])),
+    responses((status = 201, body = PasskeyCreation)))]
+pub(crate) async fn begin(
+    caller: InSession,
+    State(state): State<ApiState>,
+) -> Result<(StatusCode, axum::Json<PasskeyCreation>), Problem> {
+    let (teammate, session) = (recently_in(&caller, &state)?, &caller.signed_in.session);
+    let party = relying_party(&state)?;
+    let known = passkeys::list(&state.pool, teammate).await?;
+    if known.len() as i64 >= PASSKEYS_MAX {
+        return Err(too_many());
+    }
+    let Asked { options, challenge } =
+        party.ask_to_make(teammate, session.email.as_deref().unwrap_or_default(), &known);
+    let expires_at = state.clock.now() + CHALLENGE_LASTS;
+    let mac = challenge_mac(&state.vault, &challenge);
+    passkeys::put_challenge_to_add(&state.pool, &mac, teammate, session.id, expires_at).await?;
+    Ok((StatusCode::CREATED, axum::Json(PasskeyCreation { options, expires_at })))
+}
+
+/// Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
+/// `sign_in_again`).
+#[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", request_body = NewPasskey,
+    security(("session" = [])), responses((status = 201, body = PasskeyView)))]
+pub(crate) async fn add(
+    caller: InSession,
+    State(state): State<ApiState>,
+    Json(NewPasskey { name, credential }, _): Json<NewPasskey>,
+) -> Result<(StatusCode, axum::Json<PasskeyView>), Problem> {
+    let teammate = recently_in(&caller, &state)?;
+    let party = relying_party(&state)?;
+    check_name(&name)?;
+    let refused = |why: Refusal| Problem::invalid_member("/credential", why.detail());
+    let credential: RegistrationCredential =
+        serde_json::from_value(credential).map_err(|_| refused(Refusal::Malformed))?;
+    let challenge = challenge_of(&credential.response.client_data_json).map_err(refused)?;
+    let (mac, session, now) = (challenge_mac(&state.vault, &challenge), caller.signed_in.session.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    if !passkeys::take_challenge_to_add(&mut tx, &mac, session, now).await? {
+        return Err(refused(Refusal::Challenge));
+    }
+    let made = party.read_made(&credential, challenge).map_err(refused)?;
+    let passkey = Passkey {
+        id: PasskeyId(state.clock.uuid()),
+        name,
+        credential_id: made.credential_id,
+        public_key: made.public_key,
+        algorithm: made.algorithm,
+        counter: made.counter.into(),
+        transports: made.transports,
+        created_at: now,
+        last_used_at: None,
+    };
+    match passkeys::add(&mut tx, teammate, &passkey).await? {
+        Added::Done => {}
+        Added::TooMany => return Err(too_many()),
+        Added::Known => return Err(Problem::conflict("passkey_known", "This passkey has been added before.")),
+    }
+    caller.did(Action::PasskeyAdded, passkey.id).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(passkey.into())))
+}
+
+/// Renames one of your passkeys.
+#[utoipa::path(patch, path = "/v1/session/passkeys/{passkey}", tag = "Team", params(("passkey" = String, Path)),
+    request_body = PasskeyChange, security(("session" = [])), responses((status = 200, body = PasskeyView)))]
+pub(crate) async fn rename(
+    caller: InSession,
+    State(state): State<ApiState>,
+    At(id): At<PasskeyId>,
+    Json(PasskeyChange { name }, _): Json<PasskeyChange>,
+) -> Result<axum::Json<PasskeyView>, Problem> {
+    let teammate = caller.teammate()?;
+    check_name(&name)?;
+    let mut tx = state.pool.begin().await?;
+    let renamed = passkeys::rename(&mut tx, teammate, id, &name).await?.ok_or_else(unknown)?;
+    caller.did(Action::PasskeyRenamed, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(axum::Json(renamed.into()))
+}
+
+/// Removes one of your passkeys. Without any, a password alone lets you in. Takes a sign-in within the last ten minutes (403,
+/// `sign_in_again`).
+#[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", params(("passkey" = String, Path)),
+    security(("session" = [])), responses((status = 204)))]
+pub(crate) async fn remove(
+    caller: InSession,
+    State(state): State<ApiState>,
+    At(id): At<PasskeyId>,
+) -> Result<StatusCode, Problem> {
+    let teammate = recently_in(&caller, &state)?;
+    let mut tx = state.pool.begin().await?;
+    if passkeys::remove(&mut tx, teammate, id).await? == Written::Unknown {
+        return Err(unknown());
+    }
+    caller.did(Action::PasskeyRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How many passkeys were removed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PasskeysRemoved {
+    /// That many.
+    removed: i64,
+}
+
+/// Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody
+/// may have found it. The password stays.
+#[utoipa::path(delete, path = "/v1/team/{teammate}/passkeys", tag = "Team", params(("teammate" = String, Path)),
+    security(("session" = ["admin"])), responses((status = 200, body = PasskeysRemoved)))]
+pub(crate) async fn reset(
+    admin: TeamAdmin,
+    State(state): State<ApiState>,
+    At(id): At<TeammateId>,
+) -> Result<axum::Json<PasskeysRemoved>, Problem> {
+    // One's own take a sign-in of late, which this does not ask for.
+    admin.must_not_be(id)?;
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    admin.must_still_be(&mut tx).await?;
+    if !team::lock(&mut tx, id).await? {
+        return Err(Problem::not_found("teammate"));
+    }
+    let removed = passkeys::remove_all(&mut tx, id).await?;
+    sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
+    admin.caller.did(None, Action::PasskeysReset, id).record(&mut tx, removed, now).await?;
+    tx.commit().await?;
+    Ok(axum::Json(PasskeysRemoved { removed }))
+}
+
+/// The teammate who is signed in, if that is not long ago.
+fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Problem> {
+    let teammate = caller.teammate()?;
+    if caller.signed_in.session.began_at + RECENT > state.clock.now() {
+        return Ok(teammate);
+    }
+    let detail = "To add or remove a passkey, sign in again: it takes a sign-in within the last ten minutes.";
+    Err(Problem::new(StatusCode::FORBIDDEN, "sign_in_again", detail))
+}
+
+/// This server as passkeys know it. 409: they do not.
+pub(super) fn relying_party(state: &ApiState) -> Result<&RelyingParty, Problem> {
+    state.settings.relying_party.as_ref().ok_or_else(|| {
+        let detail = "Browsers have passkeys only for a name that they reach by TLS: whoever runs the server sets \
+                      BELLWIRE_PUBLIC_URL to such an address. `bellwire admin reset-passkeys` lets somebody in without.";
+        Problem::conflict("passkeys_unavailable", detail)
+    })
+}
+
+/// The HMAC by which a challenge is found.
+pub(super) fn challenge_mac(vault: &Vault, challenge: &[u8]) -> [u8; 32] {
+    vault.mac(Purpose::PasskeyChallenge, &[challenge])
+}
+
+fn too_many() -> Problem {
+    Problem::conflict("too_many_passkeys", format!("You may have at most {PASSKEYS_MAX} passkeys. Remove one first."))
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("passkey")
+}

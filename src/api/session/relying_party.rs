@@ -1,0 +1,278 @@
+//! This server as what WebAuthn calls a relying party: what it asks authenticators to sign, and whether what comes back holds.
+//! No I/O: passkeys and challenges are kept by [`crate::store::keys::passkeys`].
+
+use std::time::Duration;
+
+use passki::{
+    AuthenticationCredential, AuthenticationOptions, AuthenticatorTransport, ClientData, Passki, PasskiError,
+    RegistrationCredential, RegistrationOptions, StoredPasskey,
+};
+use serde::Serialize;
+use serde_json::Value;
+use url::{Host, Url};
+use uuid::Uuid;
+
+use crate::model::id::TeammateId;
+use crate::store::keys::passkeys::Passkey;
+
+/// How long a challenge may be answered.
+pub(crate) const CHALLENGE_LASTS: Duration = Duration::from_secs(5 * 60);
+/// What browsers call this server when they ask for a passkey.
+const NAME: &str = "Bellwire";
+/// The COSE algorithms that are asked for: EdDSA, ES256, ES384, RS256 and RS384.
+const ALGORITHMS: [i32; 5] = [-8, -7, -35, -257, -258];
+/// Octets of a public key and of what an authenticator calls a passkey, at most (WebAuthn section 5.8.3).
+const PUBLIC_KEY_MAX: usize = 2_048;
+const CREDENTIAL_ID_MAX: usize = 1_023;
+
+/// The host and the origin that passkeys are made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelyingParty {
+    /// The host: a passkey works under this one alone.
+    id: String,
+    /// Where the pages come from that may ask for one.
+    origin: String,
+}
+
+/// Why what came from an authenticator does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Refusal {
+    /// It is not of the form that browsers give it.
+    Malformed,
+    /// Nobody was asked this, or it has been answered, or too late.
+    Challenge,
+    /// The passkey is none of this teammate's.
+    Passkey,
+    /// A page of another origin asked, or one within another's frame.
+    Origin,
+    /// It was made for another host.
+    RelyingParty,
+    /// The counter has not risen: there may be a copy of the authenticator.
+    Counter,
+    /// Its key has not signed this.
+    Signature,
+}
+
+impl From<PasskiError> for Refusal {
+    fn from(error: PasskiError) -> Self {
+        match error {
+            PasskiError::ChallengeMismatch => Self::Challenge,
+            PasskiError::CredentialNotAllowed | PasskiError::CredentialIdMismatch => Self::Passkey,
+            PasskiError::OriginMismatch { .. }
+            | PasskiError::CrossOriginNotAllowed
+            | PasskiError::TopOriginMismatch { .. } => Self::Origin,
+            PasskiError::RpIdHashMismatch => Self::RelyingParty,
+            PasskiError::CounterRegression => Self::Counter,
+            PasskiError::SignatureVerificationFailed => Self::Signature,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+impl Refusal {
+    /// In words, for a member of a body.
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            Self::Malformed => "is not what `navigator.credentials` gives a page, as `toJSON()` writes it",
+            Self::Challenge => {
+                "answers a challenge that was not given, has been answered, or has expired: ask for a new one"
+            }
+            Self::Passkey => "is a passkey that is not yours",
+            Self::Origin => "comes from a page that is not this server's own",
+            Self::RelyingParty => "was made for another host",
+            Self::Counter => "was made by an authenticator that counts backwards: there may be a copy of it",
+            Self::Signature => "is not signed by its passkey",
+        }
+    }
+}
+
+/// What a browser is to be asked, and the challenge in it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// JSON that browsers parse into what `navigator.credentials` takes.
+    pub options: Value,
+    /// What is to be signed, 32 random octets.
+    pub challenge: Vec<u8>,
+}
+
+/// A passkey that an authenticator has made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// What the authenticator calls it.
+    pub credential_id: Vec<u8>,
+    /// A COSE key.
+    pub public_key: Vec<u8>,
+    /// The number of a COSE algorithm.
+    pub algorithm: i32,
+    /// How many signatures the authenticator has made.
+    pub counter: u32,
+    /// How browsers reach it.
+    pub transports: Vec<String>,
+}
+
+impl RelyingParty {
+    /// The one under which browsers reach this server. None: they make no passkeys for it, since it is reached without TLS from
+    /// elsewhere than its own machine, or by an address in place of a name.
+    pub fn of(public_url: &Url) -> Option<Self> {
+        let Some(Host::Domain(host)) = public_url.host() else { return None };
+        let is_trustworthy = match public_url.scheme() {
+            "https" => true,
+            "http" => host == "localhost" || host.ends_with(".localhost"),
+            _ => false,
+        };
+        is_trustworthy.then(|| Self { id: host.to_owned(), origin: public_url.origin().ascii_serialization() })
+    }
+
+    fn verifier(&self) -> Passki {
+        Passki::new(&self.id, &[&self.origin], NAME)
+    }
+
+    /// What a browser is asked to have a passkey made, on an authenticator that has none of those.
+    pub(crate) fn ask_to_make(&self, teammate: TeammateId, email: &str, known: &[Passkey]) -> Asked {
+        let known: Vec<_> = known.iter().map(stored).collect();
+        let mut options = RegistrationOptions::default();
+        options.timeout = CHALLENGE_LASTS.as_millis() as u64;
+        options.exclude_credentials = Some(&known);
+        let asked = self.verifier().start_passkey_registration(teammate.0.as_bytes(), email, email, options);
+        let (options, state) = asked.expect("a UUID is as long as a user's id has to be");
+        Asked { options: json(&options), challenge: state.challenge }
+    }
+
+    /// Reads what an authenticator made for that challenge.
+    pub(crate) fn read_made(&self, credential: &RegistrationCredential, challenge: Vec<u8>) -> Result<Made, Refusal> {
+        let verifier = self.verifier();
+        let (_, mut state) = verifier.start_passkey_registration(Uuid::nil().as_bytes(), "", "", Default::default())?;
+        state.challenge = challenge;
+        let made = verifier.finish_passkey_registration(credential, &state)?;
+        let is_usable = ALGORITHMS.contains(&made.algorithm)
+            && made.public_key.len() <= PUBLIC_KEY_MAX
+            && (1..=CREDENTIAL_ID_MAX).contains(&made.credential_id.len());
+        if !is_usable {
+            return Err(Refusal::Malformed);
+        }
+        let StoredPasskey { credential_id, public_key, algorithm, counter, transports, .. } = made;
+        let transports = transports.iter().filter_map(|way| json(way).as_str().map(str::to_owned)).collect();
+        Ok(Made { credential_id, public_key, algorithm, counter, transports })
+    }
+
+    /// What a browser is asked to have a challenge signed by one of those.
+    pub(crate) fn ask_to_sign(&self, known: &[Passkey]) -> Asked {
+        let known: Vec<_> = known.iter().map(stored).collect();
+        let mut options = AuthenticationOptions::default();
+        options.timeout = CHALLENGE_LASTS.as_millis() as u64;
+        let asked = self.verifier().start_passkey_authentication(&known, options);
+        let (options, state) = asked.expect("no extension is asked for");
+        Asked { options: json(&options), challenge: state.challenge }
+    }
+
+    /// Whether that passkey of that teammate signed that challenge. Returns its counter from now on.
+    pub(crate) fn check_signed(
+        &self,
+        credential: &AuthenticationCredential,
+        challenge: Vec<u8>,
+        teammate: TeammateId,
+        passkey: &Passkey,
+    ) -> Result<u32, Refusal> {
+        let (verifier, passkey) = (self.verifier(), stored(passkey));
+        let asked = verifier.start_passkey_authentication(std::slice::from_ref(&passkey), Default::default());
+        let (_, mut state) = asked?;
+        state.challenge = challenge;
+        let signed = verifier.finish_passkey_authentication(credential, &state, &passkey)?;
+        // An authenticator that tells whose the passkey is has to agree (WebAuthn section 7.2, step 6).
+        if signed.user_handle.is_some_and(|user| user != teammate.0.as_bytes()) {
+            return Err(Refusal::Passkey);
+        }
+        Ok(signed.counter)
+    }
+}
+
+/// The challenge that a browser says it answers, whoever gave it.
+pub(crate) fn challenge_of(client_data_json: &str) -> Result<Vec<u8>, Refusal> {
+    Ok(Passki::base64_decode(&ClientData::from_base64(client_data_json)?.challenge)?)
+}
+
+/// What the authenticator calls the passkey that a browser says has signed.
+pub(crate) fn credential_id_of(credential: &AuthenticationCredential) -> Result<Vec<u8>, Refusal> {
+    Ok(Passki::base64_decode(&credential.raw_id)?)
+}
+
+fn stored(passkey: &Passkey) -> StoredPasskey {
+    let way = |name: &String| serde_json::from_value::<AuthenticatorTransport>(name.as_str().into()).ok();
+    let mut stored = StoredPasskey::default();
+    stored.credential_id.clone_from(&passkey.credential_id);
+    stored.public_key.clone_from(&passkey.public_key);
+    stored.algorithm = passkey.algorithm;
+    stored.counter = u32::try_from(passkey.counter).unwrap_or(u32::MAX);
+    stored.transports = passkey.transports.iter().filter_map(way).collect();
+    stored
+}
+
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("it consists of strings, numbers and lists")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passkeys_are_made_for_a_name_that_browsers_reach_by_tls_or_on_their_own_machine() {
+        let of = |url: &str| RelyingParty::of(&url.parse().unwrap()).map(|party| (party.id, party.origin));
+        let party = |id: &str, origin: &str| Some((id.to_owned(), origin.to_owned()));
+        for (url, expected) in [
+            ("https://push.example.com", party("push.example.com", "https://push.example.com")),
+            ("https://Push.Example.com:8443/bell/", party("push.example.com", "https://push.example.com:8443")),
+            ("https://push.example.com:443", party("push.example.com", "https://push.example.com")),
+            ("http://localhost:8787", party("localhost", "http://localhost:8787")),
+            ("http://push.example.com", None),
+            ("http://localhost.example.com", None),
+            ("https://192.0.2.1", None),
+            ("https://[2001:db8::1]:8787", None),
+            ("http://127.0.0.1:8787", None),
+            ("ftp://push.example.com", None),
+        ] {
+            assert_eq!(of(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_names_this_server_the_teammate_and_the_passkeys_that_they_have() {
+        let party = RelyingParty::of(&"https://push.example.com".parse().unwrap()).unwrap();
+        let known = Passkey {
+            id: Uuid::nil().into(),
+            name: "key".into(),
+            credential_id: vec![1; 16],
+            public_key: vec![2; 77],
+            algorithm: -7,
+            counter: 0,
+            transports: vec!["usb".into(), "carrier pigeon".into()],
+            created_at: chrono::DateTime::UNIX_EPOCH,
+            last_used_at: None,
+        };
+        let descriptor =
+            serde_json::json!([{"id": "AQEBAQEBAQEBAQEBAQEBAQ", "type": "public-key", "transports": ["usb"]}]);
+        let Asked { options, challenge } =
+            party.ask_to_make(TeammateId(Uuid::max()), "ann@example.com", std::slice::from_ref(&known));
+        assert_eq!(options["rp"]["id"], "push.example.com");
+        assert_eq!(
+            (&options["user"]["name"], &options["user"]["id"]),
+            (&"ann@example.com".into(), &"_____________________w".into())
+        );
+        assert_eq!((&options["attestation"], &options["excludeCredentials"]), (&"none".into(), &descriptor));
+        let asked_for: Vec<_> =
+            options["pubKeyCredParams"].as_array().unwrap().iter().map(|kind| kind["alg"].clone()).collect();
+        assert_eq!(asked_for, ALGORITHMS, "what is asked for is taken");
+        assert_eq!(options["challenge"], Passki::base64_encode(&challenge));
+        let again = party.ask_to_sign(&[known]);
+        assert_eq!(
+            (&again.options["rpId"], &again.options["allowCredentials"]),
+            (&"push.example.com".into(), &descriptor)
+        );
+        assert_eq!(
+            (&again.options["userVerification"], &again.options["timeout"]),
+            (&"preferred".into(), &300_000.into())
+        );
+        assert!(challenge.len() == 32 && again.challenge.len() == 32 && challenge != again.challenge);
+    }
+}

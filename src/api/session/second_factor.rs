@@ -1,0 +1,100 @@
+//! The second factor. Whoever has a passkey gets no session for a password or a one-time link, but a challenge; the session begins
+//! with its answer. A link needs it, too: it may have been read by others on its way, and a new password is not to be worth more
+//! than the one before.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, Utc};
+use passki::AuthenticationCredential;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::passkeys::{challenge_mac, relying_party};
+use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
+use super::sign_in::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
+use crate::api::ApiState;
+use crate::api::problem::Problem;
+use crate::model::id::TeammateId;
+use crate::store::keys::passkeys::{self, FirstFactor};
+use crate::store::keys::sessions::Owner;
+
+/// What a passkey is to sign before its owner is let in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PasskeyRequest {
+    /// What `PublicKeyCredential.parseRequestOptionsFromJSON()` takes; what that returns is `publicKey` of
+    /// `navigator.credentials.get()`.
+    #[schema(value_type = Object)]
+    options: Value,
+    /// Until when it may be answered, once.
+    expires_at: DateTime<Utc>,
+}
+
+/// Returns the response that asks a teammate for a passkey who has shown the first factor. None: they have none, and that is enough.
+pub(super) async fn ask(
+    state: &ApiState,
+    teammate: TeammateId,
+    shown: &FirstFactor,
+) -> Result<Option<Response>, Problem> {
+    let known = passkeys::list(&state.pool, teammate).await?;
+    if known.is_empty() {
+        return Ok(None);
+    }
+    let Asked { options, challenge } = relying_party(state)?.ask_to_sign(&known);
+    let expires_at = state.clock.now() + CHALLENGE_LASTS;
+    let mac = challenge_mac(&state.vault, &challenge);
+    passkeys::put_challenge_to_sign_in(&state.pool, &mac, teammate, shown, expires_at).await?;
+    Ok(Some((StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()))
+}
+
+/// Signs in whoever answers a challenge.
+pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Value) -> Result<Response, Problem> {
+    let party = relying_party(state)?;
+    let malformed = |why: Refusal| Problem::invalid_member("/passkey", why.detail());
+    let answer: AuthenticationCredential = serde_json::from_value(answer).map_err(|_| malformed(Refusal::Malformed))?;
+    let challenge = challenge_of(&answer.response.client_data_json).map_err(malformed)?;
+    let credential_id = credential_id_of(&answer).map_err(malformed)?;
+    // Counts as a guess at a key, which is as hard.
+    let attempt = state.limits.keys.attempt(&answer.response.client_data_json, visitor.client)?;
+    let (mac, now) = (challenge_mac(&state.vault, &challenge), state.clock.now());
+    // Used up whatever comes of it: a challenge is answered once.
+    let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &mac, now).await? else {
+        attempt.failed();
+        return Err(refused(state, visitor, None, Refusal::Challenge).await);
+    };
+    let mut tx = state.pool.begin().await?;
+    let checked = match passkeys::lock(&mut tx, teammate, &credential_id).await? {
+        None => Err(Refusal::Passkey),
+        Some(passkey) => {
+            party.check_signed(&answer, challenge, teammate, &passkey).map(|counter| (passkey.id, counter))
+        }
+    };
+    let (passkey, counter) = match checked {
+        Ok(checked) => checked,
+        Err(why) => {
+            drop(tx);
+            return Err(refused(state, visitor, Some(teammate), why).await);
+        }
+    };
+    passkeys::note_use(&mut tx, passkey, counter, now).await?;
+    let way = match shown {
+        FirstFactor::Password => "password",
+        FirstFactor::Link(link) => {
+            if !use_link(&mut tx, state, visitor, teammate, &link).await? {
+                drop(tx);
+                return Err(refuse(state, visitor, Some(teammate), "link").await);
+            }
+            "link"
+        }
+    };
+    let detail = json!({"by": way, "passkey": passkey});
+    let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), detail).await?;
+    tx.commit().await?;
+    let_in(state, session, None).await
+}
+
+/// Refuses an answer. The log tells why; whoever answers need not know.
+async fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
+    let detail = "The passkey does not let you in, or came too late. Begin again with your password or link.";
+    refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why})).await
+}

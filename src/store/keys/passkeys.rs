@@ -1,0 +1,266 @@
+//! Passkeys of teammates, and the challenges that they answer.
+
+use sqlx::{PgConnection, PgPool};
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{PasskeyId, SessionId, TeammateId};
+use crate::store::results::Written;
+
+/// Most passkeys of one teammate.
+pub(crate) const PASSKEYS_MAX: i64 = 10;
+/// Rows that one transaction deletes.
+const CHUNK: i64 = 10_000;
+
+/// A row of `passkeys`.
+#[derive(Debug, Clone)]
+pub(crate) struct Passkey {
+    /// Its id.
+    pub id: PasskeyId,
+    /// Its name for its owner, 1 to 64 characters.
+    pub name: String,
+    /// What its authenticator calls it, 1 to 1,023 octets; no other passkey is called so.
+    pub credential_id: Vec<u8>,
+    /// A COSE key, at most 2,048 octets.
+    pub public_key: Vec<u8>,
+    /// The number of a COSE algorithm.
+    pub algorithm: i32,
+    /// How many signatures its authenticator had made when it was last used, 32 bits; 0: it does not count.
+    pub counter: i64,
+    /// How browsers reach its authenticator.
+    pub transports: Vec<String>,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When somebody last signed in with it.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// What became of a new passkey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is there.
+    Done,
+    /// The teammate has [`PASSKEYS_MAX`] already.
+    TooMany,
+    /// It was added before, by whomever.
+    Known,
+}
+
+/// Adds a passkey to a teammate.
+pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<Added> {
+    // Whoever adds another one waits: the number could be exceeded otherwise.
+    sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
+    let count = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM passkeys WHERE teammate = $1"#, teammate.0);
+    if count.fetch_one(&mut *conn).await? >= PASSKEYS_MAX {
+        return Ok(Added::TooMany);
+    }
+    let done = sqlx::query!(
+        "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (credential_id) DO NOTHING",
+        passkey.id.0,
+        teammate.0,
+        passkey.name,
+        passkey.credential_id,
+        passkey.public_key,
+        passkey.algorithm,
+        passkey.counter,
+        &passkey.transports,
+        passkey.created_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(if done.rows_affected() == 1 { Added::Done } else { Added::Known })
+}
+
+/// All passkeys of a teammate, the newest first.
+pub(crate) async fn list(pool: &PgPool, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
+         FROM passkeys WHERE teammate = $1 ORDER BY id DESC",
+        teammate.0
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// The passkey that a teammate's authenticator calls so, kept from others until the transaction ends: its counter is compared and
+/// then written.
+pub(crate) async fn lock(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    credential_id: &[u8],
+) -> sqlx::Result<Option<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
+         FROM passkeys WHERE teammate = $1 AND credential_id = $2 FOR UPDATE",
+        teammate.0,
+        credential_id
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Notes that somebody signed in with a [locked](lock) passkey.
+pub(crate) async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u32, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE passkeys SET counter = $2, last_used_at = $3 WHERE id = $1", id.0, i64::from(counter), now)
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Renames a passkey of a teammate.
+pub(crate) async fn rename(
+    conn: &mut PgConnection,
+    teammate: TeammateId,
+    id: PasskeyId,
+    name: &str,
+) -> sqlx::Result<Option<Passkey>> {
+    sqlx::query_as!(
+        Passkey,
+        "UPDATE passkeys SET name = $3 WHERE id = $2 AND teammate = $1
+         RETURNING id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at",
+        teammate.0,
+        id.0,
+        name
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Removes a passkey of a teammate.
+pub(crate) async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<Written> {
+    let done =
+        sqlx::query!("DELETE FROM passkeys WHERE id = $2 AND teammate = $1", teammate.0, id.0).execute(conn).await?;
+    Ok(Written::by(done.rows_affected()))
+}
+
+/// Removes all passkeys of a teammate. Returns how many.
+pub(crate) async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<i64> {
+    let done = sqlx::query!("DELETE FROM passkeys WHERE teammate = $1", teammate.0).execute(conn).await?;
+    Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// What somebody has shown before they are asked for a passkey.
+#[derive(Debug)]
+pub(crate) enum FirstFactor {
+    /// Their password.
+    Password,
+    /// A one-time link.
+    Link(ShownLink),
+}
+
+/// A one-time link that is used up once the second factor has been shown, too.
+#[derive(Clone)]
+pub(crate) struct ShownLink {
+    /// The HMAC by which it is found.
+    pub mac: [u8; 32],
+    /// The hash of the password to set, if one was given with it.
+    pub password_hash: Option<String>,
+}
+
+impl std::fmt::Debug for ShownLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ShownLink(…)")
+    }
+}
+
+/// Keeps a challenge to add a passkey in that session until then, in place of any before it.
+pub(crate) async fn put_challenge_to_add(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    teammate: TeammateId,
+    session: SessionId,
+    expires_at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "WITH before AS (DELETE FROM passkey_challenges WHERE session = $3)
+         INSERT INTO passkey_challenges (challenge_mac, teammate, session, expires_at) VALUES ($1, $2, $3, $4)",
+        challenge_mac.as_slice(),
+        teammate.0,
+        session.0,
+        expires_at
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Keeps a challenge to sign in until then.
+pub(crate) async fn put_challenge_to_sign_in(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    teammate: TeammateId,
+    shown: &FirstFactor,
+    expires_at: Timestamp,
+) -> sqlx::Result<()> {
+    let link = if let FirstFactor::Link(link) = shown { Some(link) } else { None };
+    sqlx::query!(
+        "INSERT INTO passkey_challenges (challenge_mac, teammate, link_mac, password_hash, expires_at)
+         VALUES ($1, $2, $3, $4, $5)",
+        challenge_mac.as_slice(),
+        teammate.0,
+        link.map(|link| link.mac.as_slice()),
+        link.and_then(|link| link.password_hash.as_deref()),
+        expires_at
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Uses up a challenge to add a passkey in that session. False: there is none, or not any more.
+pub(crate) async fn take_challenge_to_add(
+    conn: &mut PgConnection,
+    challenge_mac: &[u8; 32],
+    session: SessionId,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "DELETE FROM passkey_challenges WHERE challenge_mac = $1 AND session = $2 AND expires_at > $3",
+        challenge_mac.as_slice(),
+        session.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Uses up a challenge to sign in. Returns who was given it, and what they had shown; none: there is none, or not any more, or its
+/// teammate is not let in.
+pub(crate) async fn take_challenge_to_sign_in(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    now: Timestamp,
+) -> sqlx::Result<Option<(TeammateId, FirstFactor)>> {
+    let taken = sqlx::query!(
+        "DELETE FROM passkey_challenges c USING teammates t
+         WHERE c.challenge_mac = $1 AND c.session IS NULL AND c.expires_at > $2
+           AND t.id = c.teammate AND t.disabled_at IS NULL
+         RETURNING c.teammate, c.link_mac, c.password_hash",
+        challenge_mac.as_slice(),
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(taken.map(|row| {
+        let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
+        let link = mac.map(|mac| FirstFactor::Link(ShownLink { mac, password_hash: row.password_hash }));
+        (TeammateId(row.teammate), link.unwrap_or(FirstFactor::Password))
+    }))
+}
+
+/// Deletes a chunk of the challenges that nobody answered in time. Returns how many.
+pub(crate) async fn clear_challenges(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        "DELETE FROM passkey_challenges WHERE challenge_mac = ANY (ARRAY(
+           SELECT challenge_mac FROM passkey_challenges WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2
+           FOR UPDATE SKIP LOCKED))",
+        now,
+        CHUNK
+    )
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected())
+}
