@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn a_range_is_days_with_hours_and_minutes_at_its_ends() {
         use Step::{Day, Hour, Minute};
-        let cases: [(&str, &str, &[(Step, &str)]); 6] = [
+        type Case<'a> = (&'a str, &'a str, &'a [(Step, &'a str)]);
+        let cases: [Case<'_>; 6] = [
             ("01T00:00:00", "20T00:00:00", &[(Day, "01T00:00:00")]),
             ("01T01:00:00", "20T00:00:00", &[(Hour, "01T01:00:00"), (Day, "02T00:00:00")]),
             (

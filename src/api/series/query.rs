@@ -319,7 +319,8 @@ mod tests {
     #[test]
     fn a_range_is_widened_to_whole_buckets_and_shown_by_the_longest_rows_that_fit() {
         use Step::{Day, Hour, Minute};
-        let cases: [(&str, &str, &str, &[Step], &str, i64); 10] = [
+        type Case<'a> = (&'a str, &'a str, &'a str, &'a [Step], &'a str, i64);
+        let cases: [Case<'_>; 10] = [
             ("2026-11-01T00:00:00Z", "2026-11-20T00:00:00Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 19),
             ("2026-11-01T10:00:00Z", "2026-11-20T12:34:56Z", "&granularity=1d", &[Day], "2026-11-01T00:00:00Z", 20),
             ("2026-11-01T10:30:00Z", "2026-11-01T13:00:00Z", "&granularity=2h", &[Hour], "2026-11-01T10:00:00Z", 2),

@@ -211,7 +211,7 @@ pub(crate) async fn set_password(
         (Some(hash), Some(password)) => {
             let client = state.limits.client_of(&parts.headers, &parts.extensions);
             let guess = sign_in::Guess::begin(&state, email, client).await?;
-            if !guess.is_right(password, Some(hash)).await? {
+            if !guess.check(password, Some(hash)).await? {
                 // Whoever sits at somebody else's browser and guesses is to be seen.
                 let refused = caller.did(Action::SessionRefused, id).with(json!({"by": "current_password"}));
                 refused.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;

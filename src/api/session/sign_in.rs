@@ -166,7 +166,7 @@ async fn by_password(
     let id = known.as_ref().map(|known| known.id);
     // Whoever is shut out has no password.
     let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
-    let is_right = guess.is_right(password, hash.clone()).await?;
+    let is_right = guess.check(password, hash.clone()).await?;
     let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password").await) };
     // Only now: nobody learns by an answer or its time who has a passkey.
     if let Some(request) = second_factor::ask(state, teammate, &FirstFactor::Password).await? {
@@ -209,7 +209,7 @@ impl<'a> Guess<'a> {
     }
 
     /// Whether it is right: what is to be said of that is the caller's affair. 503: too many others wait.
-    pub(super) async fn is_right(self, password: Password, hash: Option<String>) -> Result<bool, Problem> {
+    pub(super) async fn check(self, password: Password, hash: Option<String>) -> Result<bool, Problem> {
         let place = match self.place().await {
             Ok(place) => place,
             Err(busy) => {

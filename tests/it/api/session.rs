@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::api::limits::Rate;
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use serde_json::{Value, json};
 
