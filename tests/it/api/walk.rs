@@ -27,9 +27,12 @@ const PUBLIC: [&str; 6] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 10] = [
+const UNDESCRIBED: [&str; 14] = [
     "/",
     "/{*__private__axum_fallback}",
+    "/admin",
+    "/admin/",
+    "/admin/{*file}",
     "/example",
     "/example/",
     "/example/config.json",
@@ -38,6 +41,7 @@ const UNDESCRIBED: [&str; 10] = [
     "/example/{*file}",
     "/openapi.json",
     "/sdk/{*file}",
+    "/shared/{*file}",
 ];
 const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
 
