@@ -262,6 +262,13 @@ mod tests {
     }
 
     #[test]
+    fn all_of_the_admin_page_is_small() {
+        let of_admin = EMBEDDED.iter().filter(|(path, _)| path.starts_with("/admin/"));
+        let octets: usize = of_admin.map(|(_, [packed, ..])| packed.len()).sum();
+        assert!((20_000..=200_000).contains(&octets), "{octets} octets compressed");
+    }
+
+    #[test]
     fn every_embedded_file_has_a_type() {
         for (path, file) in FILES.iter() {
             assert_ne!(file.kind, "application/octet-stream", "{path}");

@@ -772,7 +772,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The reliability metrics of one app over the last hour. */
+        /** The reliability metrics of one app over an hour, the last one by default. */
         get: operations["metrics_reliability_show"];
         put?: never;
         post?: never;
@@ -1159,6 +1159,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/flow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what waits in all apps. */
+        get: operations["flow_show_all"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gateways": {
         parameters: {
             query?: never;
@@ -1376,7 +1393,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The reliability metrics of all apps over the last hour. */
+        /** The reliability metrics of all apps over an hour, the last one by default. */
         get: operations["metrics_reliability_show_all"];
         put?: never;
         post?: never;
@@ -2592,7 +2609,7 @@ export interface components {
              */
             until: string;
         };
-        /** @description The reliability metrics of the last hour. */
+        /** @description The reliability metrics of an hour. */
         MetricsView: {
             /** @description All of it together. */
             all: components["schemas"]["ReliabilityView"];
@@ -3660,6 +3677,21 @@ export interface components {
             expirationTime?: number | null;
             /** @description What payloads are sealed with. */
             keys: components["schemas"]["PushKeys"];
+        };
+        /** @description What waits in all apps. */
+        QueueView: {
+            /**
+             * Format: double
+             * @description For how long the oldest of them has been due, in seconds.
+             */
+            oldest_waiting_s?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries that are due and were not sent yet, without those that still have to be fanned out.
+             */
+            waiting: number;
+            /** @description Whether there may be more of them than were counted. */
+            waiting_or_more: boolean;
         };
         /** @description A reliability metric with its verdict. */
         Reading: {
@@ -6208,6 +6240,8 @@ export interface operations {
             query?: {
                 /** @description Only this lane. */
                 lane?: number;
+                /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
+                until?: string;
             };
             header?: never;
             path: {
@@ -7543,6 +7577,30 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    flow_show_all: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueView"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     gateways_list: {
         parameters: {
             query?: {
@@ -8011,7 +8069,7 @@ export interface operations {
                 "time[end]": string;
                 /** @description Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h or 1d, at most 1,500 of them; absent: one sum for the whole range */
                 granularity?: string;
-                /** @description What to show: ended, accepted, gone, expired, dead, cancelled, capped, attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, display_rate, click_rate, latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, subscriptions_active */
+                /** @description What to show: ended, accepted, gone, expired, dead, cancelled, capped, attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, receipts_asked, display_rate, click_rate, latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, subscriptions_active */
                 "measures[]": string[];
                 /** @description What to break it down by: app, lane, gateway, tier, message; `ended` by outcome, `attempts` by status, `subscriptions_lost` by reason */
                 "dimensions[]"?: string[];
@@ -8059,6 +8117,8 @@ export interface operations {
             query?: {
                 /** @description Only this lane. */
                 lane?: number;
+                /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
+                until?: string;
             };
             header?: never;
             path?: never;

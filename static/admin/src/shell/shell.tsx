@@ -50,26 +50,28 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
 
   return (
     <HereContext.Provider value={{ session, apps, app }}>
-      <a class="skip" href="#main">
-        Skip to the page
-      </a>
-      <Top search={search} onHelp={() => showHelp(true)} />
-      <Navigation />
-      <main id="main" tabIndex={-1}>
-        {filters.app && !app ? (
-          <p class="refused">
-            There is no app <code>{filters.app}</code> that you may look at. Choose another one above.
-          </p>
-        ) : (
-          <Router>
-            <Route path={BASE} component={Overview} />
-            <Route path={`${BASE}/lanes`} component={Lanes} />
-            <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
-            <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
-            <Route default component={NotYet} />
-          </Router>
-        )}
-      </main>
+      <div class="frame">
+        <a class="skip" href="#main">
+          Skip to the page
+        </a>
+        <Top search={search} onHelp={() => showHelp(true)} />
+        <Navigation />
+        <main id="main" tabIndex={-1}>
+          {filters.app && !app ? (
+            <p class="refused">
+              There is no app <code>{filters.app}</code> that you may look at. Choose another one above.
+            </p>
+          ) : (
+            <Router>
+              <Route path={BASE} component={Overview} />
+              <Route path={`${BASE}/lanes`} component={Lanes} />
+              <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
+              <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
+              <Route default component={NotYet} />
+            </Router>
+          )}
+        </main>
+      </div>
       {isHelpOpen && <Help onClose={() => showHelp(false)} />}
     </HereContext.Provider>
   );

@@ -74,6 +74,8 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
   const grid = { stroke: colour("--line", place), width: 1 };
   const font = `12px ${getComputedStyle(place).fontFamily}`;
   const axis = { stroke: ink, font, grid, ticks: { ...grid, size: 4 } };
+  // Half a step at both ends: whole bars.
+  const step = at.length > 1 ? ((at[1] ?? 0) - (at[0] ?? 0)) / 2 : 30;
   const barWidth = at.length > 1 ? 0.86 : 0.2;
   const bars = uPlot.paths.bars?.({ size: [barWidth, 40], gap: 0 });
   return {
@@ -81,10 +83,10 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
     height,
     legend: { show: false },
     cursor: { show: false },
-    padding: [8, 8, 0, 0],
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
+    padding: [8, 20, 0, 0],
+    scales: { x: { time: true, range: (_, min, max) => [min - step, max + step] }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
     axes: [
-      { ...axis, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1_000), clock.now(), zone.value)), space: 80 },
+      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1_000), clock.now(), zone.value)), space: 80 },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
     ],
     // The highest sum is drawn first, and what is below it over it.

@@ -116,10 +116,10 @@ function Kinds({ app, kinds, onHandled }: { app: AppView; kinds: Kind[]; onHandl
               </p>
               {sender.may && (
                 <div class="row">
-                  <button type="button" onClick={() => choose({ handling: "replay", kind })}>
+                  <button type="button" data-do="replay" onClick={() => choose({ handling: "replay", kind })}>
                     Replay…
                   </button>
-                  <button type="button" onClick={() => choose({ handling: "discard", kind })}>
+                  <button type="button" data-do="discard" onClick={() => choose({ handling: "discard", kind })}>
                     Discard…
                   </button>
                 </div>

@@ -37,7 +37,7 @@ export default function LanePage() {
           <>
             <State lane={shown} />
             <Orders lane={shown} flow={flow.known.value?.value} onGiven={refresh} />
-            <div class="grid">
+            <div class="grid halves">
               <Card title="Waiting">
                 <Shown of={flow} what="what waits">
                   {(flow) => <FlowFigures flow={flow} />}

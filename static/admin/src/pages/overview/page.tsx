@@ -52,11 +52,18 @@ export default function Overview() {
             {(chart) => <Throughput chart={chart} />}
           </Shown>
         </Card>
-        <Card title="Queue">
-          <Shown of={queue} what="the queue">
-            {(queue) => <QueueFigures queue={queue} />}
-          </Shown>
-        </Card>
+        <div class="stack">
+          <Card title="Queue">
+            <Shown of={queue} what="the queue">
+              {(queue) => <QueueFigures queue={queue} />}
+            </Shown>
+          </Card>
+          <Card title="Time to acceptance" aside={<span class="fine">last hour</span>}>
+            <Shown of={latency} what="how long it took" isEmpty={hasNoLatency} empty={<p>Nothing was accepted within the last hour. From a message’s acceptance here to its gateway’s: half of them, and so on.</p>}>
+              {(chart) => <Latency chart={chart} />}
+            </Shown>
+          </Card>
+        </div>
         <Card title="Lanes">
           <Shown of={lanes} what="the lanes" isEmpty={(lanes) => lanes.length === 0} empty={<p>Lanes come by themselves, with the first subscription of each push service.</p>}>
             {(lanes) => <LaneList lanes={lanes} />}
@@ -65,11 +72,6 @@ export default function Overview() {
         <Card title="Dead letters">
           <Shown of={dead} what="dead letters">
             {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
-          </Shown>
-        </Card>
-        <Card title="Time to acceptance" aside={<span class="fine">last hour</span>}>
-          <Shown of={latency} what="how long it took" isEmpty={hasNoLatency} empty={<p>Nothing was accepted within the last hour. From a message’s acceptance here to its gateway’s: half of them, and so on.</p>}>
-            {(chart) => <Latency chart={chart} />}
           </Shown>
         </Card>
         <Card title="What came of it" aside={<span class="fine">last 24 hours</span>} class="wide">
