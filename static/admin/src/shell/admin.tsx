@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { LocationProvider } from "preact-iso";
+import { LocationProvider, useLocation } from "preact-iso";
 import { refusal, type Refusal } from "../api/problem";
 import { BASE } from "../lib/url";
 import { lookWhoIsIn, session } from "../session";
@@ -17,6 +17,7 @@ export function Admin() {
 }
 
 function Door() {
+  const { path } = useLocation();
   const [problem, setProblem] = useState<Refusal>();
   const look = () => {
     setProblem(undefined);
@@ -26,7 +27,7 @@ function Door() {
     });
   };
   useEffect(look, []);
-  if (location.pathname === `${BASE}/invite`) return <Invitation />;
+  if (path === `${BASE}/invite`) return <Invitation />;
   if (session.value === null) return <SignInPage />;
   if (session.value) return <Shell session={session.value} />;
   if (problem) return <main class="door">{<Failed problem={problem} what="who is signed in" retry={look} />}</main>;

@@ -21,7 +21,7 @@ interface Props<T> {
 export function Table<T>({ caption, columns, rows, id }: Props<T>) {
   const look = ({ isNumber, isExtra }: Column<T>) => `${isNumber ? "right " : ""}${isExtra ? "extra" : ""}`;
   return (
-    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
+    <div class="scroll" role="group" aria-label={caption} tabIndex={0}>
       <table>
         <caption class="hidden">{caption}</caption>
         <thead>

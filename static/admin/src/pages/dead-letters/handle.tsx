@@ -32,8 +32,8 @@ export function HandleDialog({ app, handling, kind, onClose, onHandled }: Props)
       {done ? (
         <>
           <p role="status" id="handled">
-            {handling === "replay" ? `${letters(done.handled)} are sent again` : `${letters(done.handled)} were discarded`}
-            {done.remaining > 0 ? `; ${letters(done.remaining)} are left, repeat it for those.` : "."}
+            {handling === "replay" ? "Sent again" : "Discarded"}: {letters(done.handled)}.
+            {done.remaining > 0 && ` Left: ${letters(done.remaining)}; repeat it for those.`}
           </p>
           <p class="row end">
             <button type="button" onClick={onClose}>

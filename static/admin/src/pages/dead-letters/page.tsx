@@ -69,6 +69,8 @@ function Export({ app, reason }: { app: AppView; reason: string | undefined }) {
 
 function OfApp({ app }: { app: AppView }) {
   const { filters, link } = useFilters();
+  // Outside of the list: when all are handled there is none, but the dialog has yet to say so.
+  const [chosen, choose] = useState<Chosen>();
   const kinds = useResource(`dead kinds ${app.id}`, (stop) => loadKinds(app.id, stop), { on: ["dead_letter.created"] });
   return (
     <>
@@ -78,7 +80,7 @@ function OfApp({ app }: { app: AppView }) {
         isEmpty={(kinds) => kinds.length === 0}
         empty={<p>No dead letter is open. Deliveries come here when every retry has failed, or when a gateway refuses them for good.</p>}
       >
-        {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} onHandled={kinds.refresh} />}
+        {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} choose={choose} />}
       </Shown>
       {filters.reason && (
         <p class="back">
@@ -86,14 +88,20 @@ function OfApp({ app }: { app: AppView }) {
         </p>
       )}
       {filters.reason && <Letters key={filters.reason} app={app} />}
+      {chosen && <HandleDialog app={app} {...chosen} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
     </>
   );
 }
 
-function Kinds({ app, kinds, onHandled }: { app: AppView; kinds: Kind[]; onHandled: () => unknown }) {
+/** What somebody is about to do. */
+interface Chosen {
+  handling: Handling;
+  kind: Kind;
+}
+
+function Kinds({ app, kinds, choose }: { app: AppView; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
-  const [chosen, choose] = useState<{ handling: Handling; kind: Kind }>();
   if (kinds.length === 0) return <p>None of these is open.</p>;
   return (
     <>
@@ -129,7 +137,6 @@ function Kinds({ app, kinds, onHandled }: { app: AppView; kinds: Kind[]; onHandl
         })}
       </ul>
       {!sender.may && <p class="fine">Replaying and discarding are not yours to do. {sender.why}</p>}
-      {chosen && <HandleDialog app={app} {...chosen} onClose={() => choose(undefined)} onHandled={onHandled} />}
     </>
   );
 }
