@@ -106,7 +106,7 @@ describe("a reliability figure", () => {
 
   it("is better when there is less of it, where less is wanted", () => {
     const stretch = { sli: "backoff_stretch", target: 1.5, alert: 3 } as const;
-    expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({ trend: "better", value: "1.2 × the plan", target: "less than 1.5 × the plan" });
+    expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({ trend: "better", value: "1.2 ×", target: "less than 1.5 ×" });
     expect(sliWords(reading(2.4, stretch), reading(1.2, stretch)).trend).toBe("worse");
     expect(sliWords(reading(0.9), reading(0.89)).trend).toBe("steady");
   });

@@ -114,7 +114,7 @@ export function funnel(metrics: object): Funnel {
 const SLI_WORDS: Record<Reading["sli"], { title: string; of: string }> = {
   first_retry_success: { title: "First retry succeeds", of: "deliveries that were retried" },
   second_retry_success: { title: "Second retry succeeds", of: "deliveries that were retried twice" },
-  backoff_stretch: { title: "Retries come on time", of: "retries that were accepted" },
+  backoff_stretch: { title: "Delay of retries, against plan", of: "retries that were accepted" },
   ttl_expired_purges: { title: "Expired while waiting for a retry", of: "deliveries that were due one" },
   breaker_trips: { title: "Breakers opened, per lane", of: "openings" },
 };
@@ -138,7 +138,7 @@ export function sliWords(reading: Reading, before: Reading | undefined): SliWord
   const { title, of } = SLI_WORDS[reading.sli];
   const moreIsBetter = reading.target > reading.alert;
   const shown = (value: number) => {
-    if (reading.sli === "backoff_stretch") return `${Number(value.toFixed(2))} × the plan`;
+    if (reading.sli === "backoff_stretch") return `${Number(value.toFixed(2))} ×`;
     return reading.sli === "breaker_trips" ? String(Number(value.toFixed(2))) : percent(value);
   };
   const verdicts: Record<Reading["state"], [string, Tone]> = {

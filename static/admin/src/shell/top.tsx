@@ -124,7 +124,7 @@ function Choice<T extends string>({ legend, name, value, choices, choose }: { le
 }
 
 const THEMES: readonly [Theme, string][] = [
-  ["system", "As the system"],
+  ["system", "System"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];

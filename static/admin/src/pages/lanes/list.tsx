@@ -92,7 +92,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
             <>
               <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>
               <br />
-              <span class="fine">
+              <span class="fine keep">
                 {apps.find(({ id }) => id === lane.app)?.name ?? lane.app}, lane {lane.lane}
               </span>
             </>
