@@ -156,6 +156,20 @@ async fn in_chromium_an_operator_sees_a_campaign_and_holds_a_lane() {
     assert_eq!(site.get("/dead-letters?state=discarded").await["data"].as_array().map(Vec::len), Some(4));
 
     assert_eq!(chromium.complaints(), Vec::<String>::new());
+
+    // What cannot be had is said, with a way to try again.
+    chromium.block(&["*/v1/gateways*"]).await;
+    chromium.open(&format!("{}/admin/lanes?gateway=fcm", site.origin)).await;
+    chromium.evaluate(&says("Could not load the lanes.")).await;
+    look_at(&mut chromium, "failed").await;
+    chromium.block(&[]).await;
+    chromium.evaluate("document.querySelector('.failed button').click()").await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
+    chromium.evaluate(&says("Live")).await;
+    chromium.block(&["*/v1/gateways*"]).await;
+    site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), Value::Null).await.ok(200);
+    chromium.evaluate(&says("As of")).await; // the event came, the figures did not
+    look_at(&mut chromium, "stale").await;
     site.app.finish().await;
 }
 

@@ -79,6 +79,12 @@ impl Chromium {
         self.calls.events.iter().filter_map(told).collect()
     }
 
+    /// From now on pages get no answer to requests for these, and to no others.
+    pub async fn block(&mut self, urls: &[&str]) {
+        self.call("Network.enable", json!({})).await;
+        self.call("Network.setBlockedURLs", json!({"urls": urls})).await;
+    }
+
     /// Shows pages as if the system's theme were `light` or `dark`.
     pub async fn emulate_theme(&mut self, theme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": theme}]);
