@@ -23,9 +23,9 @@ describe("the sentence", () => {
     expect(say({ perMinute: 12_400, queue: nothing, lanes: [lane(1, "fcm")], alerts: [alert("old", "2027-01-01T00:00:00Z")] })).toBe(
       "All well: 12.4 k a minute, nothing waits.",
     );
-    expect(say({ perMinute: 0, queue: nothing })).toBe("All well: nothing to send at the moment, nothing waits.");
+    expect(say({ perMinute: 0, queue: nothing })).toBe("All well: nothing to send, nothing waits.");
     expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe("All well: 120 a minute, 1 waits.");
-    expect(say({})).toBe("All well: nothing to send at the moment.");
+    expect(say({})).toBe("All well: nothing to send.");
   });
 
   it("names what stands still first, and how much waits for it", () => {

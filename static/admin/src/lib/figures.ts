@@ -78,7 +78,7 @@ export function sentence(
   if (open[0]) return { tone: "retrying", words: open.length === 1 ? sentenceOf(open[0].detail) : `${things(open.length, "alert")} are open. The latest: ${sentenceOf(open[0].detail)}` };
   const oldest = queue?.oldest_waiting_s ?? 0;
   if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending lags: ${wait}, the oldest for ${duration(oldest)}.`, path: "/lanes" };
-  const speed = known.perMinute ? rate(known.perMinute) : "nothing to send at the moment";
+  const speed = known.perMinute ? rate(known.perMinute) : "nothing to send";
   return { tone: "accepted", words: `All well: ${speed}${queue ? `, ${wait || "nothing waits"}` : ""}.` };
 }
 

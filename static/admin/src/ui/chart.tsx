@@ -34,13 +34,15 @@ function colour(variable: string, beside: HTMLElement): string {
 
 const TILE = 8;
 
-/** A fill that is told from others of its colour without seeing colours. */
-function fill(ink: string, pattern: Pattern): string | CanvasPattern {
+/** A fill that is told from others of its colour without seeing colours. Nothing shines through: bars lie on each other. */
+function fill(ink: string, paper: string, pattern: Pattern): string | CanvasPattern {
   if (pattern === "solid") return ink;
   const tile = document.createElement("canvas");
   tile.width = tile.height = TILE;
   const draw = tile.getContext("2d");
   if (!draw) return ink;
+  draw.fillStyle = paper;
+  draw.fillRect(0, 0, TILE, TILE);
   draw.strokeStyle = draw.fillStyle = ink;
   draw.lineWidth = 2;
   if (pattern === "dots") {
@@ -63,14 +65,20 @@ function fill(ink: string, pattern: Pattern): string | CanvasPattern {
   return draw.createPattern(tile, "repeat") ?? ink;
 }
 
-/** Each layer on top of those below it. */
-function stacked(layers: readonly Layer[], steps: number): number[][] {
+/** Each layer on top of those below it; null where it has nothing to show. */
+function stacked(layers: readonly Layer[], steps: number): (number | null)[][] {
   const sums = new Array<number>(steps).fill(0);
-  return layers.map(({ values }) => sums.map((sum, n) => (sums[n] = sum + (values[n] ?? 0))));
+  return layers.map(({ values }) =>
+    sums.map((sum, n) => {
+      const value = values[n] ?? 0;
+      sums[n] = sum + value;
+      return value > 0 ? sum + value : null;
+    }),
+  );
 }
 
 function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot.Options {
-  const ink = colour("--soft", place);
+  const [ink, paper] = [colour("--soft", place), colour("--card", place)];
   const grid = { stroke: colour("--line", place), width: 1 };
   const font = `12px ${getComputedStyle(place).fontFamily}`;
   const axis = { stroke: ink, font, grid, ticks: { ...grid, size: 4 } };
@@ -95,7 +103,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
       ...layers.toReversed().map(({ tone, pattern }): uPlot.Series => {
         const stroke = colour(`--${tone}`, place);
         const paths = bars ? { paths: bars } : {};
-        return { stroke, width: pattern === "solid" ? 0 : 1, fill: () => fill(stroke, pattern), points: { show: false }, ...paths };
+        return { stroke, width: pattern === "solid" ? 0 : 1, fill: () => fill(stroke, paper, pattern), points: { show: false }, ...paths };
       }),
     ],
   };

@@ -182,7 +182,7 @@ function LaneList({ lanes }: { lanes: Lane[] }) {
   const shown = ill.slice(0, 5);
   return (
     <>
-      <ul class="list">
+      {shown.length > 0 && <ul class="list">
         {shown.map((lane) => {
           const { word, tone } = STATE_WORDS[laneState(lane)];
           return (
@@ -193,7 +193,7 @@ function LaneList({ lanes }: { lanes: Lane[] }) {
             </li>
           );
         })}
-      </ul>
+      </ul>}
       <p>
         {ill.length === 0 && <Badge tone="accepted">All flowing</Badge>} <a href={link("/lanes")}>{things(lanes.length, "lane")}</a>
       </p>
