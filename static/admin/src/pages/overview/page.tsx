@@ -182,18 +182,20 @@ function LaneList({ lanes }: { lanes: Lane[] }) {
   const shown = ill.slice(0, 5);
   return (
     <>
-      {shown.length > 0 && <ul class="list">
-        {shown.map((lane) => {
-          const { word, tone } = STATE_WORDS[laneState(lane)];
-          return (
-            <li key={lane.lane} data-row>
-              <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
-              <br />
-              <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
-            </li>
-          );
-        })}
-      </ul>}
+      {shown.length > 0 && (
+        <ul class="list">
+          {shown.map((lane) => {
+            const { word, tone } = STATE_WORDS[laneState(lane)];
+            return (
+              <li key={lane.lane} data-row>
+                <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
+                <br />
+                <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
+              </li>
+            );
+          })}
+        </ul>
+      )}
       <p>
         {ill.length === 0 && <Badge tone="accepted">All flowing</Badge>} <a href={link("/lanes")}>{things(lanes.length, "lane")}</a>
       </p>
