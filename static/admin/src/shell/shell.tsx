@@ -3,11 +3,13 @@ import { lazy, Route, Router, useLocation } from "preact-iso";
 import { live } from "../api/live";
 import type { AppView, Session } from "../api/types";
 import { appsOf, chosen } from "../apps";
+import { clock } from "../lib/clock";
 import { isOurs, Keys, step } from "../lib/keys";
 import { may } from "../lib/roles";
 import { useResource } from "../lib/resource";
 import { BASE, useFilters } from "../lib/url";
 import { pageOf } from "../pages";
+import { Time } from "../ui/numbers";
 import { Shown } from "../ui/shown";
 import { HereContext } from "./context";
 import { Help } from "./help";
@@ -57,6 +59,7 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
         <Top search={search} onHelp={() => showHelp(true)} />
         <Navigation />
         <main id="main" tabIndex={-1}>
+          <EndsSoon session={session} />
           {filters.app && !app ? (
             <p class="refused">
               There is no app <code>{filters.app}</code> that you may look at. Choose another one above.
@@ -74,6 +77,19 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
       </div>
       {isHelpOpen && <Help onClose={() => showHelp(false)} />}
     </HereContext.Provider>
+  );
+}
+
+/** Said so long before a session ends, however much it is used. */
+const SOON_MS = 600_000;
+
+function EndsSoon({ session }: { session: Session }) {
+  const ends = new Date(session.expires_at);
+  if (ends.getTime() - clock.shown.value.getTime() > SOON_MS) return null;
+  return (
+    <p class="stale" role="status">
+      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in anew then; you will be back here.
+    </p>
   );
 }
 
