@@ -4,38 +4,43 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test lint bench fuzz sqlx sdk deps
+.PHONY: help demo run test lint bench fuzz sqlx web sdk admin deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: deps sdk ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
+demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
 	cargo run --release --locked --bin bellwire -- demo $(if $(KEEP),--keep)
 
-run: deps sdk ## Start the real server with a Postgres of its own
+run: deps web ## Start the real server with a Postgres of its own
 	cargo run --release --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more.
 test: deps lint tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
 	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
+	cd static/admin && npm run check && npm exec vitest run
 	cargo test --locked
 test: NEEDS = --test
 
-lint: sdk ## Check formatting, and let clippy complain
+lint: web ## Check formatting, and let clippy complain
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-bench: deps sdk ## Measure what docs/scale.md quotes
+bench: deps web ## Measure what docs/scale.md quotes
 	scripts/bench
 
-fuzz: sdk ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
+fuzz: web ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
 	scripts/fuzz
 
-sqlx: deps sdk ## Refresh .sqlx after a change of SQL or migrations
+sqlx: deps web ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
 
-sdk: static/sdk/dist/bellwire.js ## Build the browser's side, which the server embeds
+web: sdk admin ## Build what browsers load, which the server embeds
+
+sdk: static/sdk/dist/bellwire.js
+
+admin: static/admin/dist/index.html
 
 static/sdk/dist/bellwire.js: static/sdk/node_modules/.package-lock.json $(wildcard static/sdk/*.mjs static/sdk/tsconfig*.json) \
 		$(shell find static/sdk/src -type f)
@@ -43,6 +48,13 @@ static/sdk/dist/bellwire.js: static/sdk/node_modules/.package-lock.json $(wildca
 
 static/sdk/node_modules/.package-lock.json: static/sdk/package.json static/sdk/package-lock.json | deps
 	cd static/sdk && npm ci --no-audit --no-fund
+
+static/admin/dist/index.html: static/admin/node_modules/.package-lock.json $(wildcard static/admin/*.mjs) static/admin/tsconfig.json \
+		static/admin/index.html $(shell find static/admin/src static/admin/public static/shared -type f)
+	cd static/admin && npm run build
+
+static/admin/node_modules/.package-lock.json: static/admin/package.json static/admin/package-lock.json | deps
+	cd static/admin && npm ci --no-audit --no-fund
 
 tests/clients/node_modules/.package-lock.json: tests/clients/package.json tests/clients/package-lock.json | deps
 	cd tests/clients && npm ci --no-audit --no-fund

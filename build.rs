@@ -9,13 +9,20 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Where files lie, and where they are served.
-const ROOTS: [(&str, &str); 2] = [("static/sdk/dist", "/sdk"), ("static/example", "/example")];
+const ROOTS: [(&str, &str); 4] = [
+    ("static/sdk/dist", "/sdk"),
+    ("static/admin/dist", "/admin"),
+    ("static/example", "/example"),
+    ("static/shared", "/shared"),
+];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 4] = [
+const NEEDED: [&str; 6] = [
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
     "static/sdk/dist/service-worker.js",
+    "static/admin/dist/index.html",
     "static/example/index.html",
+    "static/shared/tokens.css",
 ];
 
 fn main() {
@@ -25,7 +32,7 @@ fn main() {
     }
     for missing in NEEDED.iter().filter(|path| !Path::new(path).is_file()) {
         println!(
-            "cargo::error={missing} is missing: build the SDK with `npm ci && npm run build` in static/sdk, then build again"
+            "cargo::error={missing} is missing: run `make web` (or `npm ci && npm run build` in static/sdk and in static/admin), then build again"
         );
     }
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));

@@ -1,10 +1,10 @@
 //! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. What exceeds it
-//! waits, while its time to live runs; nothing is lost.
+//! waits, while its time to live runs; nothing is lost. `/v1/flow` tells what waits in all of them.
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ use crate::model::duration;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
 use crate::store::keys::audit::Action;
+use crate::store::outcomes::reliability;
 use crate::store::queue::flows::{self, Change, Waiting};
 use crate::store::queue::lanes;
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +30,7 @@ use utoipa_axum::routes;
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
+        .routes(routes!(show_all))
         .routes(routes!(show_app, set_app, clear_app))
         .routes(routes!(pause_app))
         .routes(routes!(resume_app))
@@ -59,6 +61,17 @@ pub(crate) struct FlowView {
     /// Deliveries that are due and were not sent yet: an estimate, as far as they still have to be fanned out.
     waiting: i64,
     /// Whether there are more of them than were counted.
+    waiting_or_more: bool,
+    /// For how long the oldest of them has been due, in seconds.
+    oldest_waiting_s: Option<f64>,
+}
+
+/// What waits in all apps.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QueueView {
+    /// Deliveries that are due and were not sent yet, without those that still have to be fanned out.
+    waiting: i64,
+    /// Whether there may be more of them than were counted.
     waiting_or_more: bool,
     /// For how long the oldest of them has been due, in seconds.
     oldest_waiting_s: Option<f64>,
@@ -179,7 +192,6 @@ impl Subject {
         let now = state.clock.now();
         let Waiting { deliveries, or_more, oldest_due_at } = flows::waiting(&state.pool, *app, *lane, now).await?;
         let rate = flow.as_ref().and_then(|flow| flow.rate);
-        let seconds = |time: Timestamp| (now - time).to_std().unwrap_or_default().as_secs_f64();
         Ok(axum::Json(FlowView {
             rate: rate.map(|rate| rate.n),
             period: rate.map(|rate| rate.period.as_secs_f64()),
@@ -187,9 +199,13 @@ impl Subject {
             paused: flow.is_some_and(|flow| flow.paused),
             waiting: deliveries,
             waiting_or_more: or_more,
-            oldest_waiting_s: oldest_due_at.map(seconds),
+            oldest_waiting_s: oldest_due_at.map(|at| seconds_between(at, now)),
         }))
     }
+}
+
+fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
+    (later - earlier).to_std().unwrap_or_default().as_secs_f64()
 }
 
 impl Scope {
@@ -226,6 +242,19 @@ impl Scope {
         self.change(Change::Clear).await?;
         Ok(StatusCode::NO_CONTENT)
     }
+}
+
+/// Shows what waits in all apps.
+#[utoipa::path(get, path = "/v1/flow", tag = "Flow control",
+    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = QueueView)))]
+pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Result<axum::Json<QueueView>, Problem> {
+    let now = state.clock.now();
+    let due = reliability::due(&state.pool, now).await?;
+    Ok(axum::Json(QueueView {
+        waiting: due.deliveries,
+        waiting_or_more: due.deliveries >= reliability::DUE_MAX,
+        oldest_waiting_s: due.oldest_at.map(|at| seconds_between(at, now)),
+    }))
 }
 
 /// Shows what is let through of an app as a whole, and what waits.

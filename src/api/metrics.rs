@@ -1,10 +1,11 @@
-//! `/v1/metrics/reliability`: how well retries do, over the last hour, by tier and lane. Prometheus reads the same at `/metrics`.
+//! `/v1/metrics/reliability`: how well retries do, over the last hour or an earlier one, by tier and lane. Prometheus reads the
+//! same at `/metrics`.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -24,6 +25,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show_all)).routes(routes!(show))
 }
 
+/// How far back an hour may lie: all of it is still kept.
+const AGO_MAX: TimeDelta = TimeDelta::days(1);
 /// Lanes shown at most: those in the worst state come first.
 const LANES_MAX: usize = 100;
 
@@ -34,6 +37,8 @@ const LANES_MAX: usize = 100;
 pub(crate) struct MetricsQuery {
     /// Only this lane.
     lane: Option<i32>,
+    /// The hour that ended then (RFC 3339), within the last day; by default the last one.
+    until: Option<DateTime<Utc>>,
 }
 
 /// One class of a histogram.
@@ -97,7 +102,7 @@ pub(crate) struct LaneReliability {
     slis: Vec<Reading>,
 }
 
-/// The reliability metrics of the last hour.
+/// The reliability metrics of an hour.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MetricsView {
     /// From when on.
@@ -136,14 +141,19 @@ impl MetricsView {
     }
 }
 
-async fn last_hour(state: &ApiState, wanted: Filter) -> Result<Json<MetricsView>, Problem> {
-    let until = state.clock.now();
+async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Result<Json<MetricsView>, Problem> {
+    let now = state.clock.now();
+    let until = query.until.unwrap_or(now);
+    if !(now - AGO_MAX..=now).contains(&until) {
+        return Err(Problem::invalid_parameter("until", "must lie within the last 24 hours"));
+    }
+    let wanted = Filter { app, lane: query.lane.map(LaneId) };
     let from = until - reliability::WINDOW;
     let lanes = read(&state.pool, wanted, from, until).await?;
     Ok(Json(MetricsView::new(&lanes, from, until)))
 }
 
-/// The reliability metrics of all apps over the last hour.
+/// The reliability metrics of all apps over an hour, the last one by default.
 #[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations", params(MetricsQuery),
     security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show_all(
@@ -151,10 +161,10 @@ pub(crate) async fn show_all(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Filter { app: None, lane: query.lane.map(LaneId) }).await
+    hour(&state, None, &query).await
 }
 
-/// The reliability metrics of one app over the last hour.
+/// The reliability metrics of one app over an hour, the last one by default.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
     params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
@@ -163,5 +173,5 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     Query(query): Query<MetricsQuery>,
 ) -> Result<Json<MetricsView>, Problem> {
-    last_hour(&state, Filter { app: Some(server.app.id), lane: query.lane.map(LaneId) }).await
+    hour(&state, Some(server.app.id), &query).await
 }

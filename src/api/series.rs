@@ -245,7 +245,7 @@ impl From<TooMany> for Problem {
         ("granularity" = Option<String>, Query, description = "Length of a step: 1m, 5m, 10m, 15m, 30m, 1h, 2h, 3h, 4h, 6h, 12h \
           or 1d, at most 1,500 of them; absent: one sum for the whole range"),
         ("measures[]" = Vec<String>, Query, description = "What to show: ended, accepted, gone, expired, dead, cancelled, capped, \
-          attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, display_rate, click_rate, \
+          attempts, retried, acceptance_rate, gone_rate, error_rate, displayed, clicked, closed, receipts_asked, display_rate, click_rate, \
           latency_p50, latency_p90, latency_p95, latency_p99 (in seconds, within 19 %), subscriptions_won, subscriptions_lost, \
           subscriptions_active"),
         ("dimensions[]" = Option<Vec<String>>, Query, description = "What to break it down by: app, lane, gateway, tier, message; \

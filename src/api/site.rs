@@ -1,5 +1,5 @@
-//! What browsers load from here: the SDK and its service worker under `/sdk`, the example page under `/example`. All of
-//! it is compiled in.
+//! What browsers load from here: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page
+//! under `/example`, and what pages share under `/shared`. All of it is compiled in.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use aws_lc_rs::digest;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
@@ -30,6 +30,10 @@ const CODINGS: [&str; 3] = ["br", "gzip", "identity"];
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                            img-src 'self' data:; manifest-src 'self'; worker-src 'self'; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
+/// The admin page besides makes no text into code or markup, by a policy of Trusted Types or otherwise.
+const ADMIN_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                            base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+                            require-trusted-types-for 'script'; trusted-types 'none'";
 /// The policy of a worker's script is the worker's own: it reports to its server, which need not be this one, and shows
 /// icons from anywhere.
 const SCRIPT_POLICY: &str =
@@ -37,6 +41,8 @@ const SCRIPT_POLICY: &str =
 
 /// Files are asked for anew each time, but not sent again: a worker must not stay behind the server that it belongs to.
 const FRESH: &str = "no-cache";
+/// What has a hash of its content in its name never changes.
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
 /// Pages of many sites load the module.
 const SOON: &str = "public, max-age=600";
 
@@ -84,8 +90,16 @@ impl File {
         Self {
             forms: [Form::new(brotli, packed), Form::new(gzip, zipped), Form::new(plain, content)],
             kind,
-            policy: if extension == "js" { SCRIPT_POLICY } else { PAGE_POLICY },
-            cached: if is_public && !path.ends_with("/service-worker.js") { SOON } else { FRESH },
+            policy: match (path.starts_with("/admin/"), extension) {
+                (true, _) => ADMIN_POLICY,
+                (_, "js") => SCRIPT_POLICY,
+                _ => PAGE_POLICY,
+            },
+            cached: match path {
+                _ if path.starts_with("/admin/assets/") => FOR_EVER,
+                _ if is_public && !path.ends_with("/service-worker.js") => SOON,
+                _ => FRESH,
+            },
             is_public,
         }
     }
@@ -136,9 +150,15 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 
 /// The routes, without the example's where it is off.
 pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
-    let sdk = Router::new().route("/sdk/{*file}", get(file)).route("/", get(front));
+    let always = Router::new()
+        .route("/", get(front))
+        .route("/sdk/{*file}", get(file))
+        .route("/shared/{*file}", get(file))
+        .route("/admin", get(to_admin))
+        .route("/admin/", get(admin))
+        .route("/admin/{*file}", get(admin));
     if state.settings.example.is_none() {
-        return sdk;
+        return always;
     }
     let example = Router::new()
         .route("/example", get(example::to_page))
@@ -148,7 +168,7 @@ pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
         .route("/example/send", post(example::send))
         .route("/example/{*file}", get(file))
         .layer(from_fn_with_state(state.clone(), example::door));
-    sdk.merge(example)
+    always.merge(example)
 }
 
 /// For whoever looks at the bare address: where to go from here.
@@ -159,7 +179,7 @@ async fn front(State(state): State<ApiState>) -> Html<String> {
     };
     Html(format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Bellwire</title><h1>Bellwire</h1>\
-         <p>A web-push delivery server. <ul>{example}<li><a href=\"/openapi.json\">The API</a>\
+         <p>A web-push delivery server. <ul><li><a href=\"/admin/\">The admin page</a>{example}<li><a href=\"/openapi.json\">The API</a>\
          <li><a href=\"/sdk/bellwire.js\">The module for your pages</a><li><a href=\"/readyz\">Its health</a></ul>"
     ))
 }
@@ -167,6 +187,19 @@ async fn front(State(state): State<ApiState>) -> Html<String> {
 async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let file = FILES.get(uri.path()).ok_or_else(|| Problem::not_found("file"))?;
     Ok(file.answer(&headers))
+}
+
+/// The page is a directory.
+async fn to_admin() -> Redirect {
+    Redirect::permanent("/admin/")
+}
+
+/// A file of the admin page, or, under every name that is none, the page itself: it looks at the address.
+async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    let path = uri.path();
+    let is_asset = path.starts_with("/admin/assets/");
+    let file = FILES.get(path).or_else(|| FILES.get("/admin/index.html").filter(|_| !is_asset));
+    Ok(file.ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }
 
 /// The example page, whose app is made by the first who looks at it.
@@ -225,6 +258,13 @@ mod tests {
         }
         let etags = file.forms.each_ref().map(|form| form.etag.clone());
         assert!(etags[0] != etags[1] && etags[1] != etags[2], "a strong ETag is of one form");
+    }
+
+    #[test]
+    fn all_of_the_admin_page_is_small() {
+        let of_admin = EMBEDDED.iter().filter(|(path, _)| path.starts_with("/admin/"));
+        let octets: usize = of_admin.map(|(_, [packed, ..])| packed.len()).sum();
+        assert!((20_000..=200_000).contains(&octets), "{octets} octets compressed");
     }
 
     #[test]

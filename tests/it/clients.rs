@@ -77,3 +77,17 @@ async fn the_description_is_valid_and_generated_clients_send_messages() {
     app.run_until_idle().await;
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_admin_pages_types_are_those_of_the_description() {
+    let app = TestApp::start().await;
+    let dir = workshop(&app).await;
+    run(&dir, "node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "schema.d.ts"], &[]).await;
+    let told = std::fs::read_to_string(dir.path().join("schema.d.ts")).expect("just written");
+    let committed = root().join("static/admin/src/api/schema.d.ts");
+    let fresh = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schema.d.ts");
+    std::fs::write(&fresh, &told).expect("cargo's own directory");
+    let is_same = std::fs::read_to_string(&committed).is_ok_and(|committed| committed == told);
+    assert!(is_same, "the description has changed: cp {} {}", fresh.display(), committed.display());
+    app.finish().await;
+}

@@ -116,6 +116,8 @@ async fn a_lane_is_paused_resumed_and_its_rate_reset_and_what_waits_is_shown() {
     app.advance(Duration::from_secs(600)).await;
     let shown = app.operate(Method::GET, &lane, Value::Null).await.ok(200);
     assert_eq!((&shown["waiting"], &shown["oldest_waiting_s"]), (&json!(3), &json!(600.0)), "{shown}");
+    let of_all = app.operate(Method::GET, "/v1/flow", Value::Null).await.ok(200);
+    assert_eq!(of_all, json!({"waiting": 3, "waiting_or_more": false, "oldest_waiting_s": 600.0}));
     post(&app, &format!("{lane}/reset")).await;
     app.run_until_idle().await;
     assert_eq!(accepted(), 3, "the period begins anew");

@@ -57,6 +57,17 @@ async fn retries_show_in_the_slis_of_their_lane_and_tier() {
     assert_eq!(view["lanes"][0]["gateway"], "fcm");
     let transactional = sli(&view["tiers"]["transactional"], "first_retry_success");
     assert_eq!((&transactional["samples"], &transactional["value"]), (&json!(0), &Value::Null));
+
+    let until = async |at: chrono::DateTime<chrono::Utc>| {
+        let path = format!("/v1/apps/shop/metrics/reliability?until={}", at.format("%Y-%m-%dT%H:%M:%SZ"));
+        app.call(Method::GET, &path, Value::Null).await
+    };
+    let now = app.clock.now();
+    let before = until(now - Duration::from_secs(1_800)).await.ok(200);
+    assert_eq!(sli(&before["all"], "first_retry_success")["samples"], 0, "it had not begun");
+    for unknown in [now + Duration::from_secs(60), now - Duration::from_secs(86_460)] {
+        assert_eq!(until(unknown).await.status, 400, "{unknown}");
+    }
     app.finish().await;
 }
 

@@ -115,6 +115,44 @@ async fn the_example_page_is_strict_and_makes_its_app_for_the_first_visitor() {
 }
 
 #[tokio::test]
+async fn the_admin_page_is_strict_and_every_address_below_it_leads_to_it() {
+    let api = TestApi::with(roomy(), None).await;
+    let redirected = load(&api, "/admin", &[]).await;
+    assert_eq!((redirected.0, header(&redirected.1, "location")), (308, "/admin/"));
+    let (_, _, page) = load(&api, "/admin/", &[]).await;
+    for deep in ["/admin/", "/admin/lanes/3?app=shop", "/admin/invite", "/admin/%2e%2e/Cargo.toml"] {
+        let (status, headers, body) = load_from(&api, STRANGER, deep, &[]).await;
+        assert_eq!((status, header(&headers, "content-type")), (200, "text/html; charset=utf-8"), "{deep}");
+        assert_eq!((body == page, header(&headers, "cache-control")), (true, "no-cache"), "{deep}");
+        let policy = header(&headers, "content-security-policy");
+        assert_eq!(
+            policy.split("; ").collect::<Vec<_>>(),
+            [
+                "default-src 'none'",
+                "script-src 'self'",
+                "style-src 'self'",
+                "connect-src 'self'",
+                "img-src 'self'",
+                "base-uri 'none'",
+                "form-action 'self'",
+                "frame-ancestors 'none'",
+                "require-trusted-types-for 'script'",
+                "trusted-types 'none'"
+            ]
+        );
+        assert_eq!(header(&headers, "referrer-policy"), "no-referrer");
+    }
+    let asset = page.split('"').find(|text| text.starts_with("/admin/assets/")).expect("the page has a script");
+    let (status, headers, _) = load(&api, asset, &[]).await;
+    assert_eq!((status, header(&headers, "cache-control")), (200, "public, max-age=31536000, immutable"));
+    assert_eq!(header(&headers, "access-control-allow-origin"), "", "it is nobody else's");
+    for absent in ["/admin/assets/none.js", "/adminx", "/shared/", "/shared/none.css"] {
+        assert_eq!(load(&api, absent, &[]).await.0, 404, "{absent}");
+    }
+    assert!(load(&api, "/shared/tokens.css", &[]).await.2.contains("--accepted"), "pages share their colours");
+}
+
+#[tokio::test]
 async fn example_pages_that_open_at_the_same_time_under_different_names_are_all_let_in() {
     let api = TestApi::with(roomy(), None).await;
     load(&api, "/example/", &[]).await;

@@ -97,6 +97,8 @@ pub(super) enum Measure {
     ErrorRate,
     /// Deliveries that a first receipt of this kind came for.
     Receipts(ReceiptKind),
+    /// Accepted deliveries that a receipt was asked for: what can be reported on at all.
+    ReceiptsAsked,
     /// Displayed, of the accepted deliveries that a receipt was asked for.
     DisplayRate,
     /// Clicked, of those displayed.
@@ -126,6 +128,7 @@ impl Measure {
             Self::AcceptanceRate,
             Self::GoneRate,
             Self::ErrorRate,
+            Self::ReceiptsAsked,
             Self::DisplayRate,
             Self::ClickRate,
             Self::SubscriptionsWon,
@@ -147,6 +150,7 @@ impl Measure {
             Self::Receipts(ReceiptKind::Displayed) => "displayed".into(),
             Self::Receipts(ReceiptKind::Clicked) => "clicked".into(),
             Self::Receipts(ReceiptKind::Closed) => "closed".into(),
+            Self::ReceiptsAsked => "receipts_asked".into(),
             Self::DisplayRate => "display_rate".into(),
             Self::ClickRate => "click_rate".into(),
             Self::Latency(hundredths) => format!("latency_p{hundredths}"),
@@ -190,6 +194,7 @@ impl Measure {
                 span(Fact::Posted(StatusClass::Success), Fact::Posted(StatusClass::None))
             }
             Self::Receipts(kind) => span(Fact::Receipt(kind), Fact::Receipt(kind)),
+            Self::ReceiptsAsked => span(Fact::ReceiptAsked, Fact::ReceiptAsked),
             Self::DisplayRate => span(Fact::ReceiptAsked, Fact::Receipt(ReceiptKind::Displayed)),
             Self::ClickRate => span(Fact::Receipt(ReceiptKind::Displayed), Fact::Receipt(ReceiptKind::Clicked)),
             Self::Latency(_) => span(Fact::Waited(0), Fact::Waited(WAITS - 1)),
@@ -229,6 +234,7 @@ impl Measure {
                 share(all - counts.of(Fact::Posted(StatusClass::Success)), all)
             }
             Self::Receipts(kind) => json!(receipts(kind)),
+            Self::ReceiptsAsked => json!(counts.of(Fact::ReceiptAsked)),
             Self::DisplayRate => share(receipts(ReceiptKind::Displayed), counts.of(Fact::ReceiptAsked)),
             Self::ClickRate => share(receipts(ReceiptKind::Clicked), receipts(ReceiptKind::Displayed)),
             Self::Latency(hundredths) => json!(counts.wait_quantile(f64::from(hundredths) / 100.0)),
@@ -297,6 +303,7 @@ mod tests {
             ("acceptance_rate", json!(0.75)),
             ("gone_rate", json!(0.25)),
             ("error_rate", json!(0.4)),
+            ("receipts_asked", json!(4)),
             ("display_rate", json!(0.5)),
             ("click_rate", json!(0.5)),
             ("subscriptions_active", json!(7)),

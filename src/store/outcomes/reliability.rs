@@ -58,7 +58,7 @@ pub(crate) struct Due {
 }
 
 /// Deliveries of a lane and tier that are counted, at most.
-const DUE_MAX: i64 = 10_000;
+pub(crate) const DUE_MAX: i64 = 10_000;
 
 /// Looks what is due in all lanes, at a cost that does not grow with it.
 pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {

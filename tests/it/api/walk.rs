@@ -37,9 +37,12 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 10] = [
+const UNDESCRIBED: [&str; 14] = [
     "/",
     "/{*__private__axum_fallback}",
+    "/admin",
+    "/admin/",
+    "/admin/{*file}",
     "/example",
     "/example/",
     "/example/config.json",
@@ -48,6 +51,7 @@ const UNDESCRIBED: [&str; 10] = [
     "/example/{*file}",
     "/openapi.json",
     "/sdk/{*file}",
+    "/shared/{*file}",
 ];
 const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
 

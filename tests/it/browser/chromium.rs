@@ -54,6 +54,54 @@ impl Chromium {
         self.manage("Browser.setPermission", permission).await;
     }
 
+    /// From now on what pages complain about is [kept](Self::complaints).
+    pub async fn listen(&mut self) {
+        self.call("Runtime.enable", json!({})).await;
+        self.call("Log.enable", json!({})).await;
+    }
+
+    /// Errors of the console, exceptions that nobody caught, and what policies forbade. A session that has not begun is no
+    /// mistake of the page's.
+    pub fn complaints(&self) -> Vec<String> {
+        let told = |event: &Value| {
+            let params = &event["params"];
+            let entry = &params["entry"];
+            match event["method"].as_str()? {
+                "Runtime.exceptionThrown" => Some(params["exceptionDetails"].to_string()),
+                "Runtime.consoleAPICalled" if params["type"] == "error" => Some(params["args"].to_string()),
+                "Log.entryAdded" if entry["level"] == "error" => {
+                    let asked_who = entry["url"].as_str().is_some_and(|url| url.ends_with("/v1/session"));
+                    (!asked_who).then(|| entry.to_string())
+                }
+                _ => None,
+            }
+        };
+        self.calls.events.iter().filter_map(told).collect()
+    }
+
+    /// From now on pages get no answer to requests for these, and to no others.
+    pub async fn block(&mut self, urls: &[&str]) {
+        self.call("Network.enable", json!({})).await;
+        self.call("Network.setBlockedURLs", json!({"urls": urls})).await;
+    }
+
+    /// Shows pages as if the system's theme were `light` or `dark`.
+    pub async fn emulate_theme(&mut self, theme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": theme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"features": features})).await;
+    }
+
+    /// A key, as a keyboard's: `?`, `g`.
+    pub async fn press(&mut self, key: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            let mut event = json!({"type": kind, "key": key});
+            if kind == "keyDown" {
+                event["text"] = json!(key);
+            }
+            self.call("Input.dispatchKeyEvent", event).await;
+        }
+    }
+
     pub async fn press_escape(&mut self) {
         for kind in ["keyDown", "keyUp"] {
             let key = json!({"type": kind, "key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27});

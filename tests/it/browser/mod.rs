@@ -1,6 +1,8 @@
 //! The browser's side in real browsers: the example page, served by the server's own router, sites of other people's, a
-//! notification that is really shown, and what comes back of it. Few long stories rather than many short ones, since browsers take seconds to start.
+//! notification that is really shown, and what comes back of it; and the admin page. Few long stories rather than many
+//! short ones, since browsers take seconds to start.
 
+mod admin_stories;
 mod chromium;
 mod chromium_story;
 mod firefox;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
+use bellwire::testkit::model::clock::Clock;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -75,8 +76,20 @@ impl Site {
         site
     }
 
+    /// For the admin page, which goes by the browser's clock where the server's is right.
+    pub async fn for_admins() -> Self {
+        let setup = Setup { clock: Some(Clock::system()), ..Setup::default() };
+        let mut site = Self::with(setup, Scheme::Http, "shop").await;
+        site.key = site.app.key.clone();
+        site
+    }
+
     async fn open(scheme: Scheme, slug: &'static str) -> Self {
-        let app = TestApp::with(Setup::default()).await;
+        Self::with(Setup::default(), scheme, slug).await
+    }
+
+    async fn with(setup: Setup, scheme: Scheme, slug: &'static str) -> Self {
+        let app = TestApp::with(setup).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let origin = scheme.origin("push", addr);

@@ -88,6 +88,8 @@ pub struct TestApp {
     pub dispatcher: Arc<Dispatcher>,
     pub proxy: Option<FaultProxy>,
     pub router: Router,
+    /// What whoever has database and master key at hand may do.
+    pub local: Router,
     /// The secret of a key of the app, with all its scopes.
     pub key: String,
     /// The secret of an operator's key.
@@ -169,7 +171,8 @@ impl TestApp {
             metrics,
             dispatcher,
             proxy,
-            router: api::router(state),
+            router: api::router(state.clone()),
+            local: api::local_router(state),
             key: operator.clone(),
             operator,
             application_server_key: Vec::new(),

@@ -1,0 +1,43 @@
+import type { ProblemBody } from "./types";
+
+/** Why a request came to nothing, in words. */
+export class Refusal extends Error {
+  /** HTTP status; 0: no answer came. */
+  readonly status: number;
+  /** Names this kind of problem for programs. */
+  readonly code: string;
+  /** Each thing that is wrong with the request, and where. */
+  readonly faults: { where: string; detail: string }[];
+  /** Seconds to wait before it is tried again. */
+  readonly retryAfterS: number | undefined;
+  /** By which the server's log knows it. */
+  readonly requestId: string | undefined;
+
+  constructor(status: number, body: Partial<ProblemBody> | undefined, headers?: Headers) {
+    super(body?.detail ?? (status === 0 ? "The server does not answer." : `The server answered ${status} and said no more.`));
+    this.status = status;
+    this.code = body?.code ?? (status === 0 ? "offline" : "unknown");
+    this.faults = (body?.errors ?? []).map(({ pointer, parameter, header, detail }) => ({ where: pointer ?? parameter ?? header ?? "", detail }));
+    const wait = Number(headers?.get("retry-after"));
+    this.retryAfterS = wait > 0 ? wait : undefined;
+    this.requestId = body?.request_id ?? undefined;
+  }
+
+  /** Whether somebody who has another role would have been let in. */
+  get isForbidden(): boolean {
+    return this.status === 403;
+  }
+
+  /** What is wrong with the member that the pointer names, for the field beside which it is shown. */
+  fault(pointer: string): string | undefined {
+    return this.faults.find((fault) => fault.where === pointer)?.detail;
+  }
+}
+
+/** Whatever was thrown, as a refusal: requests that never came through are told from mistakes of ours, which are thrown on. */
+export function refusal(thrown: unknown): Refusal {
+  if (thrown instanceof Refusal) return thrown;
+  // `fetch` rejects with a TypeError when there is no answer.
+  if (thrown instanceof TypeError) return new Refusal(0, undefined);
+  throw thrown;
+}

@@ -1,0 +1,19 @@
+/** Names for what the API shows. `schema.d.ts` is made from the server's description; a test compares the two. */
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type AppView = Schemas["AppView"];
+export type Alert = Schemas["AlertView"];
+export type Chart = Schemas["ChartView"];
+export type DeadLetter = Schemas["DeadLetterView"];
+export type Flow = Schemas["FlowView"];
+export type Group = Schemas["Group"];
+export type Handled = Schemas["Handled"];
+export type Lane = Schemas["LaneView"];
+export type Origin = Schemas["OriginView"];
+export type ProblemBody = Schemas["Problem"];
+export type Reading = Schemas["Reading"];
+export type Reliability = Schemas["MetricsView"];
+export type Role = Schemas["Role"];
+export type Session = Schemas["SessionView"];

@@ -1,0 +1,99 @@
+/** Numbers and spans of time as people read them. Everything here is pure: what the time is, is handed in. */
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const UNITS = [
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+] as const;
+
+/** A count in full up to 9,999, then with three digits and a unit: `12.4 k`. */
+export function count(n: number): string {
+  if (Math.abs(n) < 10_000) return whole.format(n);
+  // What would round to 1,000 k is 1 M.
+  const [unit, letter] = UNITS.find(([unit]) => Math.abs(n) >= unit * 0.9995) ?? [1, ""];
+  return `${Number((n / unit).toPrecision(3))} ${letter}`.trim();
+}
+
+/** A count in full, whatever its size. */
+export const fullCount = (n: number): string => whole.format(n);
+
+/** A rate: by the second below 100 a minute, else by the minute. */
+export function rate(perMinute: number): string {
+  if (perMinute >= 100) return `${count(Math.round(perMinute))} a minute`;
+  const perSecond = perMinute / 60;
+  const digits = perSecond >= 0.1 ? 1 : 2;
+  return `${Number(perSecond.toFixed(digits))} a second`;
+}
+
+/** A share with its denominator: `62 % of 1,204`. What is not all is never shown as 100 %, and what is something never as 0 %. */
+export function share(part: number, of: number): string {
+  return of === 0 ? "none of 0" : `${percent(part / of)} of ${count(of)}`;
+}
+
+/** A share alone, for where its denominator stands beside it. */
+export function percent(ratio: number): string {
+  const percents = ratio * 100;
+  if (percents > 0 && percents < 0.1) return "< 0.1 %";
+  if (percents < 100 && percents > 99.9) return "> 99.9 %";
+  const digits = percents !== 100 && (percents < 10 || percents > 99) ? 1 : 0;
+  return `${Number(percents.toFixed(digits))} %`;
+}
+
+/** A span of time, in its two largest units: `40 ms`, `4.2 s`, `1 min 20 s`, `2 h`, `3 days 4 h`. */
+export function duration(seconds: number): string {
+  if (seconds < 0.9995) return `${Math.max(0, Math.round(seconds * 1_000))} ms`;
+  if (seconds < 9.95) return `${Number(seconds.toFixed(1))} s`;
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3_600) return two(Math.floor(s / 60), "min", s % 60, "s");
+  const min = Math.round(s / 60);
+  if (min < 1_440) return two(Math.floor(min / 60), "h", min % 60, "min");
+  const h = Math.round(s / 3_600);
+  const days = Math.floor(h / 24);
+  return two(days, days === 1 ? "day" : "days", h % 24, "h");
+}
+
+const two = (a: number, unitA: string, b: number, unitB: string) => (b === 0 ? `${a} ${unitA}` : `${a} ${unitA} ${b} ${unitB}`);
+
+/** `one delivery`, `2,040 deliveries`. */
+export function things(n: number, one: string, many = `${one}s`): string {
+  return n === 1 ? `one ${one}` : `${n === 0 ? "no" : count(n)} ${many}`;
+}
+
+/** A count that may be more than was counted: `≥ 10 k`. */
+export const atLeast = (n: number, orMore: boolean): string => (orMore ? `≥ ${count(n)}` : count(n));
+
+/** The zone in which times are shown. */
+export type Zone = "UTC" | "local";
+
+const timeZone = (zone: Zone) => (zone === "UTC" ? { timeZone: "UTC" } : {});
+
+/** A time of day, with the day if it is another one than `now`'s: `14:32`, `23 Nov 14:32`, `3 Jan 2027 14:32`. */
+export function clockTime(at: Date, now: Date, zone: Zone): string {
+  const day = (time: Date) => time.toLocaleDateString("en-GB", timeZone(zone));
+  const time = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...timeZone(zone) });
+  if (day(at) === day(now)) return time;
+  const sameYear = day(at).slice(-4) === day(now).slice(-4);
+  const date = at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }), ...timeZone(zone) });
+  return `${date} ${time}`;
+}
+
+/** A time with everything: day, seconds and zone. */
+export function fullTime(at: Date, zone: Zone): string {
+  return at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long", ...timeZone(zone) });
+}
+
+/** How long ago, or how long until: `just now`, `3 min ago`, `in 2 h`. */
+export function relative(at: Date, now: Date): string {
+  const seconds = (at.getTime() - now.getTime()) / 1_000;
+  const distance = Math.abs(seconds);
+  if (distance < 10) return "just now";
+  const span = distance < 60 ? `${Math.round(distance)} s` : largest(distance);
+  return seconds < 0 ? `${span} ago` : `in ${span}`;
+}
+
+function largest(seconds: number): string {
+  const [first, unit] = duration(seconds).split(" ");
+  return `${first} ${unit}`;
+}

@@ -1,0 +1,112 @@
+/** What a lane's state means, and what an order to it would do, in words. Pure. */
+import type { Flow, Lane, Origin } from "../api/types";
+import { atLeast, clockTime, duration, things, type Zone } from "./format";
+import { gatewayName, type Tone } from "./words";
+
+/** Origins' states, from the gravest. */
+export const STATES = ["held", "open", "probing", "flowing"] as const;
+export type LaneState = (typeof STATES)[number];
+
+export const STATE_WORDS: Record<LaneState, { word: string; tone: Tone }> = {
+  held: { word: "Held", tone: "retrying" },
+  open: { word: "Open", tone: "lost" },
+  probing: { word: "Probing", tone: "waiting" },
+  flowing: { word: "Flowing", tone: "accepted" },
+};
+
+export function originState(origin: Origin): LaneState {
+  if (origin.held_until) return "held";
+  if (origin.breaker === "open") return "open";
+  if (origin.breaker === "half_open") return "probing";
+  return "flowing";
+}
+
+/** The origin that is worst off; none: nothing is in force anywhere. */
+export function worstOrigin(lane: Lane): Origin | undefined {
+  const gravity = (origin: Origin) => STATES.indexOf(originState(origin));
+  return [...lane.origins].sort((a, b) => gravity(a) - gravity(b) || until(b) - until(a))[0];
+}
+
+const until = (origin: Origin) => Date.parse(origin.held_until ?? origin.open_until ?? "") || 0;
+
+/** A lane is as its worst origin: whoever looks has something to do there. */
+export function laneState(lane: Lane): LaneState {
+  const worst = worstOrigin(lane);
+  return worst ? originState(worst) : "flowing";
+}
+
+/** Why it stands so: `Mozilla asked for a pause until 14:32`. */
+export function because(lane: Lane, now: Date, zone: Zone): string {
+  const gateway = gatewayName(lane.gateway);
+  const origin = worstOrigin(lane);
+  const at = (time: string | null | undefined) => (time ? ` until ${clockTime(new Date(time), now, zone)}` : "");
+  switch (origin ? originState(origin) : "flowing") {
+    case "held":
+      if (origin?.held_reason === "operator") {
+        return `An operator holds ${gateway}${at(origin.held_until)}${origin.held_note ? `: ${origin.held_note}` : ""}`;
+      }
+      if (origin?.held_reason === "key_refused") return `${gateway} refuses the VAPID key; held${at(origin.held_until)}`;
+      return `${gateway} asked for a pause${at(origin?.held_until)}`;
+    case "open":
+      return `${gateway} kept failing; nothing is sent${at(origin?.open_until)}, then one probe`;
+    case "probing":
+      return `${gateway} is being probed; the rest follows the first success`;
+    default:
+      return `${gateway} takes what is sent`;
+  }
+}
+
+export const ORDERS = ["hold", "release", "open", "close", "probe"] as const;
+export type Order = (typeof ORDERS)[number];
+
+interface OrderWords {
+  title: string;
+  /** Whether it takes a length of time, and a reason. */
+  lasts: boolean;
+  reasoned: boolean;
+}
+
+export const ORDER_WORDS: Record<Order, OrderWords> = {
+  hold: { title: "Hold", lasts: true, reasoned: true },
+  release: { title: "Release", lasts: false, reasoned: false },
+  open: { title: "Open the breaker", lasts: true, reasoned: false },
+  close: { title: "Close the breaker", lasts: false, reasoned: false },
+  probe: { title: "Probe", lasts: false, reasoned: false },
+};
+
+/** Which orders change anything while a lane stands so. */
+export function sensible(state: LaneState): readonly Order[] {
+  switch (state) {
+    case "held":
+      return ["release", "hold"];
+    case "open":
+    case "probing":
+      return ["close", "hold"];
+    default:
+      return ["hold", "open", "probe"];
+  }
+}
+
+/** What an order would do, and to how many. */
+export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting" | "waiting_or_more"> | undefined): string {
+  const gateway = gatewayName(lane.gateway);
+  const many = flow && `${flow.waiting_or_more ? atLeast(flow.waiting, true) : things(flow.waiting, "delivery", "deliveries")}${flow.waiting_or_more ? " deliveries" : ""}`;
+  const now = many ? `Right now ${many} ${flow.waiting === 1 ? "waits" : "wait"} there.` : "How many wait there is not known at the moment.";
+  const reach = `The lane has ${things(lane.subscriptions, "active subscription")}.`;
+  switch (order) {
+    case "hold":
+      return `Nothing more is sent to ${gateway} until the hold ends or somebody releases it. ${now} What waits goes on waiting, and expires if its time to live ends first. ${reach}`;
+    case "release":
+      return `Whatever holds the lane ends, and sending to ${gateway} goes on within a second. ${now} If the gateway asks for another pause, it gets one.`;
+    case "open":
+      return `The breaker stays open for the given time: nothing is sent to ${gateway}, then one probe goes first. ${now} ${reach}`;
+    case "close":
+      return `One probe goes to ${gateway} now; with its success everything else follows. ${now}`;
+    case "probe":
+      return `Nothing but single probes goes to ${gateway} until one succeeds; then everything else follows. ${now}`;
+  }
+}
+
+/** Lengths that an order can be given, in seconds. */
+export const LENGTHS = [900, 3_600, 14_400, 86_400] as const;
+export const lengthWords = (seconds: number): string => duration(seconds);

@@ -1,0 +1,31 @@
+/** Where a search leads: pages by name, lanes by gateway or number, dead letters by reason, everything else by id. Pure. */
+import { PAGES } from "../pages";
+import type { Filters } from "./url";
+import { GATEWAY_NAMES, gatewayName, REASON_NAMES } from "./words";
+
+export interface Found {
+  path: string;
+  filters?: Filters;
+}
+
+/** Pages of things that have an id with this prefix. */
+const BY_PREFIX: Record<string, string> = { msg_: "/messages", sub_: "/subscribers" };
+
+export function resolve(text: string): Found | undefined {
+  const wanted = text.trim();
+  const lower = wanted.toLowerCase();
+  if (lower === "") return undefined;
+  const [prefix] = /^[a-z]+_/.exec(lower) ?? [""];
+  const list = BY_PREFIX[prefix];
+  if (list) return { path: `${list}/${wanted}` };
+  const lane = /^(?:lane\s*)?(\d+)$/.exec(lower);
+  if (lane) return { path: `/lanes/${lane[1]}` };
+  const gateway = GATEWAY_NAMES.find((name) => name === lower || gatewayName(name).toLowerCase() === lower);
+  if (gateway) return { path: "/lanes", filters: { gateway } };
+  if (REASON_NAMES.includes(lower)) return { path: "/dead-letters", filters: { reason: lower } };
+  const page = PAGES.find(({ title }) => title.toLowerCase().startsWith(lower));
+  return page && { path: page.path };
+}
+
+/** What can be found by name, to choose from while writing. */
+export const SUGGESTIONS: readonly string[] = [...PAGES.map(({ title }) => title), ...GATEWAY_NAMES.map(gatewayName)];

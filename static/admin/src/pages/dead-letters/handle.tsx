@@ -1,0 +1,88 @@
+import { useState } from "preact/hooks";
+import type { AppView, Handled } from "../../api/types";
+import { things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { reasonWords } from "../../lib/words";
+import { useAction } from "../../ui/action";
+import { Dialog } from "../../ui/dialog";
+import { Refused, Shown } from "../../ui/shown";
+import { handle, type Handling, type Kind } from "./load";
+
+interface Props {
+  app: AppView;
+  handling: Handling;
+  kind: Kind;
+  onClose: () => void;
+  onHandled: () => unknown;
+}
+
+const letters = (n: number) => things(n, "dead letter");
+
+/** Counts first, then asks, then does it and says what was done. */
+export function HandleDialog({ app, handling, kind, onClose, onHandled }: Props) {
+  const [done, setDone] = useState<Handled>();
+  const dryRun = useResource(`${handling} ${app.id} ${kind.reason}`, () => handle(handling, app.id, kind.reason, true), { everyS: 3_600 });
+  const { run, isBusy, problem } = useAction(async () => {
+    setDone(await handle(handling, app.id, kind.reason, false));
+    onHandled();
+  });
+  const title = handling === "replay" ? "Replay" : "Discard";
+  return (
+    <Dialog title={`${title}: ${reasonWords(kind.reason).title.toLowerCase()}`} onClose={onClose}>
+      {done ? (
+        <>
+          <p role="status" id="handled">
+            {handling === "replay" ? "Sent again" : "Discarded"}: {letters(done.handled)}.
+            {done.remaining > 0 && ` Left: ${letters(done.remaining)}; repeat it for those.`}
+          </p>
+          <p class="row end">
+            <button type="button" onClick={onClose}>
+              Close
+            </button>
+          </p>
+        </>
+      ) : (
+        <Shown of={dryRun} what="what it would do">
+          {(counted) => (
+            <>
+              <p>{handling === "replay" ? whatReplayDoes(counted) : whatDiscardDoes(counted)}</p>
+              <Refused problem={problem} />
+              <p class="row end">
+                <button type="button" onClick={onClose}>
+                  Leave it
+                </button>
+                <button type="button" class="primary" id="handle" disabled={isBusy || reached(handling, counted) === 0} onClick={() => run()}>
+                  {title} {letters(reached(handling, counted))}
+                </button>
+              </p>
+            </>
+          )}
+        </Shown>
+      )}
+    </Dialog>
+  );
+}
+
+/** What one request does at most: the server's own cap. */
+const CAP = 10_000;
+/** Discarding needs nobody at the other end. */
+const reached = (handling: Handling, { matched, unreachable, user_left }: Handled) =>
+  Math.min(CAP, handling === "discard" ? matched : Math.max(0, matched - unreachable - user_left));
+
+function whatReplayDoes(counted: Handled): string {
+  const left = [
+    counted.unreachable > 0 ? `${letters(counted.unreachable)} cannot be: the subscription is not active any more.` : "",
+    counted.user_left > 0 ? `${letters(counted.user_left)} cannot be: somebody else has that browser now.` : "",
+  ];
+  const messages = things(counted.by_message?.length ?? 0, "message");
+  return [
+    `${letters(reached("replay", counted))} of ${messages} would be sent again, to those alone for whom they died. A browser that did show one drops the repeat.`,
+    ...left,
+    "Replaying works only once the cause is mended.",
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+const whatDiscardDoes = (counted: Handled): string =>
+  `${letters(reached("discard", counted))} would be put aside: they stay in the archive until it is cleared, but nothing brings them back to anybody.`;

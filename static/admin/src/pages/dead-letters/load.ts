@@ -1,0 +1,56 @@
+import { api, told } from "../../api/client";
+import type { DeadLetter, Group, Handled } from "../../api/types";
+import { clock } from "../../lib/clock";
+import type { Filters } from "../../lib/url";
+
+const DAY_MS = 86_400_000;
+
+/** Dead letters of one reason: how many are open, how many died lately. */
+export interface Kind {
+  reason: string;
+  open: number;
+  newest: string;
+  lastDay: number;
+  dayBefore: number;
+}
+
+/** Open dead letters by reason, with what died today and yesterday to compare. */
+export async function loadKinds(app: string, signal: AbortSignal): Promise<Kind[]> {
+  const now = clock.now().getTime();
+  const [yesterday, before] = [now - DAY_MS, now - 2 * DAY_MS].map((ms) => new Date(ms).toISOString());
+  const by = async (more: { since?: string; until?: string }): Promise<Group[]> => {
+    const query = { by: "reason", state: "open", ...more } as const;
+    return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
+  };
+  const [open, lastDay, dayBefore] = await Promise.all([by({}), by({ since: yesterday }), by({ since: before, until: yesterday })]);
+  const of = (groups: Group[], reason: string) => groups.find(({ key }) => key === reason)?.count ?? 0;
+  return open.map(({ key, count, newest }) => {
+    const reason = key ?? "";
+    return { reason, open: count, newest, lastDay: of(lastDay, reason), dayBefore: of(dayBefore, reason) };
+  });
+}
+
+export interface LetterPage {
+  letters: DeadLetter[];
+  next: string | null | undefined;
+}
+
+export async function loadLetters(app: string, { reason, after }: Filters, signal: AbortSignal): Promise<LetterPage> {
+  const query = { state: "open", reason, limit: 50, iterator: after } as const;
+  const { data, iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
+  return { letters: data, next: iterator };
+}
+
+export type Handling = "replay" | "discard";
+
+/** Replays or discards what is open of one reason, or counts what that would be. */
+export function handle(handling: Handling, app: string, reason: string, dry_run: boolean): Promise<Handled> {
+  const to = { params: { path: { app } }, body: { filter: { reason }, dry_run } };
+  return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
+}
+
+/** Where an export is to be had; the browser saves it. */
+export function exportPath(app: string, format: "csv" | "ndjson", reason: string | undefined): string {
+  const query = new URLSearchParams({ format, ...(reason ? { reason } : {}) });
+  return `/v1/apps/${encodeURIComponent(app)}/dead-letters/export?${query.toString()}`;
+}

@@ -1,0 +1,187 @@
+import { useState } from "preact/hooks";
+import type { AppView, DeadLetter } from "../../api/types";
+import { count } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { to, useFilters } from "../../lib/url";
+import { gatewayName, reasonWords } from "../../lib/words";
+import { useHere, useMay } from "../../shell/context";
+import { Head } from "../../ui/card";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { HandleDialog } from "./handle";
+import { exportPath, loadKinds, loadLetters, type Handling, type Kind } from "./load";
+
+/** What went wrong, can I mend it? */
+export default function DeadLetters() {
+  const { app, apps } = useHere();
+  const { filters } = useFilters();
+  return (
+    <>
+      <Head title="Dead letters" lead="What went wrong, can I mend it? Deliveries that were given up, by why.">
+        {app && <Export app={app} reason={filters.reason} />}
+      </Head>
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} />}
+    </>
+  );
+}
+
+function ChooseApp({ apps }: { apps: readonly AppView[] }) {
+  if (apps.length === 0) {
+    return (
+      <div class="empty">
+        <p>There is no app yet. To make one:</p>
+        <pre>
+          <code>bellwire init shop --origin https://shop.example.com</code>
+        </pre>
+      </div>
+    );
+  }
+  return (
+    <div class="empty">
+      <p>Dead letters are kept by app. Of which?</p>
+      <ul class="list">
+        {apps.map(({ id, slug, name }) => (
+          <li key={id} data-row>
+            <a href={to("/dead-letters", { app: slug })}>{name}</a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Export({ app, reason }: { app: AppView; reason: string | undefined }) {
+  const admin = useMay("admin", app.id);
+  if (!admin.may) return <p class="fine">Export: {admin.why}</p>;
+  return (
+    <p class="row">
+      Export
+      <a href={exportPath(app.id, "csv", reason)} download="dead-letters.csv">
+        CSV
+      </a>
+      <a href={exportPath(app.id, "ndjson", reason)} download="dead-letters.ndjson">
+        NDJSON
+      </a>
+    </p>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  // Outside of the list: when all are handled there is none, but the dialog has yet to say so.
+  const [chosen, choose] = useState<Chosen>();
+  const kinds = useResource(`dead kinds ${app.id}`, (stop) => loadKinds(app.id, stop), { on: ["dead_letter.created"] });
+  return (
+    <>
+      <Shown
+        of={kinds}
+        what="dead letters"
+        isEmpty={(kinds) => kinds.length === 0}
+        empty={<p>No dead letter is open. Deliveries come here when every retry has failed, or when a gateway refuses them for good.</p>}
+      >
+        {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} choose={choose} />}
+      </Shown>
+      {filters.reason && (
+        <p class="back">
+          <a href={link("/dead-letters")}>All reasons</a>
+        </p>
+      )}
+      {filters.reason && <Letters key={filters.reason} app={app} />}
+      {chosen && <HandleDialog app={app} {...chosen} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
+    </>
+  );
+}
+
+/** What somebody is about to do. */
+interface Chosen {
+  handling: Handling;
+  kind: Kind;
+}
+
+function Kinds({ app, kinds, choose }: { app: AppView; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
+  const { link } = useFilters();
+  const sender = useMay("sender", app.id);
+  if (kinds.length === 0) return <p>None of these is open.</p>;
+  return (
+    <>
+      <ul class="kinds">
+        {kinds.map((kind) => {
+          const { title, help } = reasonWords(kind.reason);
+          return (
+            <li key={kind.reason} class="card" data-row>
+              <div>
+                <h2>
+                  <a href={link("/dead-letters", { reason: kind.reason })}>{title}</a>
+                </h2>
+                <p class="fine">{help}</p>
+                <p class="fine">
+                  <code>{kind.reason}</code> · the latest <Time at={kind.newest} /> · {trend(kind)}
+                </p>
+              </div>
+              <p class="large">
+                <Count n={kind.open} />
+              </p>
+              {sender.may && (
+                <div class="row">
+                  <button type="button" data-do="replay" onClick={() => choose({ handling: "replay", kind })}>
+                    Replay…
+                  </button>
+                  <button type="button" data-do="discard" onClick={() => choose({ handling: "discard", kind })}>
+                    Discard…
+                  </button>
+                </div>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+      {!sender.may && <p class="fine">Replaying and discarding are not yours to do. {sender.why}</p>}
+    </>
+  );
+}
+
+function trend({ lastDay, dayBefore }: Kind): string {
+  if (lastDay === 0 && dayBefore === 0) return "none within two days";
+  return `${count(lastDay)} in the last 24 hours, ${count(dayBefore)} in those before`;
+}
+
+function Letters({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
+  return (
+    <Shown of={page} what="single letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>There are no more.</p>}>
+      {({ letters, next }) => (
+        <>
+          <LetterTable letters={letters} />
+          <p class="row">
+            {filters.after && <a href={link("/dead-letters", { reason: filters.reason })}>The newest</a>}
+            {next && <a href={link("/dead-letters", { reason: filters.reason, after: next })}>Older ones</a>}
+          </p>
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function LetterTable({ letters }: { letters: DeadLetter[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Dead letters"
+      rows={letters}
+      id={({ id }) => id}
+      columns={[
+        { head: "Died", cell: ({ at }) => <Time at={at} /> },
+        { head: "Gateway", cell: ({ gateway }) => gatewayName(gateway) },
+        { head: "Its words", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
+        { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => retries },
+        { head: "Message", isExtra: true, cell: ({ message }) => <a href={link(`/messages/${message}`)}>{short(message)}</a> },
+        { head: "Subscription", isExtra: true, cell: ({ subscription }) => <a href={link(`/subscribers/${subscription}`)}>{short(subscription)}</a> },
+      ]}
+    />
+  );
+}
+
+/** The end of an id tells neighbours apart; its beginning is the time. */
+const short = (id: string) => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;

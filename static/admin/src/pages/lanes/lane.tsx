@@ -1,0 +1,180 @@
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { Flow, Lane } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { endOf } from "../../lib/figures";
+import { duration, things } from "../../lib/format";
+import { because, laneState, ORDERS, ORDER_WORDS, originState, sensible, STATE_WORDS, type Order } from "../../lib/lanes";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { gatewayName } from "../../lib/words";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadAnswers, loadFlow, loadLane } from "./load";
+import { OrderDialog } from "./order";
+
+/** One lane: how it stands, why, and what may be done. */
+export default function LanePage() {
+  const { params } = useRoute();
+  const { link } = useFilters();
+  const number = Number(params.lane);
+  const lane = useResource(`lane ${number}`, (stop) => loadLane(number, stop), { on: ["lane.held", "lane.released", "lane.breaker"], everyS: 15 });
+  const flow = useResource(`flow ${number}`, (stop) => loadFlow(number, stop), { on: ["outcomes", "lane.held", "lane.released"], everyS: 15 });
+  const answers = useResource(`answers ${number}`, (stop) => loadAnswers(number, stop));
+  const refresh = () => Promise.all([lane.refresh(), flow.refresh()]);
+  return (
+    <>
+      <p class="back">
+        <a href={link("/lanes")}>Lanes</a>
+      </p>
+      <Shown of={lane} what={`lane ${params.lane}`}>
+        {(shown) => (
+          <>
+            <State lane={shown} />
+            <Orders lane={shown} flow={flow.known.value?.value} onGiven={refresh} />
+            <div class="grid halves">
+              <Card title="Waiting">
+                <Shown of={flow} what="what waits">
+                  {(flow) => <FlowFigures flow={flow} />}
+                </Shown>
+              </Card>
+              <Card title="Answers" aside={<span class="fine">last hour</span>}>
+                <Shown of={answers} what="answers" isEmpty={(answers) => answers.length === 0} empty={<p>Nothing was sent to it within the last hour.</p>}>
+                  {(answers) => <Answers answers={answers} />}
+                </Shown>
+              </Card>
+              <Card title="Origins" class="wide">
+                <Origins lane={shown} />
+              </Card>
+            </div>
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function State({ lane }: { lane: Lane }) {
+  const { apps } = useHere();
+  const { word, tone } = STATE_WORDS[laneState(lane)];
+  return (
+    <>
+      <Head title={`${gatewayName(lane.gateway)}, ${apps.find(({ id }) => id === lane.app)?.name ?? lane.app}`} lead={`Lane ${lane.lane} · ${things(lane.subscriptions, "active subscription")} · VAPID key ${lane.vapid_key_id}`} />
+      <p class="verdict" id="lane-state">
+        <Badge tone={tone}>{word}</Badge> <span>{because(lane, clock.shown.value, zone.value)}.</span>
+      </p>
+    </>
+  );
+}
+
+function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; onGiven: () => unknown }) {
+  const [order, setOrder] = useState<Order>();
+  const operator = useMay("operator", null);
+  if (!operator.may) return <p class="fine">Orders to lanes are not yours to give. {operator.why}</p>;
+  const [first] = sensible(laneState(lane));
+  return (
+    <>
+      <div class="row" role="group" aria-label="Orders to this lane">
+        {ORDERS.filter((order) => sensible(laneState(lane)).includes(order)).map((order) => (
+          <button key={order} type="button" id={order} class={order === first && laneState(lane) !== "flowing" ? "primary" : ""} onClick={() => setOrder(order)}>
+            {ORDER_WORDS[order].title}…
+          </button>
+        ))}
+      </div>
+      {order && (
+        <OrderDialog
+          order={order}
+          lane={lane}
+          flow={flow}
+          onClose={() => setOrder(undefined)}
+          onGiven={() => {
+            setOrder(undefined);
+            void onGiven();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function FlowFigures({ flow }: { flow: Flow }) {
+  const limits = [
+    flow.paused ? "nothing is let through: flow control pauses it" : "",
+    flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
+    flow.parallelism == null ? "" : `${flow.parallelism} at a time`,
+  ].filter(Boolean);
+  return (
+    <dl class="figures">
+      <div>
+        <dt>Due now</dt>
+        <dd class="large">
+          <Count n={flow.waiting} orMore={flow.waiting_or_more} />
+        </dd>
+      </div>
+      <div>
+        <dt>The oldest has waited</dt>
+        <dd>{flow.oldest_waiting_s == null ? "–" : duration(flow.oldest_waiting_s)}</dd>
+      </div>
+      <div>
+        <dt>Limit in use</dt>
+        <dd>{limits.join("; ") || "none"}</dd>
+      </div>
+    </dl>
+  );
+}
+
+const ANSWER_WORDS: Record<string, string> = {
+  "2xx": "Taken",
+  "3xx": "Redirected",
+  gone: "The subscription is gone",
+  "429": "Asked to slow down",
+  "4xx": "Refused",
+  "5xx": "The gateway failed",
+  none: "No answer",
+};
+
+function Answers({ answers }: { answers: { status: string; n: number }[] }) {
+  return (
+    <Table
+      caption="Answers"
+      rows={answers}
+      id={({ status }) => status}
+      columns={[
+        { head: "Answer", cell: ({ status }) => ANSWER_WORDS[status] ?? status },
+        { head: "Status", cell: ({ status }) => <code>{status}</code> },
+        { head: "POSTs", isNumber: true, cell: ({ n }) => <Count n={n} /> },
+      ]}
+    />
+  );
+}
+
+const REASON_WORDS: Record<string, string> = { throttled: "the gateway asked for it", operator: "an operator", key_refused: "the VAPID key is refused" };
+
+function Origins({ lane }: { lane: Lane }) {
+  if (lane.origins.length === 0) return <p>Nothing is in force on the way to any of its origins.</p>;
+  return (
+    <Table
+      caption="Origins"
+      rows={lane.origins}
+      id={({ origin, breaker_of }) => `${origin} ${breaker_of ?? ""}`}
+      columns={[
+        { head: "Origin", cell: ({ origin }) => (origin === "*" ? "All of them, later ones included" : <code>{origin}</code>) },
+        {
+          head: "State",
+          cell: (origin) => {
+            const { word, tone } = STATE_WORDS[originState(origin)];
+            return <Badge tone={tone}>{word}</Badge>;
+          },
+        },
+        { head: "Until", cell: (origin) => endOf(origin.held_until ?? origin.open_until, clock.shown.value, zone.value) || "–" },
+        { head: "Why", cell: ({ held_reason, held_note }) => [held_reason && (REASON_WORDS[held_reason] ?? held_reason), held_note].filter(Boolean).join(": ") || "–" },
+        { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,85 @@
+import { api, told } from "../../api/client";
+import type { Flow, Lane } from "../../api/types";
+import { clock } from "../../lib/clock";
+import type { Order } from "../../lib/lanes";
+
+const HOUR_MS = 3_600_000;
+
+export interface LanePage {
+  lanes: Lane[];
+  /** What the next page is asked with. */
+  next: string | null | undefined;
+}
+
+export async function loadLanes(after: string | undefined, signal: AbortSignal): Promise<LanePage> {
+  const { data, iterator } = await told(api.GET("/v1/gateways", { params: { query: { limit: 100, iterator: after } }, signal }));
+  return { lanes: data, next: iterator };
+}
+
+export const loadLane = (lane: number, signal: AbortSignal): Promise<Lane> => told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));
+
+export const loadFlow = (lane: number, signal: AbortSignal): Promise<Flow> =>
+  told(api.GET("/v1/gateways/{lane}/flow", { params: { path: { lane } }, signal }));
+
+/** Of the lanes' attempts within the last hour: how many, and which share was not taken. */
+export interface Attempts {
+  attempts: number;
+  errorRate: number | null;
+}
+
+export async function loadAttempts(signal: AbortSignal): Promise<Map<number, Attempts>> {
+  const end = clock.now();
+  const query = {
+    "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(),
+    "time[end]": end.toISOString(),
+    "measures[]": ["attempts", "error_rate"],
+    "dimensions[]": ["lane"],
+  };
+  const { data } = await told(api.GET("/v1/metrics", { params: { query }, signal }));
+  return new Map(
+    data.map(({ dimensions, metrics }) => {
+      const { attempts = 0, error_rate = null } = metrics as { attempts?: number; error_rate?: number | null };
+      return [Number((dimensions as { lane?: number }).lane), { attempts, errorRate: error_rate }];
+    }),
+  );
+}
+
+/** How attempts were answered, by class. */
+export async function loadAnswers(lane: number, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
+  const end = clock.now();
+  const query = {
+    "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(),
+    "time[end]": end.toISOString(),
+    "measures[]": ["attempts"],
+    "dimensions[]": ["status"],
+    "filters[lane]": [lane],
+  };
+  const { data } = await told(api.GET("/v1/metrics", { params: { query }, signal }));
+  const answers = data.map(({ dimensions, metrics }) => ({
+    status: String((dimensions as { status?: string }).status),
+    n: Number((metrics as { attempts?: number }).attempts ?? 0),
+  }));
+  return answers.filter(({ n }) => n > 0);
+}
+
+export interface OrderBody {
+  seconds?: number;
+  reason?: string;
+}
+
+/** Gives an order to all origins of a lane; it stands in the audit log. Returns how the lane is then. */
+export function give(order: Order, lane: number, body: OrderBody): Promise<Lane> {
+  const to = { params: { path: { lane } }, body };
+  switch (order) {
+    case "hold":
+      return told(api.POST("/v1/gateways/{lane}/hold", to));
+    case "release":
+      return told(api.POST("/v1/gateways/{lane}/release", to));
+    case "open":
+      return told(api.POST("/v1/gateways/{lane}/open", to));
+    case "close":
+      return told(api.POST("/v1/gateways/{lane}/close", to));
+    case "probe":
+      return told(api.POST("/v1/gateways/{lane}/probe", to));
+  }
+}

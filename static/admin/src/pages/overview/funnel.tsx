@@ -1,0 +1,43 @@
+import type { Funnel } from "../../lib/figures";
+import { share } from "../../lib/format";
+import { Count } from "../../ui/numbers";
+
+interface Step {
+  word: string;
+  n: number;
+  share: string | undefined;
+  /** What stands beside it, hatched, up to all that were accepted. */
+  rest: { n: number; words: string } | undefined;
+}
+
+const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel): Step[] => [
+  { word: "Accepted by gateways", n: accepted, share: undefined, rest: undefined },
+  { word: "Can be reported", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: "sent without a receipt token: nobody can know" } },
+  { word: "Displayed", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not shown yet, or the browser does not say" } },
+  { word: "Clicked", n: clicked, share: share(clicked, displayed), rest: undefined },
+];
+
+/** From accepted to clicked, each share of what it can be a share of; what nobody knows is hatched. */
+export function FunnelFigure({ funnel }: { funnel: Funnel }) {
+  const width = (n: number) => ({ width: `${funnel.accepted === 0 ? 0 : Math.min(100, (n / funnel.accepted) * 100)}%` });
+  return (
+    <ol class="funnel">
+      {steps(funnel).map(({ word, n, share, rest }) => (
+        <li key={word}>
+          <p>
+            {word} <strong><Count n={n} /></strong> {share && <span class="fine">{share}</span>}
+          </p>
+          <div class="bar" aria-hidden="true">
+            <span class="known" style={width(n)} />
+            {rest && rest.n > 0 && <span class="unknown" style={width(rest.n)} />}
+          </div>
+          {rest && rest.n > 0 && (
+            <p class="fine">
+              <Count n={rest.n} /> {rest.words}
+            </p>
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}

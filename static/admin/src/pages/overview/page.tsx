@@ -1,0 +1,279 @@
+import { useMemo } from "preact/hooks";
+import type { Kind } from "../../api/live";
+import type { Alert, Chart, Group, Lane, Reliability } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { funnel, OUTCOME_LOOKS, OUTCOMES, perMinute, sentence, sliWords, throughput, type Queue } from "../../lib/figures";
+import { clockTime, duration, fullCount, things } from "../../lib/format";
+import { because, laneState, STATE_WORDS } from "../../lib/lanes";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { gatewayName, reasonWords } from "../../lib/words";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { StackedBars, type Layer } from "../../ui/chart";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { useHere } from "../../shell/context";
+import { FunnelFigure } from "./funnel";
+import * as load from "./load";
+
+const OF_SENDING: readonly Kind[] = ["outcomes", "message.progress", "message.done", "lane.held", "lane.released", "lane.breaker"];
+
+export default function Overview() {
+  const { apps, app } = useHere();
+  const id = app?.id;
+  const about = id ?? "all";
+  const chart = useResource(`throughput ${about}`, (stop) => load.loadThroughput(id, stop), { on: OF_SENDING, everyS: 30 });
+  const queue = useResource(`queue ${about}`, (stop) => load.loadQueue(id, stop), { on: OF_SENDING, everyS: 30 });
+  const lanes = useResource(`lanes ${about}`, (stop) => load.loadLanes(id, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
+  const alerts = useResource(`alerts ${about}`, (stop) => load.loadAlerts(id, stop), { on: ["alert.raised", "alert.resolved"] });
+  const latency = useResource(`latency ${about}`, (stop) => load.loadLatency(id, stop));
+  const reliability = useResource(`reliability ${about}`, (stop) => load.loadReliability(id, stop));
+  const sums = useResource(`funnel ${about}`, (stop) => load.loadFunnel(id, stop));
+  const of = app ? [app] : apps;
+  const dead = useResource(`dead ${of.map(({ id }) => id).join()}`, (stop) => load.loadDeadLetters(of, stop), { on: ["dead_letter.created"] });
+
+  const columns = chart.known.value && throughput(chart.known.value.value);
+  return (
+    <>
+      <Sentence
+        isKnown={columns !== undefined && queue.known.value !== undefined}
+        perMinute={columns && perMinute(columns)}
+        queue={queue.known.value?.value}
+        lanes={lanes.known.value?.value}
+        alerts={alerts.known.value?.value}
+        problem={(chart.problem.value ?? queue.problem.value)?.message}
+      />
+      <div class="grid">
+        <Card title="Deliveries that ended, by the minute" class="wide">
+          <Shown of={chart} what="the last hour" isEmpty={hasNoEnd} empty={<NothingSent />}>
+            {(chart) => <Throughput chart={chart} />}
+          </Shown>
+        </Card>
+        <div class="stack">
+          <Card title="Queue">
+            <Shown of={queue} what="the queue">
+              {(queue) => <QueueFigures queue={queue} />}
+            </Shown>
+          </Card>
+          <Card title="Time to acceptance" aside={<span class="fine">last hour</span>}>
+            <Shown of={latency} what="how long it took" isEmpty={hasNoLatency} empty={<p>Nothing was accepted within the last hour. From a message’s acceptance here to its gateway’s: half of them, and so on.</p>}>
+              {(chart) => <Latency chart={chart} />}
+            </Shown>
+          </Card>
+        </div>
+        <Card title="Lanes">
+          <Shown of={lanes} what="the lanes" isEmpty={(lanes) => lanes.length === 0} empty={<p>Lanes come by themselves, with the first subscription of each push service.</p>}>
+            {(lanes) => <LaneList lanes={lanes} />}
+          </Shown>
+        </Card>
+        <Card title="Dead letters">
+          <Shown of={dead} what="dead letters">
+            {(found) => <DeadLetterList groups={found.flatMap(({ groups }) => groups)} isOfOneApp={app !== undefined || apps.length === 1} />}
+          </Shown>
+        </Card>
+        <Card title="What came of it" aside={<span class="fine">last 24 hours</span>} class="wide">
+          <Shown
+            of={sums}
+            what="what browsers reported"
+            isEmpty={(chart) => funnel(sumsOf(chart)).accepted === 0}
+            empty={<p>Nothing was accepted within a day. From accepted by the gateway to displayed and clicked, as far as browsers report it.</p>}
+          >
+            {(chart) => <FunnelFigure funnel={funnel(sumsOf(chart))} />}
+          </Shown>
+        </Card>
+        <Card title="Reliability" aside={<span class="fine">last hour, against the one before</span>} class="wide">
+          <Shown of={reliability} what="reliability">
+            {(read) => <ReliabilityTable {...read} />}
+          </Shown>
+        </Card>
+      </div>
+    </>
+  );
+}
+
+/** The only point of a chart without steps. */
+const sumsOf = (chart: Chart): object => chart.data[0]?.metrics ?? {};
+const number = (of: object, name: string) => (of as Record<string, number | null | undefined>)[name];
+const hasNoEnd = (chart: Chart) => Object.values(throughput(chart).ended).every((values) => values.every((n) => n === 0));
+const hasNoLatency = (chart: Chart) => number(sumsOf(chart), "latency_p50") == null;
+
+interface SentenceProps {
+  isKnown: boolean;
+  perMinute: number | undefined;
+  queue: Queue | undefined;
+  lanes: Lane[] | undefined;
+  alerts: Alert[] | undefined;
+  problem: string | undefined;
+}
+
+/** Readable from two metres. */
+function Sentence({ isKnown, problem, ...known }: SentenceProps) {
+  const { link } = useFilters();
+  if (!isKnown) return <h1 class="sentence">{problem ? `It cannot be told how things are. ${problem}` : "Looking…"}</h1>;
+  const { tone, words, path } = sentence(known, clock.shown.value, zone.value);
+  return (
+    <h1 class="sentence" id="sentence" data-tone={tone}>
+      {path ? <a href={link(path)}>{words}</a> : words}
+    </h1>
+  );
+}
+
+function NothingSent() {
+  return (
+    <div>
+      <p>No delivery ended within the last hour. To send the first one:</p>
+      <pre>
+        <code>bellwire send --app shop --topic news --title "Hello"</code>
+      </pre>
+    </div>
+  );
+}
+
+function Throughput({ chart }: { chart: Chart }) {
+  const { at, ended } = useMemo(() => throughput(chart), [chart]);
+  const layers = useMemo(
+    () => OUTCOMES.filter((outcome) => outcome === "accepted" || ended[outcome].some((n) => n > 0)).map((outcome): Layer => ({ ...OUTCOME_LOOKS[outcome], values: ended[outcome] })),
+    [ended],
+  );
+  const rows = at.map((start, n) => ({ start, n })).filter(({ n }) => layers.some(({ values }) => (values[n] ?? 0) > 0));
+  return (
+    <>
+      <StackedBars at={at} layers={layers} />
+      <details>
+        <summary>As a table</summary>
+        <Table
+          caption="Deliveries that ended, by the minute"
+          rows={rows}
+          id={({ start }) => start}
+          columns={[
+            { head: "Minute", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
+            ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
+          ]}
+        />
+      </details>
+    </>
+  );
+}
+
+function QueueFigures({ queue }: { queue: Queue }) {
+  return (
+    <dl class="figures">
+      <div>
+        <dt>Due now</dt>
+        <dd class="large">
+          <Count n={queue.waiting} orMore={queue.waiting_or_more} />
+        </dd>
+      </div>
+      <div>
+        <dt>The oldest has waited</dt>
+        <dd class="large">{queue.oldest_waiting_s == null ? "–" : duration(queue.oldest_waiting_s)}</dd>
+      </div>
+    </dl>
+  );
+}
+
+/** Lanes that are as they should be are counted, not listed. */
+function LaneList({ lanes }: { lanes: Lane[] }) {
+  const { link } = useFilters();
+  const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
+  const shown = ill.slice(0, 5);
+  return (
+    <>
+      {shown.length > 0 && (
+        <ul class="list">
+          {shown.map((lane) => {
+            const { word, tone } = STATE_WORDS[laneState(lane)];
+            return (
+              <li key={lane.lane} data-row>
+                <a href={link(`/lanes/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> <Badge tone={tone}>{word}</Badge>
+                <br />
+                <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
+              </li>
+            );
+          })}
+        </ul>
+      )}
+      <p>
+        {ill.length === 0 && <Badge tone="accepted">All flowing</Badge>} <a href={link("/lanes")}>{things(lanes.length, "lane")}</a>
+      </p>
+    </>
+  );
+}
+
+function DeadLetterList({ groups, isOfOneApp }: { groups: Group[]; isOfOneApp: boolean }) {
+  const { link } = useFilters();
+  const byReason = new Map<string, { n: number; newest: string }>();
+  for (const { key, count, newest } of groups) {
+    const before = byReason.get(key ?? "");
+    byReason.set(key ?? "", { n: (before?.n ?? 0) + count, newest: before && before.newest > newest ? before.newest : newest });
+  }
+  const sorted = [...byReason].sort(([, a], [, b]) => b.n - a.n);
+  const sum = sorted.reduce((sum, [, { n }]) => sum + n, 0);
+  if (sum === 0) return <Badge tone="accepted">None is open</Badge>;
+  return (
+    <>
+      <p class="large">
+        <Count n={sum} />
+      </p>
+      <ul class="list">
+        {sorted.slice(0, 4).map(([reason, { n, newest }]) => (
+          <li key={reason} data-row>
+            <a href={link("/dead-letters", { reason: isOfOneApp ? reason : undefined })}>{reasonWords(reason).title}</a>
+            <br />
+            <span class="fine">
+              <Count n={n} />, the latest <Time at={newest} />
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const PERCENTILES = [
+  ["latency_p50", "Half"],
+  ["latency_p90", "90 %"],
+  ["latency_p95", "95 %"],
+  ["latency_p99", "99 %"],
+] as const;
+
+function Latency({ chart }: { chart: Chart }) {
+  const sums = sumsOf(chart);
+  return (
+    <dl class="figures">
+      {PERCENTILES.map(([name, words]) => {
+        const seconds = number(sums, name);
+        return (
+          <div key={name}>
+            <dt>{words} within</dt>
+            <dd>{seconds == null ? "–" : duration(seconds)}</dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}
+
+const TRENDS = { better: "↗ better", worse: "↘ worse", steady: "→ steady" } as const;
+
+function ReliabilityTable({ now, before }: { now: Reliability; before: Reliability }) {
+  const rows = now.all.slis.map((reading) => sliWords(reading, before.all.slis.find(({ sli }) => sli === reading.sli)));
+  return (
+    <Table
+      caption="Reliability"
+      rows={rows}
+      id={({ title }) => title}
+      columns={[
+        { head: "Figure", cell: ({ title, samples }) => <span title={samples}>{title}</span> },
+        { head: "Now", isNumber: true, cell: ({ value }) => value },
+        { head: "Target", isNumber: true, isExtra: true, cell: ({ target }) => target },
+        { head: "State", cell: ({ tone, verdict }) => <Badge tone={tone}>{verdict}</Badge> },
+        { head: "Trend", isExtra: true, cell: ({ trend }) => (trend ? TRENDS[trend] : <span class="fine">nothing to compare</span>) },
+        { head: "Of", isExtra: true, cell: ({ samples }) => <span class="fine">{samples}</span> },
+      ]}
+    />
+  );
+}

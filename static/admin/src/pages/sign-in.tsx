@@ -1,0 +1,137 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { useLocation } from "preact-iso";
+import { BASE } from "../lib/url";
+import { signIn, type SignIn } from "../session";
+import { useAction } from "../ui/action";
+import { Refused } from "../ui/shown";
+
+/** Read once, and taken out of the address, which histories keep. */
+function takeToken(): string {
+  const token = decodeURIComponent(location.hash.slice(1));
+  if (token) history.replaceState(null, "", location.pathname);
+  return token;
+}
+
+function DoorFrame({ title, children }: { title: string; children: ComponentChildren }) {
+  useEffect(() => {
+    document.title = `${title} · Bellwire`;
+  }, [title]);
+  return (
+    <main class="door">
+      <p class="brand">
+        <img src="/admin/icon.svg" alt="" width="36" height="36" /> Bellwire
+      </p>
+      <h1>{title}</h1>
+      {children}
+    </main>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  name: string;
+  type: "email" | "password";
+  autocomplete: "username" | "current-password" | "new-password" | "off";
+  hint?: string;
+  minLength?: number;
+}
+
+function Field({ label, name, type, autocomplete, hint, minLength }: FieldProps) {
+  const input = { name, id: name, autocomplete, required: true, minLength, "aria-describedby": hint ? `${name}-hint` : undefined };
+  return (
+    <label class="field">
+      <span>{label}</span>
+      {type === "email" ? <input type="email" {...input} /> : <input type="password" {...input} />}
+      {hint && (
+        <span class="fine" id={`${name}-hint`}>
+          {hint}
+        </span>
+      )}
+    </label>
+  );
+}
+
+/** A form that signs in with what is written in it. */
+function Way({ button, id, read, children }: { button: string; id: string; read: (written: (name: string) => string) => SignIn; children: ComponentChildren }) {
+  const { run, isBusy, problem } = useAction(signIn);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void run(read((name) => String(form.get(name) ?? "")));
+  };
+  return (
+    <form class="way" onSubmit={submit}>
+      {children}
+      <Refused problem={problem} />
+      <button type="submit" class="primary" id={id} disabled={isBusy}>
+        {isBusy ? "One moment…" : button}
+      </button>
+    </form>
+  );
+}
+
+/** The way in, at whatever address somebody is: they are back there when they are in. */
+export function SignInPage() {
+  const [byKey, setByKey] = useState(false);
+  return (
+    <DoorFrame title="Sign in">
+      {byKey ? (
+        <Way key="key" id="sign-in" button="Sign in" read={(written) => ({ api_key: written("api_key").trim() })}>
+          <Field label="Operator’s key" name="api_key" type="password" autocomplete="off" hint="bw_…, as bellwire key create printed it. The session acts as that key." />
+        </Way>
+      ) : (
+        <Way key="password" id="sign-in" button="Sign in" read={(written) => ({ email: written("email").trim(), password: written("password") })}>
+          <Field label="E-mail" name="email" type="email" autocomplete="username" />
+          <Field label="Password" name="password" type="password" autocomplete="current-password" />
+        </Way>
+      )}
+      <p>
+        <button type="button" class="plain" id="other-way" onClick={() => setByKey(!byKey)}>
+          {byKey ? "With e-mail and password" : "With an operator’s key"}
+        </button>
+      </p>
+      <p class="fine">
+        No password yet, or forgotten? Whoever runs this server makes you a one-time link: <code>bellwire admin invite</code> or <code>bellwire admin reset</code>.
+      </p>
+    </DoorFrame>
+  );
+}
+
+/** Behind a one-time link: sets a password, and lets in. */
+export function Invitation() {
+  const { route } = useLocation();
+  const [token] = useState(takeToken);
+  const { run, isBusy, problem } = useAction(async (body: SignIn) => {
+    await signIn(body);
+    route(`${BASE}/`, true);
+  });
+  if (!token.startsWith("bwl_")) {
+    return (
+      <DoorFrame title="This link is not whole">
+        <p>What stands behind the # is missing. Copy the whole link, or ask for another one.</p>
+        <p>
+          <a href={`${BASE}/`}>Sign in</a>
+        </p>
+      </DoorFrame>
+    );
+  }
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void run({ link: token, new_password: String(form.get("new_password")) });
+  };
+  return (
+    <DoorFrame title="Welcome">
+      <p>Choose the password that you sign in with from now on. The link works once.</p>
+      <form class="way" onSubmit={submit}>
+        <Field label="New password" name="new_password" type="password" autocomplete="new-password" minLength={12} hint="12 characters or more." />
+        <Refused problem={problem} />
+        {problem?.code === "sign_in_refused" && <p class="fine">The link was used, replaced, or is older than three days. Ask for another one.</p>}
+        <button type="submit" class="primary" id="set-password" disabled={isBusy}>
+          {isBusy ? "One moment…" : "Set it and come in"}
+        </button>
+      </form>
+    </DoorFrame>
+  );
+}

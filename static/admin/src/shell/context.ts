@@ -1,0 +1,27 @@
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { AppView, Role, Session } from "../api/types";
+import { may, takes } from "../lib/roles";
+
+/** What every page knows. */
+export interface Here {
+  session: Session;
+  /** The apps that may be looked at. */
+  apps: readonly AppView[];
+  /** The one that the page is about; undefined: all of them. */
+  app: AppView | undefined;
+}
+
+export const HereContext = createContext<Here | undefined>(undefined);
+
+export function useHere(): Here {
+  const here = useContext(HereContext);
+  if (!here) throw new Error("only within the shell");
+  return here;
+}
+
+/** Whether something may be offered, and if not, which role could. `place` is an app's id; null: the server itself. */
+export function useMay(role: Role, place: string | null): { may: boolean; why: string } {
+  const { session } = useHere();
+  return { may: may(session, role, place), why: takes(role, place) };
+}

@@ -1,0 +1,37 @@
+import { PAGES } from "../pages";
+import { Dialog } from "../ui/dialog";
+
+const KEYS: readonly [string, string][] = [
+  ["/", "Search"],
+  ["j  k", "Next and previous row"],
+  ["Enter", "Open the row"],
+  ["Esc", "Close"],
+  ["?", "This list"],
+];
+
+export function Help({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl class="keys">
+        {KEYS.map(([key, does]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+        {PAGES.map(({ letter, title, question }) => (
+          <div key={letter}>
+            <dt>
+              <kbd>g</kbd> <kbd>{letter}</kbd>
+            </dt>
+            <dd>
+              {title} <span class="fine">{question}</span>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

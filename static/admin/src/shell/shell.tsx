@@ -1,0 +1,122 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { lazy, Route, Router, useLocation } from "preact-iso";
+import { live } from "../api/live";
+import type { AppView, Session } from "../api/types";
+import { appsOf, chosen } from "../apps";
+import { clock } from "../lib/clock";
+import { isOurs, Keys, step } from "../lib/keys";
+import { may } from "../lib/roles";
+import { useResource } from "../lib/resource";
+import { BASE, useFilters } from "../lib/url";
+import { pageOf } from "../pages";
+import { Time } from "../ui/numbers";
+import { Shown } from "../ui/shown";
+import { HereContext } from "./context";
+import { Help } from "./help";
+import { Navigation } from "./navigation";
+import { Top } from "./top";
+
+// A page's code comes with its first visit; later pages are added here and in `pages.ts`.
+const Overview = lazy(() => import("../pages/overview/page"));
+const Lanes = lazy(() => import("../pages/lanes/list"));
+const LanePage = lazy(() => import("../pages/lanes/lane"));
+const DeadLetters = lazy(() => import("../pages/dead-letters/page"));
+const NotYet = lazy(() => import("../pages/not-yet"));
+
+/** Where what happens is told of: everywhere for operators of all apps, else in the chosen app. Nobody may: figures come by the minute. */
+function streamFor(session: Session, app: AppView | undefined): string | null {
+  if (app && may(session, "viewer", app.id)) return `/v1/apps/${app.id}/events/stream`;
+  return may(session, "operator", null) ? "/v1/events/stream" : null;
+}
+
+/** Everything around a page. */
+export function Shell({ session }: { session: Session }) {
+  const apps = useResource("apps", (stop) => appsOf(session, stop), { everyS: 300 });
+  return (
+    <Shown of={apps} what="your apps">
+      {(apps) => <Frame session={session} apps={apps} />}
+    </Shown>
+  );
+}
+
+function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
+  const { filters, go, here } = useFilters();
+  const app = chosen(apps, filters.app);
+  const [isHelpOpen, showHelp] = useState(false);
+  const search = useRef<HTMLInputElement>(null);
+  const stream = streamFor(session, app);
+
+  useEffect(() => live.listenTo(stream), [stream]);
+  useTitle(here);
+  useKeys({ help: () => showHelp(true), search: () => search.current?.focus(), go });
+
+  return (
+    <HereContext.Provider value={{ session, apps, app }}>
+      <div class="frame">
+        <a class="skip" href="#main">
+          Skip to the page
+        </a>
+        <Top search={search} onHelp={() => showHelp(true)} />
+        <Navigation />
+        <main id="main" tabIndex={-1}>
+          <EndsSoon session={session} />
+          {filters.app && !app ? (
+            <p class="refused">
+              There is no app <code>{filters.app}</code> that you may look at. Choose another one above.
+            </p>
+          ) : (
+            <Router>
+              <Route path={BASE} component={Overview} />
+              <Route path={`${BASE}/lanes`} component={Lanes} />
+              <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
+              <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
+              <Route default component={NotYet} />
+            </Router>
+          )}
+        </main>
+      </div>
+      {isHelpOpen && <Help onClose={() => showHelp(false)} />}
+    </HereContext.Provider>
+  );
+}
+
+/** Said so long before a session ends, however much it is used. */
+const SOON_MS = 600_000;
+
+function EndsSoon({ session }: { session: Session }) {
+  const ends = new Date(session.expires_at);
+  if (ends.getTime() - clock.shown.value.getTime() > SOON_MS) return null;
+  return (
+    <p class="stale" role="status">
+      Your session ends at <Time at={ends} absolute />, twelve hours after it began. Sign in anew then; you will be back here.
+    </p>
+  );
+}
+
+/** The window's title, and the focus, which screen readers follow, go with the page. */
+function useTitle(here: string): void {
+  const isFirst = useRef(true);
+  useEffect(() => {
+    document.title = `${pageOf(here)?.title ?? "Nothing here"} · Bellwire`;
+    if (!isFirst.current) document.getElementById("main")?.focus({ preventScroll: true });
+    isFirst.current = false;
+  }, [here]);
+}
+
+function useKeys(wishes: { help: () => void; search: () => void; go: (path: string) => void }): void {
+  const { url } = useLocation();
+  useEffect(() => {
+    const keys = new Keys();
+    const hear = (event: KeyboardEvent) => {
+      const wish = isOurs(event) ? keys.read(event.key, event.timeStamp) : undefined;
+      if (!wish) return;
+      event.preventDefault();
+      if (wish.kind === "help") wishes.help();
+      if (wish.kind === "search") wishes.search();
+      if (wish.kind === "go") wishes.go(wish.path);
+      if (wish.kind === "step") step(wish.by);
+    };
+    document.addEventListener("keydown", hear);
+    return () => document.removeEventListener("keydown", hear);
+  }, [url]);
+}

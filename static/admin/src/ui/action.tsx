@@ -1,0 +1,21 @@
+import { useState } from "preact/hooks";
+import { refusal, type Refusal } from "../api/problem";
+
+/** Something that is done once at a time, and may be refused. */
+export function useAction<A extends unknown[]>(work: (...args: A) => Promise<void>) {
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Refusal>();
+  const run = async (...args: A): Promise<void> => {
+    if (isBusy) return;
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      await work(...args);
+    } catch (thrown) {
+      setProblem(refusal(thrown));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { run, isBusy, problem };
+}

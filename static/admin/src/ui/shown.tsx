@@ -1,0 +1,103 @@
+import type { ComponentChildren } from "preact";
+import type { Refusal } from "../api/problem";
+import { live } from "../api/live";
+import type { Resource } from "../lib/resource";
+import { clock } from "../lib/clock";
+import { Time } from "./numbers";
+
+/** Figures older than this are said to be so. */
+const STALE_AFTER_MS = 150_000;
+
+interface Props<T> {
+  of: Resource<T>;
+  /** What it is, for sentences: "the lanes". */
+  what: string;
+  isEmpty?: (value: T) => boolean;
+  /** What would be here, and how to get it. */
+  empty?: ComponentChildren;
+  children: (value: T) => ComponentChildren;
+}
+
+/** Figures in whichever state they are: loading, empty, stale, failed, forbidden. Old ones are shown dimmed, with their time. */
+export function Shown<T>({ of, what, isEmpty, empty, children }: Props<T>) {
+  const { known, problem } = { known: of.known.value, problem: of.problem.value };
+  if (problem?.isForbidden) return <Forbidden problem={problem} what={what} />;
+  if (!known) return problem ? <Failed problem={problem} what={what} retry={of.refresh} /> : <Loading what={what} />;
+  const age = clock.shown.value.getTime() - known.at.getTime();
+  const isLost = live.connection.value.state === "lost" && age > 10_000;
+  const isOld = problem !== undefined || isLost || age > STALE_AFTER_MS;
+  return (
+    <div class={isOld ? "shown dimmed" : "shown"} aria-busy={of.isLoading.value && isOld}>
+      {isOld && (
+        <p class="stale" role="status">
+          As of <Time at={known.at} absolute />. {problem ? problem.message : isLost ? "The connection was lost; it is tried again." : "Asking…"}{" "}
+          {problem && (
+            <button type="button" class="plain" onClick={of.refresh}>
+              Try again
+            </button>
+          )}
+        </p>
+      )}
+      {isEmpty?.(known.value) ? <div class="empty">{empty}</div> : children(known.value)}
+    </div>
+  );
+}
+
+function Loading({ what }: { what: string }) {
+  return (
+    <p class="loading" role="status">
+      Loading {what}…
+    </p>
+  );
+}
+
+/** What went wrong, and another try. */
+export function Failed({ problem, what, retry }: { problem: Refusal; what: string; retry?: () => unknown }) {
+  return (
+    <div class="failed" role="alert">
+      <p>
+        <strong>Could not load {what}.</strong> {problem.message}
+      </p>
+      {problem.requestId && (
+        <p class="fine">
+          In the server’s log it is request <code>{problem.requestId}</code>.
+        </p>
+      )}
+      {retry && (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Which role would see it. */
+function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
+  return (
+    <div class="forbidden">
+      <p>
+        Your role does not show {what}. {problem.message}
+      </p>
+    </div>
+  );
+}
+
+/** A refusal beside the form that it is about. */
+export function Refused({ problem }: { problem: Refusal | undefined }) {
+  if (!problem) return null;
+  return (
+    <div class="refused" role="alert">
+      <p>{problem.message}</p>
+      {problem.faults.length > 0 && (
+        <ul>
+          {problem.faults.map(({ where, detail }) => (
+            <li key={where}>
+              {where && <code>{where.replace(/^\//, "")}</code>} {detail}
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,117 @@
+import { describe, expect, it } from "vitest";
+import type { Alert, Chart, Lane, Reading } from "../src/api/types";
+import { funnel, perMinute, sentence, sliWords, throughput } from "../src/lib/figures";
+
+const NOW = new Date("2027-01-15T08:00:00Z");
+
+const lane = (number: number, gateway: string, more: object = {}): Lane => ({
+  lane: number,
+  app: "app_shop",
+  vapid_key_id: "vk_1",
+  gateway,
+  subscriptions: 10,
+  trips_last_hour: 0,
+  origins: Object.keys(more).length === 0 ? [] : [{ origin: "*", breaker: "closed", changed_at: NOW.toISOString(), ...more }],
+});
+const paused = { held_until: "2027-01-15T14:32:00Z", held_reason: "throttled" };
+const nothing = { waiting: 0, waiting_or_more: false, oldest_waiting_s: null };
+const alert = (detail: string, resolved_at: string | null = null) => ({ detail, resolved_at }) as Alert;
+const say = (known: Parameters<typeof sentence>[0]) => sentence(known, NOW, "UTC").words;
+
+describe("the sentence", () => {
+  it("says that all is well, and how fast", () => {
+    expect(say({ perMinute: 12_400, queue: nothing, lanes: [lane(1, "fcm")], alerts: [alert("old", "2027-01-01T00:00:00Z")] })).toBe(
+      "All well: 12.4 k a minute, nothing waits.",
+    );
+    expect(say({ perMinute: 0, queue: nothing })).toBe("All well: nothing to send, nothing waits.");
+    expect(say({ perMinute: 120, queue: { waiting: 1, waiting_or_more: false, oldest_waiting_s: 2 } })).toBe("All well: 120 a minute, 1 waits.");
+    expect(say({})).toBe("All well: nothing to send.");
+  });
+
+  it("names what stands still first, and how much waits for it", () => {
+    const queue = { waiting: 8_120, waiting_or_more: false, oldest_waiting_s: 4_000 };
+    const known = { perMinute: 100, queue, lanes: [lane(1, "fcm"), lane(2, "mozilla", paused)], alerts: [alert("a key is refused")] };
+    expect(sentence(known, NOW, "UTC")).toEqual({ tone: "retrying", words: "Mozilla asked for a pause until 14:32; 8,120 wait.", path: "/lanes/2" });
+    const both = { ...known, lanes: [lane(1, "fcm", { breaker: "open" }), lane(2, "mozilla", paused), lane(3, "apple")] };
+    expect(sentence(both, NOW, "UTC")).toEqual({ tone: "lost", words: "2 lanes of 3 stand still (Google, Mozilla); 8,120 wait.", path: "/lanes" });
+  });
+
+  it("goes on to alerts and to what is late", () => {
+    expect(say({ alerts: [alert("A key is refused")] })).toBe("A key is refused.");
+    expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe("2 alerts are open. The latest: A key is refused.");
+    expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe("Sending lags: ≥ 10 k wait, the oldest for 7 min.");
+  });
+});
+
+const chart = (points: Record<string, number | null>[], complete_until: string): Chart => ({
+  data: points.map((metrics, minute) => ({ time_bucket: new Date(Date.UTC(2027, 0, 15, 7, minute)).toISOString(), dimensions: {}, metrics: metrics as Chart["data"][number]["metrics"] })),
+  metadata: { granularity: "1m", from: "2027-01-15T07:00:00Z", until: "2027-01-15T08:00:00Z", complete_until, row_count: points.length },
+});
+
+describe("throughput", () => {
+  const shown = throughput(chart([{ accepted: 5, dead: 1 }, { accepted: 7, gone: null }, { accepted: 2 }], "2027-01-15T07:02:00Z"));
+
+  it("has a column for each outcome, zeros included", () => {
+    expect(shown.ended.accepted).toEqual([5, 7, 2]);
+    expect([shown.ended.gone, shown.ended.dead]).toEqual([[0, 0, 0], [1, 0, 0]]);
+    expect(shown.at[1]! - shown.at[0]!).toBe(60);
+  });
+
+  it("is read off the last minute that is complete", () => {
+    expect(perMinute(shown)).toBe(7);
+    expect(perMinute(throughput(chart([{ accepted: 5 }], "2027-01-15T07:00:30Z")))).toBe(0);
+  });
+});
+
+describe("the funnel", () => {
+  it("tells what nobody can know from what nobody has said", () => {
+    expect(funnel({ accepted: 100, receipts_asked: 80, displayed: 60, clicked: 12 })).toEqual({
+      accepted: 100,
+      asked: 80,
+      displayed: 60,
+      clicked: 12,
+      unknowable: 20,
+      silent: 20,
+    });
+  });
+
+  it("is never negative, even if receipts of yesterday's deliveries come today", () => {
+    expect(funnel({ accepted: 1, receipts_asked: 1, displayed: 5, clicked: 0 })).toMatchObject({ unknowable: 0, silent: 0 });
+    expect(funnel({})).toMatchObject({ accepted: 0, unknowable: 0, silent: 0 });
+  });
+});
+
+describe("a reliability figure", () => {
+  const reading = (value: number | null, more: Partial<Reading> = {}): Reading => ({
+    sli: "first_retry_success",
+    value,
+    samples: 1_204,
+    target: 0.85,
+    alert: 0.6,
+    state: "ok",
+    ...more,
+  });
+
+  it("has value, target, verdict and trend", () => {
+    expect(sliWords(reading(0.91), reading(0.7))).toEqual({
+      title: "First retry succeeds",
+      value: "91 %",
+      target: "more than 85 %",
+      trend: "better",
+      verdict: "On target",
+      tone: "accepted",
+      samples: "1,204 deliveries that were retried",
+    });
+  });
+
+  it("is better when there is less of it, where less is wanted", () => {
+    const stretch = { sli: "backoff_stretch", target: 1.5, alert: 3 } as const;
+    expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({ trend: "better", value: "1.2 ×", target: "less than 1.5 ×" });
+    expect(sliWords(reading(2.4, stretch), reading(1.2, stretch)).trend).toBe("worse");
+    expect(sliWords(reading(0.9), reading(0.89)).trend).toBe("steady");
+  });
+
+  it("says nothing of what was not measured", () => {
+    expect(sliWords(reading(null, { state: "unknown", samples: 0 }), undefined)).toMatchObject({ value: "–", trend: undefined, verdict: "Too few to tell" });
+  });
+});

@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { atLeast, clockTime, count, duration, fullCount, fullTime, percent, rate, relative, share, things } from "../src/lib/format";
+
+describe("numbers", () => {
+  it.each([
+    [0, "0"],
+    [9_999, "9,999"],
+    [10_000, "10 k"],
+    [12_400, "12.4 k"],
+    [12_449, "12.4 k"],
+    [999_400, "999 k"],
+    [999_900, "1 M"],
+    [1_240_000, "1.24 M"],
+    [-12_400, "-12.4 k"],
+  ])("%d is counted as %s", (n, text) => expect(count(n)).toBe(text));
+
+  it("are to be had in full", () => {
+    expect(fullCount(1_234_567)).toBe("1,234,567");
+    expect([atLeast(10_000, true), atLeast(17, false)]).toEqual(["≥ 10 k", "17"]);
+    expect([things(0, "lane"), things(1, "lane"), things(2, "delivery", "deliveries")]).toEqual(["no lanes", "one lane", "2 deliveries"]);
+  });
+
+  it.each([
+    [0, "0 a second"],
+    [1, "0.02 a second"],
+    [90, "1.5 a second"],
+    [100, "100 a minute"],
+    [12_400, "12.4 k a minute"],
+  ])("%d a minute is a rate of %s", (perMinute, text) => expect(rate(perMinute)).toBe(text));
+
+  it("are shares of something, and neither nothing nor all unless they are", () => {
+    expect(share(62, 100)).toBe("62 % of 100");
+    expect(share(0, 0)).toBe("none of 0");
+    expect([0, 0.000_4, 0.012, 0.5, 0.9995, 1].map(percent)).toEqual(["0 %", "< 0.1 %", "1.2 %", "50 %", "> 99.9 %", "100 %"]);
+  });
+});
+
+describe("times", () => {
+  it.each([
+    [0, "0 ms"],
+    [0.04, "40 ms"],
+    [0.9999, "1 s"],
+    [4.23, "4.2 s"],
+    [9.99, "10 s"],
+    [59.6, "1 min"],
+    [80, "1 min 20 s"],
+    [3_600, "1 h"],
+    [7_499, "2 h 5 min"],
+    [86_400, "1 day"],
+    [273_600, "3 days 4 h"],
+  ])("%d seconds last %s", (seconds, text) => expect(duration(seconds)).toBe(text));
+
+  const now = new Date("2027-01-15T08:00:00Z");
+  it.each([
+    ["2027-01-15T07:59:58Z", "just now"],
+    ["2027-01-15T07:59:15Z", "45 s ago"],
+    ["2027-01-15T07:30:20Z", "29 min ago"],
+    ["2027-01-15T10:05:00Z", "in 2 h"],
+    ["2027-01-12T08:00:00Z", "3 days ago"],
+  ])("%s is %s", (at, text) => expect(relative(new Date(at), now)).toBe(text));
+
+  it("name the day if it is another one", () => {
+    const shown = (at: string) => clockTime(new Date(at), now, "UTC");
+    expect(["2027-01-15T14:32:00Z", "2027-01-16T14:32:00Z", "2026-11-23T04:05:00Z"].map(shown)).toEqual(["14:32", "16 Jan 14:32", "23 Nov 2026 04:05"]);
+    expect(fullTime(now, "UTC")).toContain("08:00:00 UTC");
+  });
+});

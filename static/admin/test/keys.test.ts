@@ -1,0 +1,59 @@
+// @vitest-environment happy-dom
+import { describe, expect, it } from "vitest";
+import { isOurs, Keys, step } from "../src/lib/keys";
+import { PAGES } from "../src/pages";
+import { resolve } from "../src/lib/search";
+
+describe("keys", () => {
+  it("lead to every page by its own letter after g, in time", () => {
+    const keys = new Keys();
+    for (const { letter, path } of PAGES) {
+      expect(keys.read("g", 0)).toBeUndefined();
+      expect(keys.read(letter, 1_000)).toEqual({ kind: "go", path });
+    }
+    keys.read("g", 0);
+    expect(keys.read("l", 2_000)).toBeUndefined();
+    expect(new Set(PAGES.map(({ letter }) => letter)).size).toBe(PAGES.length);
+    expect(PAGES.map(({ letter }) => letter).filter((letter) => "gjk?/".includes(letter))).toEqual([]);
+  });
+
+  it("ask for help, search and rows", () => {
+    const keys = new Keys();
+    expect(["?", "/", "j", "k", "q"].map((key) => keys.read(key, 0)?.kind)).toEqual(["help", "search", "step", "step", undefined]);
+  });
+
+  it("are left to whoever writes, and to the browser", () => {
+    document.body.innerHTML = "<input><dialog><button></button></dialog><p></p>";
+    const pressed = (selector: string, more: KeyboardEventInit = {}) => {
+      let ours: boolean | undefined;
+      const listener = (event: Event) => (ours = isOurs(event as KeyboardEvent));
+      document.addEventListener("keydown", listener, { once: true });
+      document.querySelector(selector)!.dispatchEvent(new KeyboardEvent("keydown", { key: "g", bubbles: true, ...more }));
+      return ours;
+    };
+    expect([pressed("p"), pressed("input"), pressed("dialog button"), pressed("p", { ctrlKey: true })]).toEqual([true, false, false, false]);
+  });
+
+  it("walk through rows and stop at the ends", () => {
+    document.body.innerHTML = "<table><tr data-row><td><a href='#1'>1</a></td></tr><tr data-row><td><a href='#2'>2</a></td></tr></table>";
+    const walked = ([1, 1, 1, -1, -1] as const).map((by) => (step(by), document.activeElement?.textContent));
+    expect(walked).toEqual(["1", "2", "2", "1", "1"]);
+  });
+});
+
+describe("the search", () => {
+  it.each([
+    ["lanes", "/lanes", undefined],
+    ["Dead", "/dead-letters", undefined],
+    ["mozilla", "/lanes", { gateway: "mozilla" }],
+    ["Google", "/lanes", { gateway: "fcm" }],
+    ["lane 12", "/lanes/12", undefined],
+    ["retries_exhausted", "/dead-letters", { reason: "retries_exhausted" }],
+    ["msg_0198c1aa-0000-7000-8000-000000000000", "/messages/msg_0198c1aa-0000-7000-8000-000000000000", undefined],
+    ["sub_0198c1aa-0000-7000-8000-000000000000", "/subscribers/sub_0198c1aa-0000-7000-8000-000000000000", undefined],
+  ])("%s leads to %s", (text, path, filters) => expect(resolve(text)).toEqual({ path, ...(filters ? { filters } : {}) }));
+
+  it("finds nothing where there is nothing", () => {
+    expect([resolve(""), resolve("  "), resolve("xyzzy")]).toEqual([undefined, undefined, undefined]);
+  });
+});

@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import type { Lane, Origin } from "../src/api/types";
+import { because, consequence, laneState, ORDERS, sensible, worstOrigin } from "../src/lib/lanes";
+
+const NOW = new Date("2027-01-15T08:00:00Z");
+
+const origin = (more: Partial<Origin> = {}): Origin => ({
+  origin: "https://push.example",
+  breaker: "closed",
+  breaker_of: null,
+  changed_at: NOW.toISOString(),
+  held_note: null,
+  held_reason: null,
+  held_until: null,
+  open_s: null,
+  open_until: null,
+  payload_max: null,
+  prober: null,
+  ...more,
+});
+
+const lane = (...origins: Origin[]): Lane => ({
+  lane: 3,
+  app: "app_shop",
+  vapid_key_id: "vk_1",
+  gateway: "mozilla",
+  subscriptions: 1_204,
+  trips_last_hour: 0,
+  origins,
+});
+
+const held = (reason: string, note: string | null = null) => origin({ held_until: "2027-01-15T14:32:00Z", held_reason: reason, held_note: note });
+
+describe("a lane", () => {
+  it("is as its worst origin", () => {
+    expect(laneState(lane())).toBe("flowing");
+    expect(laneState(lane(origin(), origin({ breaker: "half_open" })))).toBe("probing");
+    expect(laneState(lane(origin({ breaker: "half_open" }), origin({ breaker: "open" })))).toBe("open");
+    expect(laneState(lane(origin({ breaker: "open" }), held("throttled")))).toBe("held");
+    const longest = origin({ held_until: "2027-01-16T00:00:00Z", held_reason: "throttled" });
+    expect(worstOrigin(lane(held("throttled"), longest))).toBe(longest);
+  });
+
+  it.each([
+    [lane(), "Mozilla takes what is sent"],
+    [lane(held("throttled")), "Mozilla asked for a pause until 14:32"],
+    [lane(held("operator", "their status page is red")), "An operator holds Mozilla until 14:32: their status page is red"],
+    [lane(held("key_refused")), "Mozilla refuses the VAPID key; held until 14:32"],
+    [lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })), "Mozilla kept failing; nothing is sent until 08:01, then one probe"],
+    [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; the rest follows the first success"],
+  ])("says why it stands so", (lane, words) => expect(because(lane, NOW, "UTC")).toBe(words));
+
+  it("offers what would change something", () => {
+    expect([sensible("held")[0], sensible("open")[0], sensible("flowing")]).toEqual(["release", "close", ["hold", "open", "probe"]]);
+  });
+});
+
+describe("an order", () => {
+  it("says what it will do, and to how many", () => {
+    const words = consequence("hold", lane(), { waiting: 8_120, waiting_or_more: false });
+    expect(words).toContain("Nothing more is sent to Mozilla");
+    expect(words).toContain("Right now 8,120 deliveries wait there.");
+    expect(words).toContain("1,204 active subscriptions");
+    expect(consequence("release", lane(), { waiting: 1, waiting_or_more: false })).toContain("Right now one delivery waits there.");
+    expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("Right now ≥ 10 k deliveries wait there.");
+  });
+
+  it("does not pretend to know what it could not ask", () => {
+    for (const order of ORDERS) expect(consequence(order, lane(), undefined)).toContain("not known at the moment");
+  });
+});

@@ -1,0 +1,21 @@
+import { describe, expect, it } from "vitest";
+import { Refusal, refusal } from "../src/api/problem";
+
+describe("a problem", () => {
+  it("is told in the server's words, with the place of each fault", () => {
+    const body = { detail: "Two members are wrong.", code: "invalid", errors: [{ pointer: "/origin", detail: "must be an origin" }, { parameter: "until", detail: "lies ahead" }] };
+    const told = new Refusal(422, body);
+    expect([told.message, told.code, told.fault("/origin"), told.fault("/other")]).toEqual(["Two members are wrong.", "invalid", "must be an origin", undefined]);
+    expect(told.faults.map(({ where }) => where)).toEqual(["/origin", "until"]);
+  });
+
+  it("has words where the server has none", () => {
+    expect(refusal(new TypeError("Failed to fetch")).message).toBe("The server does not answer.");
+    expect(new Refusal(502, undefined).message).toBe("The server answered 502 and said no more.");
+    expect(new Refusal(429, {}, new Headers({ "retry-after": "7" })).retryAfterS).toBe(7);
+  });
+
+  it("is not made of mistakes of our own", () => {
+    expect(() => refusal(new RangeError("ours"))).toThrow("ours");
+  });
+});

@@ -1,0 +1,17 @@
+import { defineConfig } from "vitest/config";
+
+// Where `npm run dev` finds a server: `bellwire serve` on this machine.
+const server = process.env.BELLWIRE_SERVER ?? "http://localhost:8787";
+
+export default defineConfig({
+  base: "/admin/",
+  build: {
+    target: "es2023",
+    // Nothing is inlined: the page's policy lets in files of this server only.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  server: { proxy: { "/v1": server } },
+  test: { include: ["test/**/*.test.{ts,mjs}"], maxWorkers: 2, restoreMocks: true, unstubGlobals: true },
+});

@@ -1,0 +1,228 @@
+//! The admin page: in Chromium with an operator's key, in Firefox by the one-time link of somebody who is invited.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::store::outcomes::rollups;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::chromium::Chromium;
+use super::firefox_story::start_with;
+use super::site::Site;
+use super::when;
+use crate::support::TempDir;
+
+/// Finds what keeps people out who do not see, or use no mouse; `npm ci` puts it there.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/static/admin/node_modules/axe-core/axe.min.js");
+const SHOWN: &str = "document.body.innerText";
+
+/// A site whose campaign was accepted for most, with some who are gone and some dead.
+async fn with_a_campaign() -> Site {
+    let site = Site::for_admins().await;
+    site.app.subscribe("fcm", 0..24).await;
+    site.app.subscribe("mozilla", 100..108).await;
+    let answer = |endpoints: std::ops::Range<u32>, status, body: &str| {
+        let action = Action::Answer { status, headers: Vec::new(), body: body.to_owned() };
+        Rule { endpoints: Some(endpoints.collect()), ..Rule::always(action) }
+    };
+    site.app.simulator.add_rule(answer(0..3, 410, "")).unwrap();
+    site.app.simulator.add_rule(answer(3..7, 400, "The request is malformed.")).unwrap();
+    let content = json!({"title": "Autumn sale", "body": "Everything must go", "url": "https://example.com/"});
+    let message = site.send(content).await;
+    site.until_counts(&message, json!({"targeted": 32, "accepted": 25, "gone": 3, "dead": 4})).await;
+    while rollups::fold(&site.app.pool).await.unwrap() {} // as maintenance does every few seconds
+    site
+}
+
+/// A promise that is kept when the page says so.
+fn says(text: &str) -> String {
+    when(&format!("{SHOWN}.includes({text:?})"))
+}
+
+/// What axe has to object to: rule, what to do, and where.
+fn objections() -> String {
+    let told = "({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.target + ' ' + node.failureSummary).join('; ')}`";
+    format!("axe.run(document, {{ resultTypes: ['violations'] }}).then(({{ violations }}) => violations.map({told}))")
+}
+
+async fn assert_accessible(chromium: &mut Chromium, view: &str) {
+    if chromium.evaluate("typeof axe").await == "undefined" {
+        let axe = std::fs::read_to_string(AXE).expect("`npm ci` in static/admin");
+        let params = json!({"expression": axe + "\n;0"});
+        chromium.call("Runtime.evaluate", params).await;
+    }
+    let found = chromium.evaluate(&objections()).await;
+    assert_eq!(found, json!([]), "{view}");
+}
+
+/// Pictures of a view: wide and on a phone, light and dark; axe looks at all of them.
+async fn look_at(chromium: &mut Chromium, view: &str) {
+    chromium.evaluate("scrollTo(0, 0)").await;
+    for theme in ["light", "dark"] {
+        chromium.emulate_theme(theme).await;
+        chromium.keep_picture(&format!("admin-{view}-{theme}"), 1280, 900).await;
+        assert_accessible(chromium, &format!("{view}, {theme}")).await;
+    }
+    chromium.emulate_theme("light").await;
+    chromium.keep_picture(&format!("admin-{view}-phone"), 375, 800).await;
+    let fits = "document.documentElement.scrollWidth <= innerWidth";
+    let size = json!({"width": 375, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+    chromium.call("Emulation.setDeviceMetricsOverride", size).await;
+    assert_eq!(chromium.evaluate(fits).await, true, "{view} is as wide as a phone");
+    assert_accessible(chromium, &format!("{view}, phone")).await;
+    chromium.call("Emulation.clearDeviceMetricsOverride", json!({})).await;
+}
+
+async fn lanes(site: &Site) -> Vec<Value> {
+    let listed = site.app.operate(Method::GET, "/v1/gateways", Value::Null).await.ok(200);
+    listed["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn in_chromium_an_operator_sees_a_campaign_and_holds_a_lane() {
+    let (site, home) = (with_a_campaign().await, TempDir::new());
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+    let lane = site.app.lane("mozilla").await;
+    let address = format!("{}/admin/lanes/{lane}", site.origin);
+
+    // Whoever is not signed in is asked to, and is where they wanted to be afterwards.
+    chromium.open(&address).await;
+    chromium.evaluate(&says("Sign in")).await;
+    look_at(&mut chromium, "sign-in").await;
+    chromium.click("other-way").await;
+    chromium.evaluate(&when("document.getElementById('api_key')")).await;
+    chromium.evaluate("document.getElementById('api_key').value = 'bw_wrong'").await;
+    chromium.click("sign-in").await;
+    chromium.evaluate(&when("document.querySelector('[role=alert]')")).await;
+    let key = &site.app.operator;
+    chromium.evaluate(&format!("document.getElementById('api_key').value = {key:?}")).await;
+    chromium.click("sign-in").await;
+    chromium.evaluate(&says("Mozilla takes what is sent")).await;
+    assert_eq!(chromium.evaluate("location.href").await, json!(address));
+
+    // A lane is held, with a reason, after it was said what that does; and released.
+    chromium.click("hold").await;
+    chromium.evaluate(&says("8 active subscriptions")).await;
+    look_at(&mut chromium, "order").await;
+    chromium.evaluate("document.getElementById('order-reason').value = 'their status page is red'").await;
+    chromium.click("give-order").await;
+    chromium.evaluate(&says("An operator holds Mozilla until")).await;
+    let held = lanes(&site).await.into_iter().find(|held| held["lane"] == lane).unwrap();
+    assert_eq!(held["origins"][0]["held_note"], "their status page is red");
+    look_at(&mut chromium, "lane-held").await;
+    chromium.open(&format!("{}/admin/", site.origin)).await;
+    chromium.evaluate(&says("An operator holds Mozilla until")).await;
+    chromium.open(&address).await;
+    chromium.evaluate(&when("document.getElementById('release')")).await;
+    chromium.click("release").await;
+    chromium.evaluate(&when("document.querySelector('dialog[open]')")).await;
+    chromium.click("give-order").await;
+    chromium.evaluate(&says("Mozilla takes what is sent")).await;
+
+    // The overview has the campaign's figures; keys lead on.
+    chromium.press("g").await;
+    chromium.press("o").await;
+    chromium.evaluate(&says("All well")).await;
+    chromium.evaluate(&says("The gateway found the request wrong")).await;
+    chromium.evaluate(&when("document.querySelector('.plot canvas')")).await;
+    let legend = chromium.evaluate("document.querySelector('.legend').innerText.replace(/\\s+/g, ' ')").await;
+    assert_eq!(legend, "Accepted 25 Gone 3 Dead 4");
+    chromium.evaluate(&says("Live")).await;
+    look_at(&mut chromium, "overview").await;
+    chromium.press("?").await;
+    chromium.evaluate(&when("document.querySelector('dialog[open] kbd')")).await;
+    look_at(&mut chromium, "keys").await;
+    chromium.press_escape().await;
+    chromium.evaluate(&when("!document.querySelector('dialog[open]')")).await;
+    chromium.press("g").await;
+    chromium.press("l").await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;
+    look_at(&mut chromium, "lanes").await;
+
+    // Dead letters say what helps, and how many it is, before anything is done.
+    chromium.press("g").await;
+    chromium.press("x").await;
+    chromium.evaluate(&says("The gateway found the request wrong")).await;
+    look_at(&mut chromium, "dead-letters").await;
+    chromium.open(&format!("{}/admin/dead-letters?reason=bad_request", site.origin)).await;
+    chromium.evaluate(&says("The request is malformed.")).await;
+    look_at(&mut chromium, "dead-letters-of-a-reason").await;
+    chromium.evaluate("document.querySelector('[data-do=discard]').click()").await;
+    chromium.evaluate(&says("4 dead letters would be put aside")).await;
+    chromium.click("handle").await;
+    chromium.evaluate(&says("Discarded: 4 dead letters.")).await;
+    assert_eq!(site.get("/dead-letters?state=discarded").await["data"].as_array().map(Vec::len), Some(4));
+
+    assert_eq!(chromium.complaints(), Vec::<String>::new());
+
+    // What cannot be had is said, with a way to try again.
+    chromium.block(&["*/v1/gateways*"]).await;
+    chromium.open(&format!("{}/admin/lanes?gateway=fcm", site.origin)).await;
+    chromium.evaluate(&says("Could not load the lanes.")).await;
+    look_at(&mut chromium, "failed").await;
+    chromium.block(&[]).await;
+    chromium.evaluate("document.querySelector('.failed button').click()").await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
+    chromium.evaluate(&says("Live")).await;
+    chromium.block(&["*/v1/gateways*"]).await;
+    site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), Value::Null).await.ok(200);
+    chromium.evaluate(&says("As of")).await; // the event came, the figures did not
+    look_at(&mut chromium, "stale").await;
+    site.app.finish().await;
+}
+
+/// Invites somebody, as `bellwire admin invite` does, and returns what the link leads to.
+async fn invite(site: &Site, email: &str, roles: Value) -> String {
+    let body = json!({"email": email, "roles": roles}).to_string();
+    let request = Request::post("/v1/team").header("content-type", "application/json").body(Body::from(body)).unwrap();
+    let response = site.app.local.clone().oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let invited: Value = serde_json::from_slice(&body).unwrap();
+    invited["link"]["path"].as_str().unwrap_or_else(|| panic!("{invited}")).to_owned()
+}
+
+#[tokio::test]
+async fn in_firefox_whoever_is_invited_sets_a_password_and_sees_what_the_role_allows() {
+    let (site, profile) = (with_a_campaign().await, TempDir::new());
+    let link = invite(&site, "ann@example.com", json!([{"role": "viewer"}])).await;
+    let mut firefox = start_with(&site, &profile.path().join("profile"), &json!({})).await;
+
+    firefox.open(&format!("{}{link}", site.origin)).await;
+    firefox.evaluate(&says("Welcome")).await;
+    assert_eq!(firefox.evaluate("location.hash").await, "", "no history keeps the link");
+    firefox.keep_picture("admin-invite-firefox", 1280, 900).await;
+    firefox.evaluate("document.getElementById('new_password').value = 'correct horse battery'").await;
+    firefox.click("set-password").await;
+    firefox.evaluate(&says("All well")).await;
+    firefox.keep_picture("admin-overview-firefox", 1280, 900).await;
+
+    // A viewer is not offered what takes an operator, and is told so.
+    let lane = site.app.lane("mozilla").await;
+    firefox.open(&format!("{}/admin/lanes/{lane}?app=shop", site.origin)).await;
+    firefox.evaluate(&says("This takes the role operator for all apps.")).await;
+    assert_eq!(firefox.evaluate("document.getElementById('hold')").await, Value::Null);
+    firefox.evaluate(&says("Live")).await;
+    let hold = format!("/v1/gateways/{lane}/hold");
+    site.app.operate(Method::POST, &hold, json!({"reason": "seen by others at once"})).await.ok(200);
+    firefox.evaluate(&says("seen by others at once")).await;
+    site.app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);
+    firefox.open(&format!("{}/admin/dead-letters", site.origin)).await;
+    firefox.evaluate(&says("This takes the role sender on this app.")).await;
+
+    // A session that ends elsewhere leads to the way in, and back.
+    let ended = "fetch('/v1/session', { method: 'DELETE' }).then((response) => response.status)";
+    assert_eq!(firefox.evaluate(ended).await, 204);
+    firefox.open(&format!("{}/admin/lanes", site.origin)).await;
+    firefox.evaluate(&says("Sign in")).await;
+    firefox.evaluate("document.getElementById('email').value = 'ann@example.com'").await;
+    firefox.evaluate("document.getElementById('password').value = 'correct horse battery'").await;
+    firefox.click("sign-in").await;
+    firefox.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;
+    firefox.keep_picture("admin-lanes-firefox", 1280, 900).await;
+    assert_eq!(firefox.complaints(), Vec::<String>::new());
+
+    firefox.quit().await;
+    site.app.finish().await;
+}
