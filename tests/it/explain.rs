@@ -171,7 +171,7 @@ async fn what_stands_in_the_way_of_a_waiting_delivery_is_named() {
     app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
     let message = send(&app, &to, json!({"ttl": 86_400})).await;
     let told = explain(&app, &message, &to.id).await;
-    assert_eq!(codes(&told), ["waits_for_turn", "flow_paused", "next_post"]);
+    assert_eq!(codes(&told), ["waits_for_turn", "flow_paused", "next_open"]);
     app.call(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);
     app.run_until_idle().await;
 

@@ -38,7 +38,7 @@ pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
 ///
 /// The browser keeps the session's cookie, but does not show it with this very navigation, since another site began that
 /// (`SameSite=Strict`): the document has to do without, and what it asks for then comes from our own page.
-const LANDING: &str = "/admin";
+const LANDING: &str = "/admin/";
 /// Octets of a code, at most, and of the cookie, which has some 300: no work for what cannot be one.
 const CODE_MAX: usize = 4_096;
 const COOKIE_MAX: usize = 1_024;

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { api, told, whenSignedOut } from "./api/client";
 import { live } from "./api/live";
+import { Refusal } from "./api/problem";
 import { forgetFigures } from "./lib/resource";
 import type { Session } from "./api/types";
 
@@ -15,7 +16,20 @@ export async function lookWhoIsIn(): Promise<void> {
 }
 
 export async function signIn(body: SignIn): Promise<void> {
-  session.value = await told(api.POST("/v1/session", { body }));
+  const answer = await told(api.POST("/v1/session", { body }));
+  session.value = "options" in answer ? await confirm(answer.options) : answer;
+}
+
+/** The second factor of those who have one: the browser asks for a finger, a face, a PIN or a key. */
+async function confirm(options: object): Promise<Session> {
+  const asked = PublicKeyCredential.parseRequestOptionsFromJSON(options as PublicKeyCredentialRequestOptionsJSON);
+  const passkey = await navigator.credentials.get({ publicKey: asked }).catch(() => null);
+  if (!(passkey instanceof PublicKeyCredential)) {
+    throw new Refusal(0, { code: "no_passkey", detail: "Your passkey was not shown. Begin again, and confirm when the browser asks." });
+  }
+  const answer = await told(api.POST("/v1/session", { body: { passkey: passkey.toJSON() as never } }));
+  if ("options" in answer) throw new Error("a passkey is asked for once");
+  return answer;
 }
 
 export async function signOut(): Promise<void> {

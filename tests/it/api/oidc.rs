@@ -62,7 +62,7 @@ impl World {
     /// Somebody signs in; it must succeed.
     async fn enters(&self, subject: &str, email: &str) -> Browser<'_> {
         let reply = self.enter(subject, email).await;
-        assert_eq!((reply.status, reply.header("location")), (303, "/admin"), "{}", reply.json);
+        assert_eq!((reply.status, reply.header("location")), (303, "/admin/"), "{}", reply.json);
         let mut browser =
             Browser { api: &self.api, cookie: kept(&reply, "bellwire").expect("a session"), session: Value::Null };
         browser.session = browser.get("/v1/session").await.ok(200);
@@ -71,7 +71,7 @@ impl World {
 
     /// Nobody was let in, and the log says why.
     async fn refused(&self, reply: Reply, why: &str, what: &str) -> Value {
-        let landed = format!("/admin?sign_in={why}");
+        let landed = format!("/admin/?sign_in={why}");
         assert_eq!((reply.status, reply.header("location")), (303, landed.as_str()), "{what}: {}", reply.json);
         assert_eq!(kept(&reply, "bellwire"), None, "{what}");
         assert_eq!(kept(&reply, "bellwire-oidc").as_deref(), Some("bellwire-oidc="), "{what}: the attempt is over");
@@ -187,7 +187,7 @@ async fn an_answer_that_is_not_to_this_browsers_own_attempt_lets_nobody_in() {
         assert_eq!((&entry["actor"], &entry["target"]), (&json!("nobody"), &json!("unknown")), "{what}");
     }
     let first = world.come_back(&query, &cookie).await;
-    assert_eq!(first.header("location"), "/admin", "none of that has spoilt the true one");
+    assert_eq!(first.header("location"), "/admin/", "none of that has spoilt the true one");
     world.api.clock.advance(Duration::from_secs(1));
     world.refused(world.come_back(&query, &cookie).await, "token", "the same once more").await;
     world.refused(world.come_back(&query, "").await, "attempt", "the same without what was taken away").await;
@@ -308,7 +308,7 @@ async fn newcomers_of_the_named_domains_get_the_role_that_is_for_them() {
     assert_eq!(joined[0]["detail"], json!({"roles": [{"role": "sender", "app": null}]}));
     // Two tabs at once make one teammate.
     let (one, two) = join(world.enter("s-3", "cy@example.com"), world.enter("s-3", "cy@example.com")).await;
-    assert_eq!((one.header("location"), two.header("location")), ("/admin", "/admin"));
+    assert_eq!((one.header("location"), two.header("location")), ("/admin/", "/admin/"));
     assert_eq!((world.log("teammate.joined").await.len(), world.log("teammate.linked").await.len()), (2, 2));
     let change = json!({"roles": [{"role": "viewer", "app": "shop"}]});
     let path = format!("/v1/team/{}", ben.teammate());
@@ -353,7 +353,7 @@ async fn a_provider_that_is_slow_large_elsewhere_or_down_lets_nobody_in_and_hold
         world.api.invite(ANN, viewer()).await;
         let unreached = async || {
             let reply = world.api.call(Method::GET, "/v1/session/oidc", None, None).await;
-            assert_eq!((reply.status, reply.header("location")), (303, "/admin?sign_in=provider"), "{fault:?}");
+            assert_eq!((reply.status, reply.header("location")), (303, "/admin/?sign_in=provider"), "{fault:?}");
         };
         for path in [DISCOVERY, KEYS] {
             world.provider.fail(path, fault);
@@ -381,14 +381,14 @@ async fn a_provider_that_is_slow_large_elsewhere_or_down_lets_nobody_in_and_hold
     let settings = OidcSettings { provider: oidc::Provider::new(gone).unwrap(), ..by(&provider) };
     let api = TestApi::with(Settings { oidc: Some(settings), ..roomy() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
-    assert_eq!(reply.header("location"), "/admin?sign_in=provider");
+    assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
     // It calls itself by another name than ours for it.
     let named = provider.issuer().replace("127.0.0.1", "localhost");
     let other = oidc::Settings { issuer: named, ..provider.settings() };
     let settings = OidcSettings { provider: oidc::Provider::new(other).unwrap(), ..by(&provider) };
     let api = TestApi::with(Settings { oidc: Some(settings), ..roomy() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
-    assert_eq!(reply.header("location"), "/admin?sign_in=provider");
+    assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
 }
 
 #[tokio::test]

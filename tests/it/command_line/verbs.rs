@@ -160,6 +160,8 @@ async fn figures_over_time_are_a_table_at_the_shell() {
     let by_day =
         ["metrics", "--since", "2030-01-01", "--until", "2030-01-03", "--step", "1d", "--measure", "gone,dead"];
     let table = String::from_utf8(shell.ok(&by_day).await.stdout).expect("UTF-8");
+    let (table, complete) = table.trim_end().rsplit_once("\n\n").expect("a table and a line");
+    assert!(complete.starts_with("Complete until 20"), "{complete}");
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     let expected = [
         vec!["AT", "GONE", "DEAD"],

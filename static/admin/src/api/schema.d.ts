@@ -1145,7 +1145,8 @@ export interface paths {
          * Streams what happens on the server, in all apps, as server-sent events.
          * @description Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
          *     `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
-         *     hears none twice. Those without (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. Whoever is
+         *     hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
+         *     are snapshots, of which the newest is enough. Whoever is
          *     too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
          *     once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
          *     missing that is not kept any more. Comments every 15 seconds keep the connection alive.
@@ -1416,7 +1417,8 @@ export interface paths {
         /**
          * Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
          *     an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
-         *     time (429); too many at once are told to come back (503).
+         *     time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
+         *     password or by link, and signs in with its answer.
          */
         post: operations["session_sign_in"];
         /** Signs out: the session ends, and its cookie is taken away. */
@@ -1424,6 +1426,125 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/session/methods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tells how people sign in to this server, for whoever shows them a page. */
+        get: operations["session_methods_show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes. It is for navigations:
+         *     whatever goes wrong, they end at a page of this server.
+         */
+        get: operations["session_oidc_begin"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/oidc/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
+         *     session, or with `?sign_in=` and why there is none.
+         */
+        get: operations["session_oidc_callback"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/passkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists your passkeys. With one or more, a password or a one-time link lets you in only together with one of them. */
+        get: operations["session_passkeys_list"];
+        put?: never;
+        /**
+         * Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
+         *     `sign_in_again`).
+         */
+        post: operations["session_passkeys_add"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/passkeys/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
+         *     ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+         */
+        post: operations["session_passkeys_options_begin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/passkeys/{passkey}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Removes one of your passkeys. Without any, a password alone lets you in. Takes a sign-in within the last ten minutes (403,
+         *     `sign_in_again`).
+         */
+        delete: operations["session_passkeys_remove"];
+        options?: never;
+        head?: never;
+        /** Renames one of your passkeys. */
+        patch: operations["session_passkeys_rename"];
         trace?: never;
     };
     "/v1/session/password": {
@@ -1515,6 +1636,46 @@ export interface paths {
         patch: operations["team_change"];
         trace?: never;
     };
+    "/v1/team/{teammate}/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address
+         *     is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+         */
+        delete: operations["team_oidc_unlink"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/team/{teammate}/passkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody
+         *     may have found it. The password stays.
+         */
+        delete: operations["team_passkeys_reset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/team/{teammate}/reset": {
         parameters: {
             query?: never;
@@ -1526,7 +1687,7 @@ export interface paths {
         put?: never;
         /**
          * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
-         *     forgotten, all sessions end, and a new one-time link takes the place of any before.
+         *     forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
          */
         post: operations["team_reset"];
         delete?: never;
@@ -2596,7 +2757,8 @@ export interface components {
             complete_until: string;
             /**
              * Format: date-time
-             * @description The beginning of the first step: `time[start]`, rounded down to whole steps.
+             * @description The beginning of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to whole minutes,
+             *     hours or days, whatever is kept of that time.
              */
             from: string;
             /** @description As it was asked for. */
@@ -2605,9 +2767,20 @@ export interface components {
             row_count: number;
             /**
              * Format: date-time
-             * @description The end of the last one: `time[end]`, rounded up.
+             * @description The end of the last one: `time[end]`, rounded up likewise.
              */
             until: string;
+        };
+        /**
+         * @description A way to sign in.
+         * @enum {string}
+         */
+        Method: "password" | "link" | "api_key" | "oidc";
+        /** @description How people sign in to this server. */
+        Methods: {
+            /** @description The ways that there are. */
+            methods: components["schemas"]["Method"][];
+            oidc?: components["schemas"]["OidcMethod"] | null;
         };
         /** @description The reliability metrics of an hour. */
         MetricsView: {
@@ -2710,6 +2883,13 @@ export interface components {
             ttl?: number | null;
             urgency?: components["schemas"]["Urgency"] | null;
         };
+        /** @description A passkey that an authenticator has made. */
+        NewPasskey: {
+            /** @description What `navigator.credentials.create()` gave, as its `toJSON()` writes it. */
+            credential: Record<string, never>;
+            /** @description Its name, 1 to 64 characters. */
+            name: string;
+        };
         /** @description A subscription to register or refresh. */
         NewSubscription: {
             /** @description All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it. */
@@ -2792,6 +2972,13 @@ export interface components {
              *     root.
              */
             url?: string | null;
+        };
+        /** @description Signing in at an OpenID provider. */
+        OidcMethod: {
+            /** @description What people call the provider. */
+            label: string;
+            /** @description Where to send the browser, on this server: a navigation, not a request of a script. */
+            path: string;
         };
         /** @description A dead letter with everything that is known of it. */
         Opened: components["schemas"]["DeadLetterView"] & {
@@ -3471,6 +3658,16 @@ export interface components {
                  * @description Until when their one-time link works. Null: there is none, or it has been used.
                  */
                 link_expires_at?: string | null;
+                /**
+                 * Format: date-time
+                 * @description Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+                 */
+                oidc_linked_at?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+                 */
+                passkeys: number;
                 /** @description What they may do; empty: nothing. */
                 roles: components["schemas"]["GrantView"][];
             }[];
@@ -3553,6 +3750,69 @@ export interface components {
              */
             limit: number;
         };
+        /** @description What to change of a passkey. */
+        PasskeyChange: {
+            /** @description Its name, 1 to 64 characters. */
+            name: string;
+        };
+        /** @description What a browser is to ask an authenticator. */
+        PasskeyCreation: {
+            /**
+             * Format: date-time
+             * @description Until when it may be answered, once.
+             */
+            expires_at: string;
+            /**
+             * @description What `PublicKeyCredential.parseCreationOptionsFromJSON()` takes; what that returns is `publicKey` of
+             *     `navigator.credentials.create()`.
+             */
+            options: Record<string, never>;
+        };
+        /** @description What a passkey is to sign before its owner is let in. */
+        PasskeyRequest: {
+            /**
+             * Format: date-time
+             * @description Until when it may be answered, once.
+             */
+            expires_at: string;
+            /**
+             * @description What `PublicKeyCredential.parseRequestOptionsFromJSON()` takes; what that returns is `publicKey` of
+             *     `navigator.credentials.get()`.
+             */
+            options: Record<string, never>;
+        };
+        /** @description A passkey. */
+        PasskeyView: {
+            /**
+             * Format: date-time
+             * @description When it was added.
+             */
+            created_at: string;
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When you last signed in with it. Null: never.
+             */
+            last_used_at?: string | null;
+            /** @description Its name, for you to tell your passkeys apart. */
+            name: string;
+            /** @description How browsers reach what keeps it: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`. */
+            transports: string[];
+        };
+        /** @description All passkeys of a teammate. */
+        Passkeys: {
+            /** @description At most ten, the newest first. */
+            data: components["schemas"]["PasskeyView"][];
+        };
+        /** @description How many passkeys were removed. */
+        PasskeysRemoved: {
+            /**
+             * Format: int64
+             * @description That many.
+             */
+            removed: number;
+        };
         /** @description A new password. */
         PasswordChange: {
             /** @description The one before. May be missing if there is none and you signed in within the last 15 minutes. */
@@ -3581,7 +3841,10 @@ export interface components {
         PointView: {
             /** @description The group: a value for each of `dimensions[]`. */
             dimensions: Record<string, never>;
-            /** @description A number for each of `measures[]`; null: nothing to divide by, or to measure. */
+            /**
+             * @description A number for each of `measures[]`; null: nothing to divide by or to measure, or more receipts than were asked for
+             *     within the step, since they come later.
+             */
             metrics: Record<string, never>;
             /**
              * Format: date-time
@@ -3928,7 +4191,10 @@ export interface components {
             /** @description How fast one subscription is sent to. */
             throttle: string;
         };
-        /** @description How somebody signs in: with `email` and `password`, with `api_key`, or with `link`. */
+        /**
+         * @description How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
+         *     `passkey`.
+         */
         SignIn: {
             /** @description An operator's key, `bw_…`, as which the session acts while that is valid. */
             api_key?: string | null;
@@ -3941,6 +4207,8 @@ export interface components {
              *     address.
              */
             new_password?: string | null;
+            /** @description What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it. */
+            passkey?: Record<string, never> | null;
             /** @description The teammate's password. */
             password?: string | null;
         };
@@ -4091,6 +4359,16 @@ export interface components {
              * @description Until when their one-time link works. Null: there is none, or it has been used.
              */
             link_expires_at?: string | null;
+            /**
+             * Format: date-time
+             * @description Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+             */
+            oidc_linked_at?: string | null;
+            /**
+             * Format: int64
+             * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+             */
+            passkeys: number;
             /** @description What they may do; empty: nothing. */
             roles: components["schemas"]["GrantView"][];
         };
@@ -4756,7 +5034,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "password.set" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -7514,7 +7792,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "password.set" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -8194,6 +8472,15 @@ export interface operations {
                     "application/json": components["schemas"]["SessionView"];
                 };
             };
+            /** @description There is no session yet: a passkey has to sign this first */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeyRequest"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
@@ -8223,6 +8510,260 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_methods_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Methods"];
+                };
+            };
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_oidc_begin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description On to the provider */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description This server has none */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_oidc_callback: {
+        parameters: {
+            query?: {
+                /** @description What it was begun with. */
+                state?: string;
+                /** @description What the provider gives for the person. */
+                code?: string;
+                /** @description Why it gives nothing. */
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description On to a page of this server */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            /** @description This server has no provider */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_passkeys_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Passkeys"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_passkeys_add: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "credential": {
+                 *         "clientExtensionResults": {},
+                 *         "id": "dMhbtkvW4pP_gZkXBNnVXg",
+                 *         "rawId": "dMhbtkvW4pP_gZkXBNnVXg",
+                 *         "response": {
+                 *           "attestationObject": "o2NmbXRk…",
+                 *           "clientDataJSON": "eyJ0eXBl…",
+                 *           "transports": [
+                 *             "usb"
+                 *           ]
+                 *         },
+                 *         "type": "public-key"
+                 *       },
+                 *       "name": "blue key"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewPasskey"];
+            };
+        };
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeyView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_passkeys_options_begin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeyCreation"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_passkeys_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                passkey: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    session_passkeys_rename: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                passkey: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "blue key"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PasskeyChange"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeyView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -8520,6 +9061,62 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    team_oidc_unlink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                teammate: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    team_passkeys_reset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                teammate: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasskeysRemoved"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };

@@ -11,6 +11,7 @@ export type Flow = Schemas["FlowView"];
 export type Group = Schemas["Group"];
 export type Handled = Schemas["Handled"];
 export type Lane = Schemas["LaneView"];
+export type Methods = Schemas["Methods"];
 export type Origin = Schemas["OriginView"];
 export type ProblemBody = Schemas["Problem"];
 export type Reading = Schemas["Reading"];

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
+import { api, told } from "../api/client";
+import type { Methods } from "../api/types";
 import { BASE } from "../lib/url";
 import { signIn, type SignIn } from "../session";
 import { useAction } from "../ui/action";
@@ -71,11 +73,60 @@ function Way({ button, id, read, children }: { button: string; id: string; read:
   );
 }
 
+/** Why somebody came back from the provider without being let in, by the word in the address. */
+const REFUSED: Record<string, string> = {
+  attempt: "That sign-in was begun in another browser, or more than ten minutes ago. Begin again.",
+  declined: "You gave up at your provider, or it did not let you through.",
+  busy: "Too many people are signing in at this moment. Try again shortly.",
+  email: "Your provider does not say that your address is verified.",
+  domain: "Addresses of that domain are not let in this way.",
+  unknown: "Nobody has invited that address. Ask whoever runs this server.",
+  disabled: "You are not let in any more. Ask whoever runs this server.",
+  other_account: "Your address belongs to another account at your provider. Ask whoever runs this server.",
+};
+
+/** Read once, and taken out of the address. */
+function takeReason(): string | undefined {
+  const address = new URL(location.href);
+  const word = address.searchParams.get("sign_in");
+  if (word === null) return undefined;
+  address.searchParams.delete("sign_in");
+  history.replaceState(null, "", address);
+  return REFUSED[word] ?? "Your provider did not answer as it should. The server’s log says how.";
+}
+
+/** The provider of one's own, if this server has one. */
+function Provider() {
+  const [provider, setProvider] = useState<Methods["oidc"]>();
+  const [reason] = useState(takeReason);
+  useEffect(() => {
+    // Without an answer the other ways are there all the same.
+    told(api.GET("/v1/session/methods")).then(({ oidc }) => setProvider(oidc), () => undefined);
+  }, []);
+  return (
+    <>
+      {reason && (
+        <p role="alert" class="refused">
+          {reason}
+        </p>
+      )}
+      {provider && (
+        <p>
+          <a href={provider.path} id="provider" target="_self">
+            Sign in with {provider.label}
+          </a>
+        </p>
+      )}
+    </>
+  );
+}
+
 /** The way in, at whatever address somebody is: they are back there when they are in. */
 export function SignInPage() {
   const [byKey, setByKey] = useState(false);
   return (
     <DoorFrame title="Sign in">
+      <Provider />
       {byKey ? (
         <Way key="key" id="sign-in" button="Sign in" read={(written) => ({ api_key: written("api_key").trim() })}>
           <Field label="Operator’s key" name="api_key" type="password" autocomplete="off" hint="bw_…, as bellwire key create printed it. The session acts as that key." />
