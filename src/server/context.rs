@@ -24,6 +24,9 @@ const WATCH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How long the end of a process waits for its connections to be closed in good order.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
 /// What to do about an old schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Migrations {
@@ -124,11 +127,13 @@ impl Context {
         }
     }
 
-    /// Closes all connections, then stops the embedded Postgres if this process started it.
+    /// Closes all connections, then stops the embedded Postgres if this process started it. A statement of maintenance that was
+    /// given up may run on for as long as it waits for a lock: Postgres undoes it when it finds nobody there.
     pub(crate) async fn close(self) {
-        self.worker_pool.close().await;
-        self.sending_pool.close().await;
-        self.pool.close().await;
+        let close = async { tokio::join!(self.worker_pool.close(), self.sending_pool.close(), self.pool.close()) };
+        if tokio::time::timeout(CLOSE_WITHIN, close).await.is_err() {
+            tracing::info!("a statement that was given up is left to Postgres");
+        }
         if let Some(postgres) = self.postgres
             && let Err(panic) = spawn_blocking(move || postgres.stop()).await
         {
