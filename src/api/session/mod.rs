@@ -1,6 +1,7 @@
 //! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
 
 pub(crate) mod cookie;
+mod entry;
 mod methods;
 pub(crate) mod oidc;
 pub(crate) mod passkeys;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::GrantView;
 use super::cookie::{self, Cookies};
-use super::sign_in::{self, Visitor};
+use super::entry::{self, Visitor};
 use crate::api::ApiState;
 use crate::api::email::normal_email;
 use crate::api::extract::{Query, is_plain_text};
@@ -184,7 +184,7 @@ pub(crate) async fn callback(
         }
         Err(Failed::Refused(why, teammate)) => {
             let detail = json!({"by": "oidc", "why": why.name()});
-            sign_in::record_refusal(&state, &visitor, teammate, detail).await?;
+            entry::record_refusal(&state, &visitor, teammate, detail).await?;
             Ok(land(Some(why), &[forget(cookies)]))
         }
         Err(Failed::Problem(problem)) => Err(problem),
@@ -220,9 +220,9 @@ impl Arrival<'_> {
         let person = settings.provider.finish(attempt, code, now).await.map_err(noted)?;
         let mut tx = state.pool.begin().await?;
         let teammate = self.admit(&mut tx, &person).await?;
-        let session = sign_in::begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "oidc"})).await?;
+        let session = entry::begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "oidc"})).await?;
         tx.commit().await?;
-        Ok(sign_in::read_back(state, session, None).await?)
+        Ok(entry::read_back(state, session, None).await?)
     }
 
     /// Which teammate somebody is whom the provider recognised: the one whose account it is, whatever its address has become.

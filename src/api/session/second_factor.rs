@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::entry::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
-use super::sign_in::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
 use crate::model::id::TeammateId;

@@ -1,0 +1,155 @@
+//! What every way in comes to: a session that begins, or a refusal, and the log's word of it.
+
+use std::net::IpAddr;
+
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::SessionView;
+use crate::api::ApiState;
+use crate::api::extract::is_plain_text;
+use crate::api::problem::Problem;
+use crate::api::signed_in::SignedIn;
+use crate::model::id::{SessionId, TeammateId};
+use crate::store::keys::api_keys::ApiKey;
+use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keys::passkeys::ShownLink;
+use crate::store::keys::sessions::{self, NewSession, Owner};
+use crate::store::keys::team;
+
+/// How long somebody stays signed in, however busy: a working day.
+const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
+/// Characters of a browser's `User-Agent` that are kept.
+const BROWSER_MAX: usize = 200;
+
+/// Who comes, and from where.
+pub(super) struct Visitor {
+    /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
+    pub(super) client: IpAddr,
+    pub(super) address: Option<IpAddr>,
+    browser: Option<String>,
+}
+
+impl Visitor {
+    pub(super) fn of(parts: &Parts, state: &ApiState) -> Self {
+        let browser = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let browser = browser.map(|text| text.chars().take(BROWSER_MAX).collect::<String>());
+        Self {
+            client: state.limits.client_of(&parts.headers, &parts.extensions),
+            address: state.limits.known_address(&parts.headers, &parts.extensions),
+            browser: browser.filter(|text| is_plain_text(text, BROWSER_MAX)),
+        }
+    }
+}
+
+/// Uses up a link of that teammate, and sets the password that was given with it. False: it does not work any more; two may come
+/// with the same link, and one of them is let in.
+pub(super) async fn use_link(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    id: TeammateId,
+    link: &ShownLink,
+) -> Result<bool, Problem> {
+    let now = state.clock.now();
+    if team::use_link(conn, &link.mac, now).await? != Some(id) {
+        return Ok(false);
+    }
+    if let Some(hash) = &link.password_hash {
+        team::set_password(conn, id, Some(hash)).await?;
+        sessions::end_all(conn, Owner::Teammate(id), None, now).await?;
+        let actor = Actor { who: Who::Teammate(id), address: visitor.address };
+        Entry::new(actor, None, Action::PasswordSet, id).record(conn, 1, now).await?;
+    }
+    Ok(true)
+}
+
+/// Begins a session, and says in the log by what.
+pub(super) async fn begin(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    owner: Owner,
+    by: Value,
+) -> Result<SessionId, Problem> {
+    let (id, now) = (SessionId(state.clock.uuid()), state.clock.now());
+    let new = NewSession {
+        id,
+        owner,
+        began_at: now,
+        expires_at: now + SESSION_LASTS,
+        address: visitor.address,
+        browser: visitor.browser.as_deref(),
+    };
+    sessions::begin(conn, &new).await?;
+    let who = match owner {
+        Owner::Teammate(id) => Who::Teammate(id),
+        Owner::Key(id) => Who::Operator(id),
+    };
+    let entry = Entry::new(Actor { who, address: visitor.address }, None, Action::SessionBegun, id);
+    entry.with(by).record(conn, 1, now).await?;
+    Ok(id)
+}
+
+/// The session as its next request will find it.
+pub(super) async fn read_back(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
+    let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
+    Ok(SignedIn { session, key })
+}
+
+/// Returns the response that lets somebody in: the session, and its cookie.
+pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<Response, Problem> {
+    let signed_in = read_back(state, session, key).await?;
+    let session = &signed_in.session;
+    let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+    let view = axum::Json(SessionView::from(&signed_in));
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
+}
+
+/// Refuses a sign-in, the same way whether or not there is such a teammate.
+pub(super) async fn refuse(
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    way: &'static str,
+) -> Problem {
+    let detail = match way {
+        "password" => "There is no such teammate with this password.",
+        "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
+        _ => "The API key is unknown, expired or revoked.",
+    };
+    refuse_saying(detail, state, visitor, teammate, json!({"by": way})).await
+}
+
+/// Refuses a sign-in in these words, and writes down by what it was tried.
+pub(super) async fn refuse_saying(
+    detail: &'static str,
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    by: Value,
+) -> Problem {
+    match record_refusal(state, visitor, teammate, by).await {
+        Ok(()) => Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail),
+        Err(error) => error.into(),
+    }
+}
+
+/// Writes down that a sign-in failed, unless there were so many of late that a later entry tells of it.
+pub(super) async fn record_refusal(
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: Option<TeammateId>,
+    detail: Value,
+) -> sqlx::Result<()> {
+    let Some(n) = state.limits.refused() else { return Ok(()) };
+    // What was given as a name may be a password by mistake.
+    let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+    let actor = Actor { who: Who::Nobody, address: visitor.address };
+    let entry = Entry::new(actor, None, Action::SessionRefused, target).with(detail);
+    entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await
+}
