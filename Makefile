@@ -15,13 +15,16 @@ demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the 
 run: deps web ## Start the real server with a Postgres of its own
 	cargo run --release --locked --bin bellwire -- serve
 
-# What `npm test` does but for the build, which would have cargo embed the same once more.
-test: deps lint tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
+# What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
+test: deps web tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
+	cargo fmt --check
 	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
 	cd static/admin && npm run check && npm exec vitest run
+	cargo test --locked --all-targets --no-run
 	cargo test --locked
 test: NEEDS = --test
+test: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/scripts/strict-rustc
 
 lint: web ## Check formatting, and let clippy complain
 	cargo fmt --check

@@ -75,7 +75,7 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
 };
 
 /// What is waited for has come within this, or never comes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server with one app, `shop`.
 pub struct TestApp {

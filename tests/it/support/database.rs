@@ -33,7 +33,7 @@ impl TempDir {
     pub fn new() -> Self {
         static SWEEP: std::sync::Once = std::sync::Once::new();
         SWEEP.call_once(sweep);
-        let dir = fresh_path();
+        let dir = fresh_path(ON_DISK);
         // The user that Postgres runs as has to pass, whatever the umask.
         fs::create_dir(&dir).expect("a new directory in /tmp");
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o711)).expect("our own directory");
@@ -54,14 +54,25 @@ impl Drop for TempDir {
 const PREFIX: &str = "bellwire-test-";
 
 /// Not `$TMPDIR`, which may lie where the user that Postgres runs as cannot go.
-fn fresh_path() -> PathBuf {
+const ON_DISK: &str = "/tmp";
+const IN_MEMORY: &str = "/dev/shm";
+/// Octets that the shared Postgres takes at most: its log, and the databases of the tests that run.
+const POSTGRES_TAKES: u64 = 3 << 30;
+
+fn fresh_path(parent: &str) -> PathBuf {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    PathBuf::from(format!("/tmp/{PREFIX}{}-{serial}", std::process::id()))
+    PathBuf::from(format!("{parent}/{PREFIX}{}-{serial}", std::process::id()))
+}
+
+/// Where the shared Postgres writes some gigabytes, which are worth nothing afterwards: to memory, if there is enough.
+fn place_for_postgres() -> &'static str {
+    let free = nix::sys::statvfs::statvfs(IN_MEMORY).map_or(0, |it| it.blocks_available() * it.fragment_size());
+    if free > POSTGRES_TAKES { IN_MEMORY } else { ON_DISK }
 }
 
 /// Removes what killed test binaries left.
 fn sweep() {
-    for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
+    for entry in [ON_DISK, IN_MEMORY].into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
         if maker.is_some_and(|pid: i32| kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)) {
@@ -77,7 +88,7 @@ pub fn shared_postgres() -> &'static Embedded {
     SHARED.get_or_init(|| {
         sweep();
         let options = Options {
-            data_dir: fresh_path(),
+            data_dir: fresh_path(place_for_postgres()),
             search_path: std::env::var_os("PATH"),
             durability: Durability::Fast,
             ephemeral: true,
