@@ -110,7 +110,9 @@ async fn a_delivery_that_waits_for_its_first_attempt_is_found() {
     app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), Value::Null).await.ok(200);
     let message = app.send(json!({"users": ["ann"]}), json!({})).await;
     app.run_until_idle().await;
-    for query in ["user_id=ann".to_owned(), format!("message={message}&state=queued"), "user_id=ann&state=queued".into()] {
+    for query in
+        ["user_id=ann".to_owned(), format!("message={message}&state=queued"), "user_id=ann&state=queued".into()]
+    {
         assert_eq!(pairs(&search(&app, &query).await), [(message.clone(), id.clone())], "{query}");
     }
     app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), Value::Null).await.ok(200);

@@ -114,7 +114,7 @@ describe("a row", () => {
   it.each([
     ["queued", "2027-01-15T09:00:00Z", undefined, "due 09:00"],
     ["queued", null, undefined, "its message is paused"],
-    ["retrying", "2027-01-15T09:00:00Z", { status: 503, reason: "overloaded" }, "503 overloaded; due 09:00"],
+    ["retrying", "2027-01-15T09:00:00Z", { status: 503, reason: "overloaded" }, "due 09:00; 503 overloaded"],
     ["accepted", null, { status: 201, took_ms: 40 }, "taken in 40 ms"],
     ["dead", null, { status: 400, reason: "" }, "400"],
     ["cancelled", null, { status: null, reason: "unsubscribed" }, "unsubscribed"],

@@ -114,13 +114,13 @@ export function answer({ state, story }: Pick<Explanation, "state" | "story">): 
 /** Whether it may be hurried or called off. */
 export const isWaiting = (state: string): boolean => state === "queued" || state === "retrying";
 
-/** What was done last, for a list: `503 overloaded`, `taken in 40 ms`, or when it is due. */
+/** What was done last, for a list: `taken in 40 ms`, `due 14:10; 503 overloaded`. */
 export function lastWords({ state, due_at, last_attempt }: Pick<Found, "state" | "due_at" | "last_attempt">, now: Date, zone: Zone): string {
   const due = due_at ? `due ${clockTime(new Date(due_at), now, zone)}` : "its message is paused";
   const { status, reason, took_ms } = last_attempt ?? {};
   const words = [status, reason].filter((word) => word != null && word !== "").join(" ");
   if (state === "queued") return due;
-  if (state === "retrying") return words ? `${words}; ${due}` : due;
+  if (state === "retrying") return words ? `${due}; ${words}` : due;
   if (state === "accepted" && took_ms != null) return `taken in ${duration(took_ms / 1_000)}`;
   return words;
 }

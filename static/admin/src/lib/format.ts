@@ -79,6 +79,15 @@ export function clockTime(at: Date, now: Date, zone: Zone): string {
   return `${date} ${time}`;
 }
 
+/** A time of day to the second, with the day if it is another one than `now`'s: `14:32:07`, `23 Nov 14:32:07`. */
+export function secondsTime(at: Date, now: Date, zone: Zone): string {
+  const seconds = at.toLocaleTimeString("en-GB", { second: "2-digit", ...timeZone(zone) }).padStart(2, "0");
+  return `${clockTime(at, now, zone)}:${seconds}`;
+}
+
+/** A day of figures, which are kept by UTC's days: `24 Oct`. */
+export const dayOf = (at: Date): string => at.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+
 /** A time with everything: day, seconds and zone. */
 export function fullTime(at: Date, zone: Zone): string {
   return at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long", ...timeZone(zone) });

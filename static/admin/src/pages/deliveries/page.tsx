@@ -11,7 +11,7 @@ import { SearchField, Select, written } from "../../ui/filters";
 import { Time } from "../../ui/numbers";
 import { OfApp } from "../../ui/of-app";
 import { Shown } from "../../ui/shown";
-import { Table } from "../../ui/table";
+import { Table, type Column } from "../../ui/table";
 import { loadDevices, loadFound, loadLanes } from "./load";
 import "./deliveries.css";
 
@@ -159,7 +159,12 @@ function Further({ page }: { page: FoundPage }) {
 const addressOf = (app: AppView, message: string, subscription: string) => `/deliveries/${app.slug}/${message}/${subscription}`;
 
 function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
-  const { link } = useFilters();
+  const { filters, link } = useFilters();
+  const personColumn: Column<Found> = {
+    head: "Person",
+    isExtra: true,
+    cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">nobody’s</span>),
+  };
   return (
     <Table
       caption="Deliveries"
@@ -168,39 +173,32 @@ function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
       columns={[
         {
           head: "Sent",
-          cell: ({ message, subscription, accepted_at, tier }) => (
+          cell: ({ message, subscription, accepted_at }) => (
             <>
               <a class="keep" href={link(addressOf(app, message, subscription))}>
                 <Time at={accepted_at} absolute />
               </a>
               <br />
-              <span class="fine keep">
-                {shortId(message)}, {tier}
-              </span>
+              <span class="fine keep">{shortId(message)}</span>
             </>
           ),
         },
         { head: "State", cell: (row) => <Standing found={row} /> },
+        { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
         {
           head: "Device",
           cell: ({ subscription, gateway, lane }) => (
             <>
               {gateway ? gatewayName(gateway) : "Deleted"}
               <br />
-              <span class="fine keep">
-                {shortId(subscription)}
-                {lane != null && `, lane ${lane}`}
-              </span>
+              <span class="fine keep">{lane == null ? shortId(subscription) : `lane ${lane}`}</span>
             </>
           ),
         },
-        {
-          head: "Person",
-          isExtra: true,
-          cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">nobody’s</span>),
-        },
+        // Whoever is searched for by name need not be named in each row.
+        ...(filters.message ? [personColumn] : []),
         { head: "Attempts", isNumber: true, isExtra: true, cell: ({ last_attempt }) => (last_attempt ? last_attempt.attempt + 1 : 0) },
-        { head: "Last", isExtra: true, cell: ({ last_attempt }) => (last_attempt ? <Time at={last_attempt.at} /> : "–") },
+        { head: "Last", isExtra: true, cell: ({ last_attempt }) => <span class="keep">{last_attempt ? <Time at={last_attempt.at} /> : "–"}</span> },
       ]}
     />
   );

@@ -1,7 +1,7 @@
 import type { AppView, StorySentence } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { chapters, parts, quoted, shortId, toneOf } from "../../lib/deliveries";
-import { fullTime, relative } from "../../lib/format";
+import { fullTime, relative, secondsTime } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useFilters } from "../../lib/url";
 import { Time } from "../../ui/numbers";
@@ -61,11 +61,11 @@ function Step({ sentence, when }: { sentence: StorySentence; when: "past" | "now
 
 /** Seconds matter here: both when and how long ago. */
 function Moment({ at }: { at: string }) {
-  const time = new Date(at);
+  const [time, now] = [new Date(at), clock.shown.value];
   return (
     <time dateTime={at} title={fullTime(time, zone.value)}>
-      {time.toLocaleTimeString("en-GB", zone.value === "UTC" ? { timeZone: "UTC" } : {})}
-      <span class="fine"> {relative(time, clock.shown.value)}</span>
+      {secondsTime(time, now, zone.value)}
+      <span class="fine"> {relative(time, now)}</span>
     </time>
   );
 }

@@ -1,9 +1,7 @@
 import { useMemo } from "preact/hooks";
 import type { AppView, Subscription } from "../../api/types";
-import { clock } from "../../lib/clock";
 import { isId, shortId } from "../../lib/deliveries";
-import { clockTime, fullCount, percent, things } from "../../lib/format";
-import { zone } from "../../lib/preferences";
+import { dayOf, fullCount, percent, things } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { health, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
@@ -207,7 +205,7 @@ function AsTable({ caption, at, layers }: { caption: string; at: readonly number
         rows={rows}
         id={({ start }) => start}
         columns={[
-          { head: "Day from", cell: ({ start }) => clockTime(new Date(start * 1_000), clock.now(), zone.value) },
+          { head: "Day, in UTC", cell: ({ start }) => dayOf(new Date(start * 1_000)) },
           ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
         ]}
       />
@@ -243,7 +241,7 @@ function Keys({ keys }: { keys: KeyAge[] }) {
         rows={keys}
         id={({ key }) => key.id}
         columns={[
-          { head: "Key", cell: ({ key }) => <code>{shortId(key.id)}</code> },
+          { head: "Key", cell: ({ key }) => <code class="keep">{shortId(key.id)}</code> },
           { head: "State", cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge> },
           { head: "Made", cell: ({ key }) => <Time at={key.created_at} /> },
           { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },

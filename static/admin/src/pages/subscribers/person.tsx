@@ -227,13 +227,13 @@ function Latest({ app, found }: { app: AppView; found: Found[] }) {
             <>
               <Badge tone={stateWords(row.state).tone}>{stateWords(row.state).word}</Badge>
               <br />
-              <span class="fine">{lastWords(row, clock.shown.value, zone.value)}</span>
+              <span class="fine words-of">{lastWords(row, clock.shown.value, zone.value)}</span>
             </>
           ),
         },
         { head: "Device", cell: ({ gateway }) => (gateway ? gatewayName(gateway) : "deleted") },
         { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
-        { head: "Message", isExtra: true, cell: ({ message }) => <a href={link(`/messages/${message}`)}>{shortId(message)}</a> },
+        { head: "Message", isExtra: true, cell: ({ message }) => <a class="keep" href={link(`/messages/${message}`)}>{shortId(message)}</a> },
       ]}
     />
   );
