@@ -16,17 +16,10 @@ use crate::support::{Setup, TestApp, TestDatabase, seed};
 /// then have they told of all.
 async fn read(app: &TestApp) -> Vec<(String, i64, i64)> {
     let mut connection = PgConnection::connect_with(&app.database.options()).await.expect("a connection");
-    sqlx::query(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-         WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-    .execute(&mut connection)
-    .await
-    .expect("they are ours");
-    const OTHERS: &str =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-                          AND backend_type = 'client backend'";
-    while sqlx::query_scalar::<_, i64>(OTHERS).fetch_one(&mut connection).await.expect("a count") > 0 {
+    // Again and again: whoever lost its connection may open another one meanwhile.
+    const OTHERS: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    while sqlx::query_scalar::<_, i64>(OTHERS).fetch_one(&mut connection).await.expect("they are ours") > 0 {
         tokio::task::yield_now().await;
     }
     let read = sqlx::query_as(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Explanation, StorySentence } from "../src/api/types";
-import { answer, chapters, consequenceOf, isId, lastWords, parts, person, quoted, report, shortId, spanWords, stateWords, toneOf } from "../src/lib/deliveries";
+import { aDevice, answer, chapters, consequenceOf, isId, lastWords, parts, person, quoted, report, shortId, spanWords, stateWords, toneOf } from "../src/lib/deliveries";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 const MESSAGE = "msg_01890000-0000-7000-8000-0000000a1b2c";
@@ -131,6 +131,7 @@ describe("what may be done", () => {
   it("says when it would have gone otherwise, and that only this one is concerned", () => {
     expect(consequenceOf("retry", { gateway: "fcm", due_at: "2027-01-15T08:10:00Z" }, NOW, "UTC")).toContain("now instead of 08:10 (in 10 min), for this one Google device");
     expect(consequenceOf("retry", { due_at: "2027-01-15T07:00:00Z" }, NOW, "UTC")).toContain("though it is due already");
+    expect([aDevice("apple"), aDevice("fcm"), aDevice("other"), aDevice(undefined)]).toEqual(["an Apple device", "a Google device", "a device of another push service", "a device that was deleted"]);
     expect(consequenceOf("cancel", { gateway: "mozilla" }, NOW, "UTC")).toMatch(/this one Mozilla device.*everybody else.*no way back/);
   });
 });

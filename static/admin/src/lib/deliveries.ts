@@ -39,6 +39,16 @@ export function person(who: string | undefined): { subscription?: string; user_i
 /** The end of an id tells neighbours apart; its beginning is the time. */
 export const shortId = (id: string): string => `${id.slice(0, id.indexOf("_") + 1)}…${id.slice(-6)}`;
 
+/** A device, by its push service: `Mozilla device`. */
+export const deviceWords = (gateway: string): string => (gateway === "other" ? "device of another push service" : `${gatewayName(gateway)} device`);
+
+/** The same with its article; undefined: its subscription was deleted. */
+export function aDevice(gateway: string | undefined): string {
+  if (gateway === undefined) return "a device that was deleted";
+  const device = deviceWords(gateway);
+  return `${/^[AEIOU]/.test(device) ? "an" : "a"} ${device}`;
+}
+
 /** What a sentence is made of, so that times are shown in the chosen zone, and ids lead somewhere. */
 export type Part = { kind: "text" | "message" | "subscription"; text: string } | { kind: "time"; at: Date };
 
@@ -135,7 +145,7 @@ export const TURN_WORDS: Record<Turn, { title: string; done: string }> = {
 
 /** What a turn would do, and to how many. */
 export function consequenceOf(turn: Turn, found: { gateway?: string | null; due_at?: string | null }, now: Date, zone: Zone): string {
-  const device = found.gateway ? `this one ${gatewayName(found.gateway)} device` : "this one device";
+  const device = found.gateway ? `this one ${deviceWords(found.gateway)}` : "this one device";
   if (turn === "cancel") {
     return `Nothing more of this message is sent to ${device}, and it ends as cancelled. Every other device of this person, and everybody else, gets it as before. There is no way back.`;
   }

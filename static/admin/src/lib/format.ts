@@ -61,6 +61,9 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return n === 1 ? `one ${one}` : `${n === 0 ? "no" : count(n)} ${many}`;
 }
 
+/** With a capital, to begin a sentence. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A count that may be more than was counted: `≥ 10 k`. */
 export const atLeast = (n: number, orMore: boolean): string => (orMore ? `≥ ${count(n)}` : count(n));
 

@@ -1,6 +1,6 @@
 /** The base of subscribers, and one of them, in words. Pure. */
 import type { Calendar, Chart, Lane, Subscription, VapidKey } from "../api/types";
-import { count, percent, things } from "./format";
+import { capital, count, percent, things } from "./format";
 import type { Pattern } from "./figures";
 import { gatewayName, type Tone } from "./words";
 
@@ -81,8 +81,6 @@ export function health(grown: Growth, days: number): { tone: Tone; words: string
   const why = isIll ? ` ${capital(percent(worst.n / before))} of what there was went by one cause: ${LOSS_LOOKS[worst.loss].word.toLowerCase()}.` : "";
   return { tone: isIll ? "lost" : net < 0 ? "retrying" : "accepted", words: `${capital(base)}, ${change} ${within}: ${count(won)} won, ${count(lost)} lost.${why}` };
 }
-
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** A part of the base. */
 export interface Slice {

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, StorySentence } from "../../api/types";
-import { answer, chapters, isWaiting, shortId, stateWords, TURN_WORDS, type Subject, type Turn } from "../../lib/deliveries";
+import { aDevice, answer, chapters, isWaiting, shortId, stateWords, TURN_WORDS, type Subject, type Turn } from "../../lib/deliveries";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
@@ -47,7 +47,7 @@ function Story({ app, message, subscription }: { app: AppView; message: string; 
       <Shown of={known} what="this delivery">
         {(shown) => (
           <>
-            <Title app={app} known={shown} />
+            <Title known={shown} />
             <Verdict known={shown} />
             <Turns
               app={app}
@@ -64,7 +64,7 @@ function Story({ app, message, subscription }: { app: AppView; message: string; 
             )}
             <div class="grid story">
               <Card title="What happened">
-                <Timeline story={shown.explanation.story} app={app} />
+                <Timeline story={shown.explanation.story} />
               </Card>
               <About app={app} known={shown} />
             </div>
@@ -80,9 +80,8 @@ function Story({ app, message, subscription }: { app: AppView; message: string; 
 const personOf = ({ found, subscription }: Known) => found?.user_id ?? subscription?.user_id ?? undefined;
 const gatewayOf = ({ found, subscription }: Known) => found?.gateway ?? subscription?.gateway;
 
-function Title({ known }: { app: AppView; known: Known }) {
-  const gateway = gatewayOf(known);
-  const device = gateway ? `a ${gatewayName(gateway)} device` : "a device that was deleted";
+function Title({ known }: { known: Known }) {
+  const device = aDevice(gatewayOf(known));
   const whom = personOf(known);
   const { message } = known.explanation;
   return <Head title={whom ? `Delivery to ${whom}` : `Delivery to ${device}`} lead={`Message ${shortId(message)} to ${whom ? `${device} of theirs` : shortId(known.explanation.subscription)}`} />;

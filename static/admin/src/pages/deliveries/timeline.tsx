@@ -1,4 +1,4 @@
-import type { AppView, StorySentence } from "../../api/types";
+import type { StorySentence } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { chapters, parts, quoted, shortId, toneOf } from "../../lib/deliveries";
 import { fullTime, relative, secondsTime } from "../../lib/format";
@@ -27,7 +27,7 @@ export function Told({ sentence }: { sentence: StorySentence }) {
 }
 
 /** What happened, where it stands, what comes next: in order, each with its time. */
-export function Timeline({ story }: { story: readonly StorySentence[]; app: AppView }) {
+export function Timeline({ story }: { story: readonly StorySentence[] }) {
   const { past, present, next } = chapters(story);
   return (
     <ol class="timeline">
@@ -48,7 +48,7 @@ function Step({ sentence, when }: { sentence: StorySentence; when: "past" | "now
   const { words } = quoted(sentence);
   return (
     <li data-tone={toneOf(sentence)} data-when={when} data-code={sentence.code}>
-      <p class="when">{sentence.at ? <Moment at={sentence.at} /> : when === "now" ? "now" : when === "next" ? "next" : ""}</p>
+      <p class="when">{sentence.at ? <Moment at={sentence.at} /> : when === "now" ? "now" : ""}</p>
       <div>
         <p>
           <Told sentence={sentence} />

@@ -3,8 +3,8 @@ import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Found, Subscription } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { lastWords, shortId, stateWords } from "../../lib/deliveries";
-import { things } from "../../lib/format";
+import { deviceWords, lastWords, shortId, stateWords } from "../../lib/deliveries";
+import { capital, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { quiet, subscriptionWords } from "../../lib/subscribers";
@@ -128,7 +128,7 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
   const sender = useMay("sender", app.id);
   const { word, tone, why } = subscriptionWords(device.state);
   return (
-    <Card title={`${gatewayName(device.gateway)} device`} aside={<Badge tone={tone}>{word}</Badge>}>
+    <Card title={capital(deviceWords(device.gateway))} aside={<Badge tone={tone}>{word}</Badge>}>
       {device.state !== "active" && (
         <p class="fine">
           {why} {device.ended_at && <Time at={device.ended_at} />}

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AppView, Subscription } from "../../api/types";
+import { deviceWords } from "../../lib/deliveries";
 import { useFilters } from "../../lib/url";
-import { gatewayName } from "../../lib/words";
 import { useAction } from "../../ui/action";
 import { Dialog } from "../../ui/dialog";
 import { Refused } from "../../ui/shown";
@@ -45,7 +45,7 @@ export function TestPushDialog({ app, device, onClose, onSent }: Props) {
     <Dialog title="Test push" onClose={onClose}>
       <form onSubmit={submit}>
         <p>
-          One notification goes to this one {gatewayName(device.gateway)} device, now: transactional, so that no quiet hours hold it, and for five minutes at most. Whoever
+          One notification goes to this one {deviceWords(device.gateway)}, now: transactional, so that no quiet hours hold it, and for five minutes at most. Whoever
           has the device sees it.
         </p>
         <label class="field">
