@@ -4,7 +4,6 @@
 use axum::http::Method;
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::outcomes::rollups;
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -41,7 +40,7 @@ async fn with_an_outage() -> Story {
     let second = site.send_message(to(json!({"all": true}))).await;
     site.until_counts(&first, json!({"targeted": 2, "accepted": 1, "retrying": 1})).await;
     site.until_counts(&second, json!({"targeted": 8, "accepted": 7, "retrying": 1})).await;
-    while rollups::fold(&site.app.pool).await.unwrap() {} // as maintenance does every few seconds
+    site.app.sweep().await; // as maintenance does every few seconds
     Story { site, desk, messages: [first, second], outage }
 }
 
