@@ -182,8 +182,7 @@ async fn in_chromium_the_base_is_told_of_and_one_person_is_tested_and_erased_but
 
     sign_in_with_key(&mut chromium, &story).await;
     chromium.evaluate(&says("Begin with the person")).await;
-    chromium.press("g").await;
-    chromium.press("s").await;
+    chromium.open(&story.page("/subscribers")).await;
     chromium.evaluate(&says("8 active subscriptions")).await;
     chromium.evaluate(&when("document.querySelectorAll('.plot canvas').length === 2")).await;
     look_at(&mut chromium, "subscribers").await;

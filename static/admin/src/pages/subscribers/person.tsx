@@ -60,7 +60,7 @@ function OnePerson({ app, who }: { app: AppView; who: Who }) {
       <Shown of={person} what="this person">
         {(shown) => (
           <>
-            <Head title={shown.user ?? "Nobody in particular"} lead={`${shown.user ? things(shown.devices.length, "device") : "A device without a user"} in ${app.name}`}>
+            <Head title={shown.user ?? "Nobody in particular"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
               {shown.user !== undefined && shown.devices.length > 0 && <EraseButton app={app} onErase={() => erase(shown)} />}
             </Head>
             {shown.devices.length === 0 ? <Unknown user={shown.user ?? ""} /> : <Known app={app} person={shown} who={who} onSent={refresh} />}
