@@ -1,4 +1,7 @@
-//! `/v1/apps/{app}/messages/{message}/deliveries`: what became of a message, one subscription at a time.
+//! `/v1/apps/{app}/messages/{message}/deliveries`: what became of a message, one subscription at a time. Looking for them is in
+//! [`search`].
+
+pub(crate) mod search;
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -16,6 +19,7 @@ use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::named;
 use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, Reached};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
@@ -24,7 +28,56 @@ use utoipa_axum::routes;
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(retry)).routes(routes!(cancel))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(retry))
+        .routes(routes!(cancel))
+        .routes(routes!(search::find))
+}
+
+named! {
+    /// Where a delivery stands.
+    #[schema(as = DeliveryState)]
+    pub(crate) enum Standing {
+        /// It waits for its first attempt.
+        Queued = "queued",
+        /// A worker has it.
+        Dispatching = "dispatching",
+        /// It waits for another attempt.
+        Retrying = "retrying",
+        /// Its push service took it.
+        Accepted = "accepted",
+        /// Its subscription does not exist any more.
+        Gone = "gone",
+        /// Its time was over.
+        Expired = "expired",
+        /// It was given up.
+        Dead = "dead",
+        /// It was called off.
+        Cancelled = "cancelled",
+        /// It exceeded a limit.
+        Capped = "capped",
+    }
+}
+
+impl Standing {
+    /// Whether it has not ended.
+    fn waits(self) -> bool {
+        matches!(self, Self::Queued | Self::Dispatching | Self::Retrying)
+    }
+
+    fn of(ending: Ending) -> Self {
+        match ending {
+            Ending::Retry => Self::Retrying,
+            Ending::Accepted => Self::Accepted,
+            Ending::Gone => Self::Gone,
+            Ending::Expired => Self::Expired,
+            Ending::Dead => Self::Dead,
+            Ending::Cancelled => Self::Cancelled,
+            Ending::Capped => Self::Capped,
+        }
+    }
 }
 
 /// A delivery: one message to one subscription.
@@ -33,8 +86,8 @@ pub(crate) struct DeliveryView {
     /// Whom it goes to.
     #[schema(value_type = String)]
     subscription: SubscriptionId,
-    /// `queued`, `dispatching`, `retrying`, or how it ended: `accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`.
-    state: &'static str,
+    /// Where it stands.
+    state: Standing,
     /// When it is due, while it waits; null while its message is paused.
     due_at: Option<DateTime<Utc>>,
     /// Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
@@ -93,14 +146,15 @@ impl ReceiptView {
     }
 }
 
-fn standing(row: &DeliveryRow, attempts: &[AttemptView]) -> &'static str {
-    match (row.held, row.retries, attempts.last().map(|last| last.ending)) {
-        (true, ..) => "dispatching",
-        (false, Some(0), _) => "queued",
+/// Where a delivery stands: whether a worker holds it, the retries of one that waits, and how its last attempt ended.
+fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> Standing {
+    match (held, retries, last) {
+        (true, ..) => Standing::Dispatching,
+        (false, Some(0), _) => Standing::Queued,
         // History is read after the queue: a retry written in between is still a retry.
-        (false, Some(_), _) | (false, None, Some(Ending::Retry)) => "retrying",
-        (false, None, Some(ending)) => ending.name(),
-        (false, None, None) => "dispatching",
+        (false, Some(_), _) => Standing::Retrying,
+        (false, None, Some(ending)) => Standing::of(ending),
+        (false, None, None) => Standing::Dispatching,
     }
 }
 
@@ -127,9 +181,9 @@ async fn read(
             let attempts: Vec<AttemptView> = history.extract_if(.., of_this).map(AttemptView::from).collect();
             let of_this = |receipt: &mut ReceiptRow| receipt.subscription == row.subscription;
             let receipts: Vec<ReceiptView> = reported.extract_if(.., of_this).filter_map(ReceiptView::new).collect();
-            let state = standing(&row, &attempts);
+            let state = standing(row.held, row.retries, attempts.last().map(|last| last.ending));
             let confirmation = match (receipts.is_empty(), expired) {
-                _ if !known || state != Ending::Accepted.name() => None,
+                _ if !known || state != Standing::Accepted => None,
                 (false, _) => Some("acknowledged"),
                 (true, false) => Some("awaiting_ack"),
                 (true, true) => Some("unconfirmed"),

@@ -96,18 +96,21 @@ pub(crate) struct Page<T> {
     pub limit: u16,
 }
 
+/// An RFC 8288 `Link` from a page to the next one.
+pub(crate) fn next_link(uri: &Uri, iterator: &str) -> Option<HeaderValue> {
+    let kept =
+        url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).filter(|(name, _)| name != "iterator");
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(kept)
+        .append_pair("iterator", iterator)
+        .finish();
+    HeaderValue::try_from(format!("<{}?{query}>; rel=\"next\"", uri.path())).ok()
+}
+
 impl<T: Serialize> Page<T> {
     /// The answer, with an RFC 8288 `Link` to the next page.
     pub(crate) fn answer(self, uri: &Uri) -> Response {
-        let link = self.iterator.as_ref().and_then(|iterator| {
-            let kept = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-                .filter(|(name, _)| name != "iterator");
-            let query = url::form_urlencoded::Serializer::new(String::new())
-                .extend_pairs(kept)
-                .append_pair("iterator", iterator)
-                .finish();
-            HeaderValue::try_from(format!("<{}?{query}>; rel=\"next\"", uri.path())).ok()
-        });
+        let link = self.iterator.as_deref().and_then(|iterator| next_link(uri, iterator));
         let mut response = axum::Json(self).into_response();
         if let Some(link) = link {
             response.headers_mut().insert(header::LINK, link);

@@ -22,6 +22,12 @@ pub fn first_uuid_of(at: Timestamp) -> Uuid {
     Uuid::from_u128(u128::from(unix_ms(at)) << 80)
 }
 
+/// The time that a UUIDv7 begins with, to the millisecond. None: the id is of another kind.
+pub(crate) fn time_of(id: Uuid) -> Option<Timestamp> {
+    let (seconds, nanos) = id.get_timestamp()?.to_unix();
+    DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
+}
+
 /// Milliseconds since 1970; what lies before is taken for its beginning.
 fn unix_ms(at: Timestamp) -> u64 {
     u64::try_from(at.timestamp_millis()).unwrap_or(0)
@@ -114,6 +120,8 @@ mod tests {
         let next = at + chrono::TimeDelta::milliseconds(1);
         assert!((0..100).all(|_| (first_uuid_of(at)..first_uuid_of(next)).contains(&uuid_of(at))));
         assert_eq!(uuid_of(at).get_version_num(), 7);
+        assert_eq!(time_of(uuid_of(at)).map(|time| time.timestamp_millis()), Some(at.timestamp_millis()));
+        assert_eq!(time_of(Uuid::max()), None);
         assert_eq!(first_uuid_of(DateTime::UNIX_EPOCH - chrono::TimeDelta::days(1)), Uuid::nil());
     }
 

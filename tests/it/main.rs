@@ -45,6 +45,7 @@ mod removal;
 mod replicas;
 mod retention;
 mod sdk_contract;
+mod search;
 mod series;
 mod shutdown;
 mod simulator;

@@ -10,6 +10,7 @@ pub(crate) mod notes;
 pub(crate) mod receipts;
 pub(crate) mod reliability;
 pub(crate) mod rollups;
+pub(crate) mod search;
 pub(crate) mod slas;
 pub(crate) mod stories;
 pub(crate) mod stream;

@@ -11,10 +11,10 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { path: "/", title: "Overview", letter: "o", question: "Is everything all right?" },
   { path: "/messages", title: "Messages", letter: "m", question: "How is this one going?", today: "bellwire message list --app shop" },
-  { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?", today: "bellwire explain --app shop msg_… sub_…" },
+  { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?" },
   { path: "/lanes", title: "Lanes", letter: "l", question: "Which gateway is ill?" },
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
-  { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?", today: "GET /v1/apps/{app}/subscriptions" },
+  { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?", today: "bellwire policy preview --tier promotional" },
   { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?", today: "bellwire admin list" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?", today: "bellwire doctor" },

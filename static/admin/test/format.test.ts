@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { atLeast, clockTime, count, duration, fullCount, fullTime, percent, rate, relative, share, things } from "../src/lib/format";
+import { atLeast, clockTime, count, dayOf, duration, fullCount, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
 
 describe("numbers", () => {
   it.each([
@@ -64,4 +64,13 @@ describe("times", () => {
     expect(["2027-01-15T14:32:00Z", "2027-01-16T14:32:00Z", "2026-11-23T04:05:00Z"].map(shown)).toEqual(["14:32", "16 Jan 14:32", "23 Nov 2026 04:05"]);
     expect(fullTime(now, "UTC")).toContain("08:00:00 UTC");
   });
+});
+
+describe("moments and days", () => {
+  const now = new Date("2027-01-15T12:00:00Z");
+  it("have seconds where order matters, and the day where it is another one", () => {
+    expect(secondsTime(new Date("2027-01-15T08:03:07.900Z"), now, "UTC")).toBe("08:03:07");
+    expect(secondsTime(new Date("2027-01-16T08:03:47Z"), now, "UTC")).toBe("16 Jan 08:03:47");
+  });
+  it("are UTC’s where figures are kept by its days", () => expect(dayOf(new Date("2027-01-15T00:00:00Z"))).toBe("15 Jan"));
 });

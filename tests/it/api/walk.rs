@@ -63,6 +63,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
             let range = "?time[start]=2026-01-01T00:00:00Z&time[end]=2027-01-01T00:00:00Z&measures[]=accepted";
             return (range, Value::Null);
         }
+        "GET /v1/apps/{app}/deliveries" => return ("?user_id=ann", Value::Null),
         "GET /v1/apps/{app}/dead-letters/groups" => return ("?by=reason", Value::Null),
         "GET /v1/apps/{app}/dead-letters/export" => return ("?format=ndjson", Value::Null),
         "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),

@@ -371,6 +371,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by
+         *     state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
+         * @description One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
+         *     finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
+         *     for as long as history is kept.
+         */
+        get: operations["deliveries_find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/erasures/{erasure}": {
         parameters: {
             query?: never;
@@ -2194,6 +2217,11 @@ export interface components {
             /** @description The message's tier. */
             tier: components["schemas"]["Tier"];
         };
+        /**
+         * @description Where a delivery stands.
+         * @enum {string}
+         */
+        DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /** @description A delivery: one message to one subscription. */
         DeliveryView: {
             /** @description What was attempted, in order. */
@@ -2210,8 +2238,8 @@ export interface components {
             due_at?: string | null;
             /** @description What its browser reported, in order. */
             receipts: components["schemas"]["ReceiptView"][];
-            /** @description `queued`, `dispatching`, `retrying`, or how it ended: `accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`. */
-            state: string;
+            /** @description Where it stands. */
+            state: components["schemas"]["DeliveryState"];
             /** @description Whom it goes to. */
             subscription: string;
         };
@@ -2454,6 +2482,56 @@ export interface components {
          * @enum {string}
          */
         Form: "jwt" | "hmac";
+        /** @description A page of what a search found. */
+        FoundDeliveries: {
+            /** @description The rows, those of the newest messages first. */
+            data: components["schemas"]["FoundDelivery"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+            /**
+             * Format: date-time
+             * @description How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
+             */
+            looked_back_to?: string | null;
+        };
+        /** @description A delivery, as a search shows it. */
+        FoundDelivery: {
+            /**
+             * Format: date-time
+             * @description When the message was accepted, or is to be sent.
+             */
+            accepted_at: string;
+            /**
+             * Format: date-time
+             * @description When it is due, while it waits; null while its message is paused.
+             */
+            due_at?: string | null;
+            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`; null: the subscription was deleted. */
+            gateway?: string | null;
+            /**
+             * Format: int32
+             * @description The subscription's lane; null: it was deleted.
+             */
+            lane?: number | null;
+            last_attempt?: components["schemas"]["AttemptView"] | null;
+            /** @description What was sent. */
+            message: string;
+            /** @description Where it stands. */
+            state: components["schemas"]["DeliveryState"];
+            /** @description Whom it goes to. */
+            subscription: string;
+            /** @description The message's tier. */
+            tier: components["schemas"]["Tier"];
+            /** @description The user that the subscription belongs to now. */
+            user_id?: string | null;
+        };
         /**
          * @description The push service behind an endpoint.
          * @enum {string}
@@ -3323,8 +3401,8 @@ export interface components {
                 due_at?: string | null;
                 /** @description What its browser reported, in order. */
                 receipts: components["schemas"]["ReceiptView"][];
-                /** @description `queued`, `dispatching`, `retrying`, or how it ended: `accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`. */
-                state: string;
+                /** @description Where it stands. */
+                state: components["schemas"]["DeliveryState"];
                 /** @description Whom it goes to. */
                 subscription: string;
             }[];
@@ -5566,6 +5644,56 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    deliveries_find: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+                /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
+                user_id?: string;
+                /** @description To this subscription. */
+                subscription?: string;
+                /** @description Of this message. */
+                message?: string;
+                /** @description Where they stand. */
+                state?: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
+                /** @description Their message's tier. */
+                tier?: "transactional" | "promotional" | "engagement";
+                /** @description Their subscription's lane. */
+                lane?: number;
+                /** @description Of messages that were made at this time or later, to the millisecond. Not beside `message`. */
+                since?: string;
+                /** @description Of messages that were made before this time. Not beside `message`. */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundDeliveries"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };

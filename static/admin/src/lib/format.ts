@@ -61,6 +61,9 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return n === 1 ? `one ${one}` : `${n === 0 ? "no" : count(n)} ${many}`;
 }
 
+/** With a capital, to begin a sentence. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A count that may be more than was counted: `≥ 10 k`. */
 export const atLeast = (n: number, orMore: boolean): string => (orMore ? `≥ ${count(n)}` : count(n));
 
@@ -78,6 +81,15 @@ export function clockTime(at: Date, now: Date, zone: Zone): string {
   const date = at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }), ...timeZone(zone) });
   return `${date} ${time}`;
 }
+
+/** A time of day to the second, with the day if it is another one than `now`'s: `14:32:07`, `23 Nov 14:32:07`. */
+export function secondsTime(at: Date, now: Date, zone: Zone): string {
+  const seconds = at.toLocaleTimeString("en-GB", { second: "2-digit", ...timeZone(zone) }).padStart(2, "0");
+  return `${clockTime(at, now, zone)}:${seconds}`;
+}
+
+/** A day of figures, which are kept by UTC's days: `24 Oct`. */
+export const dayOf = (at: Date): string => at.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
 /** A time with everything: day, seconds and zone. */
 export function fullTime(at: Date, zone: Zone): string {

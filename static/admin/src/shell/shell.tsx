@@ -21,6 +21,11 @@ const Overview = lazy(() => import("../pages/overview/page"));
 const Lanes = lazy(() => import("../pages/lanes/list"));
 const LanePage = lazy(() => import("../pages/lanes/lane"));
 const DeadLetters = lazy(() => import("../pages/dead-letters/page"));
+const Deliveries = lazy(() => import("../pages/deliveries/page"));
+const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
+const Subscribers = lazy(() => import("../pages/subscribers/page"));
+const PersonPage = lazy(() => import("../pages/subscribers/person"));
+const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const NotYet = lazy(() => import("../pages/not-yet"));
 
 /** Where what happens is told of: everywhere for operators of all apps, else in the chosen app. Nobody may: figures come by the minute. */
@@ -70,6 +75,12 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
               <Route path={`${BASE}/lanes`} component={Lanes} />
               <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
               <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
+              <Route path={`${BASE}/deliveries`} component={Deliveries} />
+              <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
+              <Route path={`${BASE}/subscribers`} component={Subscribers} />
+              <Route path={`${BASE}/subscribers/:subscription`} component={AnySubscription} />
+              <Route path={`${BASE}/subscribers/:app/users/:user`} component={PersonPage} />
+              <Route path={`${BASE}/subscribers/:app/subscriptions/:subscription`} component={PersonPage} />
               <Route default component={NotYet} />
             </Router>
           )}

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { clockTime, count } from "../lib/format";
+import { clockTime, count, dayOf } from "../lib/format";
 import { clock } from "../lib/clock";
 import type { Pattern } from "../lib/figures";
 import { theme, zone } from "../lib/preferences";
@@ -84,6 +84,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
   const axis = { stroke: ink, font, grid, ticks: { ...grid, size: 4 } };
   // Half a step at both ends: whole bars.
   const step = at.length > 1 ? ((at[1] ?? 0) - (at[0] ?? 0)) / 2 : 30;
+  const label = (time: Date) => (step >= 43_200 ? dayOf(time) : clockTime(time, clock.now(), zone.value));
   const barWidth = at.length > 1 ? 0.86 : 0.2;
   const bars = uPlot.paths.bars?.({ size: [barWidth, 40], gap: 0 });
   return {
@@ -94,7 +95,7 @@ function options({ at, layers, height = 220 }: Props, place: HTMLElement): uPlot
     padding: [8, 20, 0, 0],
     scales: { x: { time: true, range: (_, min, max) => [min - step, max + step] }, y: { range: (_, __, max) => [0, Math.max(max, 4) * 1.08] } },
     axes: [
-      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1_000), clock.now(), zone.value)), space: 80 },
+      { ...axis, size: 32, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => label(new Date(tick * 1_000))), space: 80 },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
     ],
     // The highest sum is drawn first, and what is below it over it.

@@ -1,0 +1,246 @@
+//! `/v1/apps/{app}/deliveries`: deliveries by whom they are for, across messages, or of a message.
+
+use axum::extract::State;
+use axum::http::{Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{AttemptView, Standing, standing};
+use crate::api::ApiState;
+use crate::api::auth::{MayRead, Server};
+use crate::api::extract::{Query, UserId};
+use crate::api::messages::missing;
+use crate::api::paging::{self, Paging};
+use crate::api::problem::Problem;
+use crate::model::base64url;
+use crate::model::clock::{first_uuid_of, time_of};
+use crate::model::delivery::{Ending, Tier};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, Place, Wanted, Whose};
+use crate::store::queue::messages;
+
+/// Which deliveries to look for: by `user_id`, `subscription` or `message`, or by one of the former and a message.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeliveryQuery {
+    /// Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+    /// To the subscriptions that this user has now: the newest 20, ended ones included.
+    user_id: Option<String>,
+    /// To this subscription.
+    #[param(value_type = Option<String>)]
+    subscription: Option<SubscriptionId>,
+    /// Of this message.
+    #[param(value_type = Option<String>)]
+    message: Option<MessageId>,
+    /// Where they stand.
+    #[param(inline)]
+    state: Option<Standing>,
+    /// Their message's tier.
+    #[param(inline)]
+    tier: Option<Tier>,
+    /// Their subscription's lane.
+    #[param(value_type = Option<i32>)]
+    lane: Option<LaneId>,
+    /// Of messages that were made at this time or later, to the millisecond. Not beside `message`.
+    since: Option<DateTime<Utc>>,
+    /// Of messages that were made before this time. Not beside `message`.
+    until: Option<DateTime<Utc>>,
+}
+
+/// A delivery, as a search shows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FoundDelivery {
+    /// What was sent.
+    #[schema(value_type = String)]
+    message: MessageId,
+    /// When the message was accepted, or is to be sent.
+    accepted_at: DateTime<Utc>,
+    /// The message's tier.
+    tier: Tier,
+    /// Whom it goes to.
+    #[schema(value_type = String)]
+    subscription: SubscriptionId,
+    /// The user that the subscription belongs to now.
+    user_id: Option<String>,
+    /// The subscription's lane; null: it was deleted.
+    #[schema(value_type = Option<i32>)]
+    lane: Option<LaneId>,
+    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`; null: the subscription was deleted.
+    gateway: Option<String>,
+    /// Where it stands.
+    state: Standing,
+    /// When it is due, while it waits; null while its message is paused.
+    due_at: Option<DateTime<Utc>>,
+    /// What was attempted last; null: nothing yet.
+    last_attempt: Option<AttemptView>,
+}
+
+impl From<FoundRow> for FoundDelivery {
+    fn from(row: FoundRow) -> Self {
+        let ending = row.ending.map(|code| Ending::from_code(code).unwrap_or(Ending::Dead));
+        let last_attempt = row.attempt.zip(row.at).zip(ending).map(|((attempt, at), ending)| AttemptView {
+            attempt,
+            at,
+            ending,
+            status: row.status,
+            took_ms: row.took_ms,
+            reason: row.reason,
+        });
+        Self {
+            message: row.message,
+            accepted_at: row.accepted_at,
+            tier: Tier::from_code(row.tier).expect("checked by the table"),
+            subscription: row.subscription,
+            user_id: row.user_id,
+            lane: row.lane,
+            gateway: row.gateway,
+            state: standing(row.held, row.retries, ending),
+            due_at: row.due_at,
+            last_attempt,
+        }
+    }
+}
+
+/// A page of what a search found.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FoundDeliveries {
+    /// The rows, those of the newest messages first.
+    data: Vec<FoundDelivery>,
+    /// What to ask the next page with; null on the last one.
+    iterator: Option<String>,
+    /// Whether this is the last page.
+    done: bool,
+    /// Rows per page.
+    limit: u16,
+    /// How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
+    looked_back_to: Option<DateTime<Utc>>,
+}
+
+impl DeliveryQuery {
+    /// Refuses what does not go together.
+    fn check(&self) -> Result<(), Problem> {
+        if self.user_id.is_none() && self.subscription.is_none() && self.message.is_none() {
+            return Err(Problem::invalid_parameter("user_id", "is required, or `subscription`, or `message`"));
+        }
+        if self.user_id.is_some() && self.subscription.is_some() {
+            return Err(Problem::invalid_parameter("subscription", "does not go together with `user_id`"));
+        }
+        if let Some(user) = &self.user_id {
+            user.parse::<UserId>().map_err(|rule| Problem::invalid_parameter("user_id", rule))?;
+        }
+        let of_time = [("since", self.since), ("until", self.until)].into_iter().find(|(_, time)| time.is_some());
+        match of_time.filter(|_| self.message.is_some()) {
+            Some((name, _)) => Err(Problem::invalid_parameter(name, "does not go together with `message`")),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the page begins.
+    fn before(&self) -> Result<Place, Problem> {
+        let Some(text) = &self.iterator else {
+            let until = self.until.map(|until| Place { message: first_uuid_of(until), subscription: Uuid::nil() });
+            return Ok(until.unwrap_or(Place::TOP));
+        };
+        place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
+    }
+
+    async fn whose(&self, state: &ApiState, app: AppId) -> Result<Whose, Problem> {
+        let subscriptions = match (&self.user_id, self.subscription) {
+            (Some(user), _) => Some(search::devices(&state.pool, app, user).await?),
+            (None, subscription) => subscription.map(|id| vec![id]),
+        };
+        if let Some(message) = self.message {
+            messages::terms(&state.pool, app, message).await?.ok_or_else(|| missing(state, message))?;
+        }
+        Ok(match (self.message, subscriptions) {
+            (Some(message), Some(subscriptions)) => Whose::Both(message, subscriptions),
+            (Some(message), None) => Whose::Message(message),
+            (None, subscriptions) => Whose::Subscriptions(subscriptions.unwrap_or_default()),
+        })
+    }
+
+    fn wanted(&self, before: Place, limit: u16) -> Wanted {
+        let narrowed = self.state.is_some() || self.tier.is_some() || self.lane.is_some();
+        Wanted {
+            before,
+            since: self.since.unwrap_or(DateTime::UNIX_EPOCH),
+            tier: self.tier,
+            lane: self.lane,
+            waiting: self.state.is_some_and(Standing::waits),
+            // One more than the page, to see whether it is the last.
+            recipients: if narrowed { PAIRS_MAX } else { usize::from(limit) + 1 },
+        }
+    }
+}
+
+fn place(iterator: &str) -> Option<Place> {
+    let octets = base64url::decode(iterator)?;
+    let (message, subscription) = octets.split_at_checked(16)?;
+    Some(Place { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? })
+}
+
+fn iterator(place: Place) -> String {
+    base64url::encode([*place.message.as_bytes(), *place.subscription.as_bytes()].concat())
+}
+
+/// Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by
+/// state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
+///
+/// One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
+/// finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
+/// for as long as history is kept.
+#[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), DeliveryQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = FoundDeliveries)))]
+pub(crate) async fn find(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(query): Query<DeliveryQuery>,
+) -> Result<Response, Problem> {
+    let limit = Paging { limit: query.limit, iterator: None }.cut()?.limit;
+    query.check()?;
+    let before = query.before()?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let whose = query.whose(&state, app).await?;
+    let found = search::search(&state.pool, app, &whose, &query.wanted(before, limit), now).await?;
+    let fits = |found: &FoundDelivery| query.state.is_none_or(|state| found.state == state);
+    let mut data: Vec<FoundDelivery> = found.rows.into_iter().map(FoundDelivery::from).filter(fits).collect();
+    let mut next = found.next;
+    if data.len() > usize::from(limit) {
+        data.truncate(usize::from(limit));
+        next = data.last().map(|last| Place { message: last.message.0, subscription: last.subscription.0 });
+    }
+    let page = FoundDeliveries {
+        data,
+        iterator: next.map(iterator),
+        done: next.is_none(),
+        limit,
+        looked_back_to: next.and_then(|next| time_of(next.message)),
+    };
+    let link = page.iterator.as_deref().and_then(|iterator| paging::next_link(&uri, iterator));
+    let mut response = axum::Json(page).into_response();
+    response.headers_mut().extend(link.map(|link| (header::LINK, link)));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_iterator_leads_back_to_its_place_and_anything_else_nowhere() {
+        let there = Place { message: Uuid::from_u128(7), subscription: Uuid::from_u128(9) };
+        assert_eq!(place(&iterator(there)), Some(there));
+        for text in ["", "x", "AAAA", &iterator(there)[1..], &format!("{}AAAA", iterator(there))] {
+            assert_eq!(place(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Deliveries found by whom they are for, or by their message.
+//!
+//! No index leads from a subscription to what was sent to it: everything that is sent would pay for it. Instead the app's
+//! messages are walked, the newest first, and each is asked by key. One request walks a bounded way and says how far it
+//! came; whoever wants more goes on from there.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, first_uuid_of};
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::store::BEGIN_BY_INDEX;
+
+/// Most pairs of a message and a subscription that one request looks at.
+pub(crate) const PAIRS_MAX: usize = 2_000;
+/// Most subscriptions of a user that are looked for: the newest ones.
+pub(crate) const DEVICES_MAX: usize = 20;
+
+/// Where a list of deliveries goes on: with those below this one, by message and subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Of which message.
+    pub message: Uuid,
+    /// To which subscription.
+    pub subscription: Uuid,
+}
+
+impl Place {
+    /// Above all.
+    pub(crate) const TOP: Self = Self { message: Uuid::max(), subscription: Uuid::max() };
+}
+
+/// Whose deliveries are wanted.
+#[derive(Debug, Clone)]
+pub(crate) enum Whose {
+    /// All of a message.
+    Message(MessageId),
+    /// All to these subscriptions.
+    Subscriptions(Vec<SubscriptionId>),
+    /// Those of a message to these subscriptions.
+    Both(MessageId, Vec<SubscriptionId>),
+}
+
+/// Which of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Below this one.
+    pub before: Place,
+    /// Of messages that were made at this time or later.
+    pub since: Timestamp,
+    /// Of this tier.
+    pub tier: Option<Tier>,
+    /// To subscriptions of this lane.
+    pub lane: Option<LaneId>,
+    /// Only those that wait or are under way need be found.
+    pub waiting: bool,
+    /// Recipients of a message to look at, at most.
+    pub recipients: usize,
+}
+
+/// A delivery that was found.
+#[derive(Debug)]
+pub(crate) struct FoundRow {
+    pub message: MessageId,
+    pub subscription: SubscriptionId,
+    /// Of the subscription, now.
+    pub user_id: Option<String>,
+    /// [`Tier::code`].
+    pub tier: i16,
+    pub accepted_at: Timestamp,
+    /// None: the subscription's row was deleted.
+    pub lane: Option<LaneId>,
+    pub gateway: Option<String>,
+    /// Attempts that a retry followed, while it waits.
+    pub retries: Option<i32>,
+    /// Whether a worker holds it.
+    pub held: bool,
+    /// When it is due, while it waits; none: its message is paused.
+    pub due_at: Option<Timestamp>,
+    /// Of its last attempt; this and what follows is none before the first.
+    pub attempt: Option<i32>,
+    pub at: Option<Timestamp>,
+    pub ending: Option<i16>,
+    pub status: Option<i16>,
+    pub took_ms: Option<i32>,
+    pub reason: Option<String>,
+}
+
+/// What one request came to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// In order: the newest messages first, and of each the newest subscriptions.
+    pub rows: Vec<FoundRow>,
+    /// Where the next request goes on; none: all has been looked at.
+    pub next: Option<Place>,
+}
+
+/// Which messages are asked for which subscriptions.
+#[derive(Debug, Default)]
+struct Stretch {
+    messages: Vec<MessageId>,
+    subscriptions: Vec<SubscriptionId>,
+    next: Option<Place>,
+}
+
+/// A user's newest subscriptions, ended ones included.
+pub(crate) async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<Vec<SubscriptionId>> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 AND user_id = $2 ORDER BY id DESC LIMIT $3"#,
+        app.0,
+        user_id,
+        DEVICES_MAX as i64
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// Looks for deliveries of one app, as far as one request goes.
+pub(crate) async fn search(
+    pool: &PgPool,
+    app: AppId,
+    whose: &Whose,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> sqlx::Result<Found> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let stretch = match whose {
+        Whose::Message(message) => recipients(&mut tx, *message, wanted).await?,
+        Whose::Subscriptions(subscriptions) => messages(&mut tx, app, subscriptions, wanted).await?,
+        Whose::Both(message, subscriptions) => {
+            Stretch { messages: vec![*message], subscriptions: subscriptions.clone(), next: None }
+        }
+    };
+    let rows = look(&mut tx, app, &stretch, wanted, now).await?;
+    tx.commit().await?;
+    Ok(Found { rows, next: stretch.next })
+}
+
+async fn messages(
+    conn: &mut PgConnection,
+    app: AppId,
+    subscriptions: &[SubscriptionId],
+    wanted: &Wanted,
+) -> sqlx::Result<Stretch> {
+    if subscriptions.is_empty() {
+        return Ok(Stretch::default());
+    }
+    let most = PAIRS_MAX / subscriptions.len();
+    let messages = sqlx::query_scalar!(
+        r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id <= $2 AND id >= $3 ORDER BY id DESC LIMIT $4"#,
+        app.0,
+        wanted.before.message,
+        first_uuid_of(wanted.since),
+        most as i64
+    )
+    .fetch_all(conn)
+    .await?;
+    let last = messages.last().filter(|_| messages.len() == most);
+    let next = last.map(|last| Place { message: last.0, subscription: Uuid::nil() });
+    Ok(Stretch { messages, subscriptions: subscriptions.to_vec(), next })
+}
+
+async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Wanted) -> sqlx::Result<Stretch> {
+    let subscriptions = sqlx::query_scalar!(
+        r#"SELECT subscription AS "subscription!: SubscriptionId" FROM (
+             (SELECT DISTINCT subscription FROM attempts WHERE NOT $4 AND message = $1 AND subscription < $2
+               ORDER BY subscription DESC LIMIT $3)
+             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription < $2
+               ORDER BY subscription DESC LIMIT $3)
+             UNION (SELECT r.subscription FROM batches b CROSS JOIN LATERAL unnest(b.recipients) AS r (subscription)
+               WHERE b.message = $1 AND r.subscription < $2 ORDER BY r.subscription DESC LIMIT $3)) AS known
+           ORDER BY subscription DESC LIMIT $3"#,
+        message.0,
+        wanted.before.subscription,
+        wanted.recipients as i64,
+        wanted.waiting
+    )
+    .fetch_all(conn)
+    .await?;
+    let last = subscriptions.last().filter(|_| subscriptions.len() == wanted.recipients);
+    let next = last.map(|last| Place { message: message.0, subscription: last.0 });
+    Ok(Stretch { messages: vec![message], subscriptions, next })
+}
+
+/// What is known of each pair, in one snapshot; pairs of which nothing is known are left out.
+async fn look(
+    conn: &mut PgConnection,
+    app: AppId,
+    stretch: &Stretch,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> sqlx::Result<Vec<FoundRow>> {
+    sqlx::query_as!(
+        FoundRow,
+        r#"
+        WITH looked_at AS MATERIALIZED (
+            SELECT m.id AS message, p.subscription, s.user_id, m.tier, m.accepted_at, s.lane, g.gateway, q.retries,
+                   nullif(q.due_at, 'infinity') AS due_at, l.attempt, l.at, l.ending, l.status, l.took_ms, l.reason,
+                   coalesce(q.lease IS NOT NULL AND q.due_at > $7, false)
+                     OR (m.id, p.subscription) IN (
+                       SELECT b.message, r.subscription
+                       FROM batches b CROSS JOIN LATERAL unnest(b.recipients) AS r (subscription)
+                       WHERE b.message = ANY ($2)) AS held
+            FROM unnest($2::uuid[]) AS c (id)
+            JOIN messages m ON m.id = c.id AND m.app = $1
+            CROSS JOIN unnest($3::uuid[]) AS p (subscription)
+            LEFT JOIN LATERAL (
+                SELECT attempt, at, ending, status, took_ms, reason FROM attempts
+                WHERE message = c.id AND subscription = p.subscription ORDER BY attempt DESC LIMIT 1) l ON true
+            LEFT JOIN queue q ON q.shard = get_byte(uuid_send(p.subscription), 15) & 63
+              AND q.subscription = p.subscription AND q.message = c.id
+            LEFT JOIN subscriptions s ON s.shard = get_byte(uuid_send(p.subscription), 15) & 63
+              AND s.id = p.subscription
+            LEFT JOIN lanes g ON g.id = s.lane
+            WHERE (c.id, p.subscription) < ($4::uuid, $5::uuid)
+              AND ($6::smallint IS NULL OR m.tier = $6) AND ($8::integer IS NULL OR s.lane = $8))
+        SELECT message AS "message!: MessageId", subscription AS "subscription!: SubscriptionId", user_id AS "user_id?",
+               tier AS "tier!", accepted_at AS "accepted_at!", lane AS "lane?: LaneId", gateway AS "gateway?",
+               retries AS "retries?", held AS "held!", due_at AS "due_at?", attempt AS "attempt?", at AS "at?",
+               ending AS "ending?", status AS "status?", took_ms AS "took_ms?", reason AS "reason?"
+        FROM looked_at WHERE held OR retries IS NOT NULL OR ending IS NOT NULL
+        ORDER BY message DESC, subscription DESC
+        "#,
+        app.0,
+        &stretch.messages as &[MessageId],
+        &stretch.subscriptions as &[SubscriptionId],
+        wanted.before.message,
+        wanted.before.subscription,
+        wanted.tier.map(Tier::code),
+        now,
+        wanted.lane.map(|lane| lane.0)
+    )
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,278 @@
+import type { AppView, Found, FoundPage, Subscription } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { DELIVERY_STATES, isId, lastWords, shortId, SPANS, spanWords, stateWords, TIERS } from "../../lib/deliveries";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { gatewayName } from "../../lib/words";
+import { Badge } from "../../ui/badge";
+import { Head } from "../../ui/card";
+import { SearchField, Select, written } from "../../ui/filters";
+import { Time } from "../../ui/numbers";
+import { OfApp } from "../../ui/of-app";
+import { Shown } from "../../ui/shown";
+import { Table, type Column } from "../../ui/table";
+import { loadDevices, loadFound, loadLanes } from "./load";
+import "./deliveries.css";
+
+/** Why did this person not get it? */
+export default function Deliveries() {
+  return (
+    <>
+      <Head title="Deliveries" lead="Why did this person not get it? A delivery is one message on its way to one device." />
+      <OfApp path="/deliveries" question="Deliveries are kept by app. Of which?">
+        {(app) => <OfOneApp key={app.id} app={app} />}
+      </OfApp>
+    </>
+  );
+}
+
+function OfOneApp({ app }: { app: AppView }) {
+  const { filters } = useFilters();
+  const isWrong = filters.message && !isId(filters.message, "msg_");
+  return (
+    <>
+      <Search />
+      {(filters.who || filters.message) && <Narrow app={app} />}
+      {isWrong ? (
+        <p class="refused">
+          <code>{filters.message}</code> is no id of a message: they begin with <code>msg_</code>. The request that sent it was answered with one, and{" "}
+          <code>bellwire message list</code> shows the latest.
+        </p>
+      ) : filters.who && filters.message ? (
+        <ByDevice app={app} who={filters.who} />
+      ) : filters.who || filters.message ? (
+        <Results app={app} />
+      ) : (
+        <Begin />
+      )}
+    </>
+  );
+}
+
+function Search() {
+  const { filters, change } = useFilters();
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    change({ ...written(event.currentTarget as HTMLFormElement), after: undefined });
+  };
+  return (
+    <form class="card finder" onSubmit={submit} aria-label="Find deliveries">
+      <SearchField label="Who did not get it?" name="who" value={filters.who} hint="User id, or sub_…" />
+      <SearchField label="Which message?" name="message" value={filters.message} hint="msg_…, if you know it" />
+      <button type="submit" class="primary" id="find">
+        Find
+      </button>
+    </form>
+  );
+}
+
+function Begin() {
+  return (
+    <div class="empty">
+      <p>
+        Begin with the person: the user id that your site gave them, or the id of one of their subscriptions. With the message beside it you see what became of
+        that one on each of their devices; alone it shows everybody that it went to.
+      </p>
+    </div>
+  );
+}
+
+/** What narrows the list; the time only where messages are walked through. */
+function Narrow({ app }: { app: AppView }) {
+  const { filters, change } = useFilters();
+  const lanes = useResource(`lanes to choose ${app.id}`, (stop) => loadLanes(app.id, stop), { everyS: 300 });
+  if (filters.who && filters.message) return null;
+  const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
+  return (
+    <div class="filters" role="group" aria-label="Filters">
+      <Select label="State" value={filters.state} choices={DELIVERY_STATES.map((state) => [state, stateWords(state).word])} choose={(state) => set({ state })} />
+      <Select label="Tier" value={filters.tier} choices={TIERS.map((tier) => [tier, tier])} choose={(tier) => set({ tier })} />
+      <Select
+        label="Lane"
+        value={filters.lane}
+        choices={(lanes.known.value?.value ?? []).map(({ lane, gateway }) => [String(lane), `${gatewayName(gateway)}, lane ${lane}`])}
+        choose={(lane) => set({ lane })}
+      />
+      {!filters.message && (
+        <>
+          <Select label="Sent" value={filters.within} choices={SPANS.map((seconds) => [String(seconds), spanWords(seconds)])} choose={(within) => set({ within })} />
+          <label>
+            Up to <input type="date" value={filters.day ?? ""} onChange={(event) => set({ day: event.currentTarget.value })} />
+          </label>
+        </>
+      )}
+    </div>
+  );
+}
+
+const keyOf = (filters: object) => JSON.stringify(filters);
+
+function Results({ app }: { app: AppView }) {
+  const { filters } = useFilters();
+  const page = useResource(`found ${app.id} ${keyOf(filters)}`, (stop) => loadFound(app.id, filters, stop), { on: ["message.progress", "message.done"] });
+  return (
+    <Shown
+      of={page}
+      what="deliveries"
+      isEmpty={({ data, done }) => data.length === 0 && done}
+      empty={
+        filters.after ? (
+          <p>There are no more.</p>
+        ) : (
+          <p>
+            No delivery is known that fits. Whoever was never among those a message was for has none; with both a person and a message above, it is told why.
+          </p>
+        )
+      }
+    >
+      {(page) => (
+        <>
+          {page.data.length > 0 ? <FoundTable app={app} found={page.data} /> : <p>None among those that were looked at.</p>}
+          <Further page={page} />
+        </>
+      )}
+    </Shown>
+  );
+}
+
+/** How far the search came, and where it goes on. */
+function Further({ page }: { page: FoundPage }) {
+  const { filters, link } = useFilters();
+  return (
+    <p class="row">
+      {page.looked_back_to && !filters.message && (
+        <span class="fine">
+          Everything sent since <Time at={page.looked_back_to} absolute /> was looked through.
+        </span>
+      )}
+      {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>From the newest</a>}
+      {page.iterator && (
+        <a id="further" href={link("/deliveries", { ...filters, after: page.iterator })}>
+          Look further
+        </a>
+      )}
+    </p>
+  );
+}
+
+const addressOf = (app: AppView, message: string, subscription: string) => `/deliveries/${app.slug}/${message}/${subscription}`;
+
+function FoundTable({ app, found }: { app: AppView; found: Found[] }) {
+  const { filters, link } = useFilters();
+  const personColumn: Column<Found> = {
+    head: "Person",
+    isExtra: true,
+    cell: ({ user_id }) => (user_id ? <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}`)}>{user_id}</a> : <span class="soft">nobody’s</span>),
+  };
+  return (
+    <Table
+      caption="Deliveries"
+      rows={found}
+      id={({ message, subscription }) => `${message} ${subscription}`}
+      columns={[
+        {
+          head: "Sent",
+          cell: ({ message, subscription, accepted_at }) => (
+            <>
+              <a class="keep" href={link(addressOf(app, message, subscription))}>
+                <Time at={accepted_at} absolute />
+              </a>
+              <br />
+              <span class="fine keep">{shortId(message)}</span>
+            </>
+          ),
+        },
+        { head: "State", cell: (row) => <Standing found={row} /> },
+        { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
+        {
+          head: "Device",
+          cell: ({ subscription, gateway, lane }) => (
+            <>
+              {gateway ? gatewayName(gateway) : "Deleted"}
+              <br />
+              <span class="fine keep">{lane == null ? shortId(subscription) : `lane ${lane}`}</span>
+            </>
+          ),
+        },
+        // Whoever is searched for by name need not be named in each row.
+        ...(filters.message ? [personColumn] : []),
+        { head: "Attempts", isNumber: true, isExtra: true, cell: ({ last_attempt }) => (last_attempt ? last_attempt.attempt + 1 : 0) },
+        { head: "Last", isExtra: true, cell: ({ last_attempt }) => <span class="keep">{last_attempt ? <Time at={last_attempt.at} /> : "–"}</span> },
+      ]}
+    />
+  );
+}
+
+function Standing({ found }: { found: Found }) {
+  const { word, tone } = stateWords(found.state);
+  return (
+    <>
+      <Badge tone={tone}>{word}</Badge>
+      <br />
+      <span class="fine words-of">{lastWords(found, clock.shown.value, zone.value)}</span>
+    </>
+  );
+}
+
+/** What became of one message on each of somebody's devices: those that nothing is known of are told of, too. */
+function ByDevice({ app, who }: { app: AppView; who: string }) {
+  const { filters, link } = useFilters();
+  const message = filters.message ?? "";
+  const both = useResource(
+    `by device ${app.id} ${who} ${message}`,
+    async (stop) => {
+      const [devices, page] = await Promise.all([loadDevices(app.id, who, stop), loadFound(app.id, { who, message }, stop)]);
+      return devices.map((device) => ({ device, found: page.data.find(({ subscription }) => subscription === device.id) }));
+    },
+    { on: ["message.progress", "message.done"] },
+  );
+  return (
+    <Shown
+      of={both}
+      what="this person’s devices"
+      isEmpty={(devices) => devices.length === 0}
+      empty={
+        <p>
+          Nobody here is called <code>{who}</code>: no subscription has that id or user id. Somebody who never allowed notifications, or whose subscriptions were
+          deleted, cannot be reached.
+        </p>
+      }
+    >
+      {(devices) => (
+        <Table
+          caption="By device"
+          rows={devices}
+          id={({ device }: { device: Subscription }) => device.id}
+          columns={[
+            {
+              head: "Device",
+              cell: ({ device }) => (
+                <>
+                  <a href={link(addressOf(app, message, device.id))}>{gatewayName(device.gateway)}</a>
+                  <br />
+                  <span class="fine keep">{shortId(device.id)}</span>
+                </>
+              ),
+            },
+            {
+              head: "This message",
+              cell: ({ found }) =>
+                found ? (
+                  <Standing found={found} />
+                ) : (
+                  <>
+                    <Badge tone="cancelled">{stateWords("none").word}</Badge>
+                    <br />
+                    <span class="fine">open it to see why</span>
+                  </>
+                ),
+            },
+            { head: "The device itself", isExtra: true, cell: ({ device }) => device.state },
+            { head: "Last seen", isExtra: true, cell: ({ device }) => <Time at={device.last_seen} /> },
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}

@@ -1,0 +1,48 @@
+import type { Attempt } from "../../api/types";
+import { duration } from "../../lib/format";
+import { Time } from "../../ui/numbers";
+import { Table } from "../../ui/table";
+import type { Known } from "./load";
+
+/** What the story was told from, for whoever wants to see for themselves. */
+export function RawFacts({ known: { delivery, explanation } }: { known: Known }) {
+  return (
+    <details class="card raw" id="raw">
+      <summary>Raw facts: attempts, receipts, and the story’s values</summary>
+      {delivery && delivery.attempts.length > 0 && <Attempts attempts={delivery.attempts} />}
+      {delivery && delivery.receipts.length > 0 && (
+        <Table
+          caption="What its browser reported"
+          rows={delivery.receipts}
+          id={({ kind }) => kind}
+          columns={[
+            { head: "Reported", cell: ({ kind }) => kind },
+            { head: "When", cell: ({ at }) => <Time at={at} absolute /> },
+            { head: "Button", cell: ({ action }) => action ?? "–" },
+          ]}
+        />
+      )}
+      <pre>
+        <code>{JSON.stringify({ message: explanation.message, subscription: explanation.subscription, state: explanation.state, story: explanation.story.map(({ at, code, facts }) => ({ at, code, facts })) }, null, 2)}</code>
+      </pre>
+    </details>
+  );
+}
+
+function Attempts({ attempts }: { attempts: Attempt[] }) {
+  return (
+    <Table
+      caption="Attempts"
+      rows={attempts}
+      id={({ attempt }) => attempt}
+      columns={[
+        { head: "Attempt", cell: ({ attempt }) => attempt + 1 },
+        { head: "When", cell: ({ at }) => <Time at={at} absolute /> },
+        { head: "Ending", cell: ({ ending }) => <code>{ending}</code> },
+        { head: "Status", cell: ({ status }) => (status == null ? "–" : <code>{status}</code>) },
+        { head: "Took", isNumber: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
+        { head: "Its words", isExtra: true, cell: ({ reason }) => reason || "none" },
+      ]}
+    />
+  );
+}

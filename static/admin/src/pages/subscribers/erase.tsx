@@ -1,0 +1,85 @@
+import { useState } from "preact/hooks";
+import type { AppView, Erasure } from "../../api/types";
+import { erasureWords, whatErasureTakes } from "../../lib/subscribers";
+import { useResource } from "../../lib/resource";
+import { useAction } from "../../ui/action";
+import { Dialog } from "../../ui/dialog";
+import { Refused, Shown } from "../../ui/shown";
+import { erase, loadErasure, type Person } from "./load";
+
+interface Props {
+  app: AppView;
+  person: Person;
+  onClose: () => void;
+  onErased: () => unknown;
+}
+
+/** Says what will go, asks for the name as the word for it, and then shows how far it has come. */
+export function EraseDialog({ app, person, onClose, onErased }: Props) {
+  const user = person.user ?? "";
+  const [begun, setBegun] = useState<Erasure>();
+  const [typed, setTyped] = useState("");
+  const { run, isBusy, problem } = useAction(async () => {
+    setBegun(await erase(app.id, user));
+    void onErased();
+  });
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (typed === user) void run();
+  };
+  if (begun) {
+    return (
+      <Dialog title={`Erasing ${user}`} onClose={onClose}>
+        <Progress app={app} begun={begun} />
+        <p class="row end">
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+        </p>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title={`Erase ${user}?`} onClose={onClose}>
+      <form onSubmit={submit}>
+        <p>This goes, and does not come back:</p>
+        <ul class="bullets">
+          {whatErasureTakes(person.devices, person.isAll).map((line) => (
+            <li key={line}>{line}</li>
+          ))}
+        </ul>
+        <p class="fine">Bare ids of the subscriptions stay, since the accounts of past messages count them. The audit log keeps that you did it, without the name.</p>
+        <label class="field">
+          <span>
+            To confirm, type <code>{user}</code>
+          </span>
+          <input id="erase-name" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} autocomplete="off" spellcheck={false} maxLength={300} />
+        </label>
+        <Refused problem={problem} />
+        <p class="row end">
+          <button type="button" onClick={onClose}>
+            Leave it
+          </button>
+          <button type="submit" class="primary" id="erase-now" disabled={isBusy || typed !== user}>
+            Erase
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+/** Looked at every other second until nothing names the person any more. */
+function Progress({ app, begun }: { app: AppView; begun: Erasure }) {
+  const load = (stop: AbortSignal) => (begun.completed_at ? Promise.resolve(begun) : loadErasure(app.id, begun.id, stop));
+  const erasure = useResource(`erasure ${begun.id}`, load, { everyS: begun.completed_at ? 3_600 : 2 });
+  return (
+    <Shown of={erasure} what="how far it has come">
+      {(erasure) => (
+        <p role="status" id="erased">
+          {erasureWords(erasure)}
+        </p>
+      )}
+    </Shown>
+  );
+}

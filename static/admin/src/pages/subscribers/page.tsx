@@ -1,0 +1,254 @@
+import { useMemo } from "preact/hooks";
+import type { AppView, Subscription } from "../../api/types";
+import { isId, shortId } from "../../lib/deliveries";
+import { dayOf, fullCount, percent, things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { health, LOSSES, LOSS_LOOKS, rangeOf, RANGES, SUBSCRIPTION_STATES, subscriptionWords, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
+import { useFilters } from "../../lib/url";
+import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { StackedBars, type Layer } from "../../ui/chart";
+import { SearchField, Select, written } from "../../ui/filters";
+import { Count, Time } from "../../ui/numbers";
+import { OfApp } from "../../ui/of-app";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
+import "./subscribers.css";
+
+/** Is my base healthy; who is this? */
+export default function Subscribers() {
+  return (
+    <>
+      <Head title="Subscribers" lead="Is my base healthy; who is this? A subscription is one browser that said yes." />
+      <OfApp path="/subscribers" question="Subscribers are kept by app. Of which?">
+        {(app) => <OfOneApp key={app.id} app={app} />}
+      </OfApp>
+    </>
+  );
+}
+
+function OfOneApp({ app }: { app: AppView }) {
+  const { filters } = useFilters();
+  const searches = filters.tag || filters.topic || filters.state || filters.gateway;
+  return (
+    <>
+      <Search app={app} />
+      {searches ? <List app={app} /> : <Base app={app} />}
+    </>
+  );
+}
+
+function Search({ app }: { app: AppView }) {
+  const { filters, go, change } = useFilters();
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const { who, tag, topic } = written(event.currentTarget as HTMLFormElement);
+    if (who) go(isId(who, "sub_") ? `/subscribers/${app.slug}/subscriptions/${who}` : `/subscribers/${app.slug}/users/${encodeURIComponent(who)}`);
+    else change({ tag, topic, after: undefined });
+  };
+  const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
+  return (
+    <form class="card finder people" onSubmit={submit} aria-label="Find subscribers">
+      <SearchField label="Who is this?" name="who" value={undefined} hint="User id, or sub_…" />
+      <SearchField label="With the tag" name="tag" value={filters.tag} hint="vip" />
+      <SearchField label="In the topic" name="topic" value={filters.topic} hint="news" />
+      <button type="submit" class="primary" id="find">
+        Find
+      </button>
+      <div class="filters wide" role="group" aria-label="Filters">
+        <Select label="State" value={filters.state} choices={SUBSCRIPTION_STATES.map((state) => [state, subscriptionWords(state).word])} choose={(state) => set({ state })} />
+        <Select label="Push service" value={filters.gateway} choices={GATEWAY_NAMES.map((name) => [name, gatewayName(name)])} choose={(gateway) => set({ gateway })} />
+      </div>
+    </form>
+  );
+}
+
+function List({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  const page = useResource(`subscriptions ${app.id} ${JSON.stringify(filters)}`, (stop) => loadSubscriptions(app.id, filters, stop), { on: ["subscription.gone"] });
+  const { tag, topic, state, gateway } = filters;
+  return (
+    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions }) => subscriptions.length === 0} empty={<p>{filters.after ? "There are no more." : "No subscription is like that."}</p>}>
+      {({ subscriptions, next }) => (
+        <>
+          <SubscriptionTable app={app} subscriptions={subscriptions} />
+          <p class="row">
+            <a href={link("/subscribers")}>All figures</a>
+            {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>The newest</a>}
+            {next && <a href={link("/subscribers", { tag, topic, state, gateway, after: next })}>Older ones</a>}
+          </p>
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function SubscriptionTable({ app, subscriptions }: { app: AppView; subscriptions: Subscription[] }) {
+  const { link } = useFilters();
+  const personOf = ({ id, user_id }: Subscription) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  return (
+    <Table
+      caption="Subscriptions"
+      rows={subscriptions}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Person",
+          cell: (one) => (
+            <>
+              <a href={link(personOf(one))}>{one.user_id ?? "Nobody in particular"}</a>
+              <br />
+              <span class="fine keep">{shortId(one.id)}</span>
+            </>
+          ),
+        },
+        { head: "State", cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge> },
+        { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
+        { head: "Tags and topics", isExtra: true, cell: ({ tags, topics }) => <Words words={[...tags, ...topics]} /> },
+        { head: "Last seen", isExtra: true, cell: ({ last_seen }) => <Time at={last_seen} /> },
+        { head: "Since", isExtra: true, cell: ({ created_at }) => <Time at={created_at} absolute /> },
+      ]}
+    />
+  );
+}
+
+const Words = ({ words }: { words: string[] }) => (words.length === 0 ? <span class="soft">none</span> : <>{words.slice(0, 4).join(", ") + (words.length > 4 ? ` and ${words.length - 4} more` : "")}</>);
+
+/** The base as a whole. */
+function Base({ app }: { app: AppView }) {
+  const { filters, change } = useFilters();
+  const days = rangeOf(filters.days);
+  const grown = useResource(`growth ${app.id} ${days}`, (stop) => loadGrowth(app.id, days, stop), { on: ["subscription.gone"] });
+  const gateways = useResource(`base by gateway ${app.id} ${days}`, (stop) => loadGateways(app.id, days, stop));
+  const keys = useResource(`base by key ${app.id}`, (stop) => loadKeys(app.id, stop), { everyS: 300 });
+  return (
+    <>
+      <Shown of={grown} what="the base" isEmpty={isNobody} empty={<Nobody app={app} />}>
+        {(grown) => (
+          <>
+            <HealthSentence grown={grown} days={days} />
+            <p class="row" role="group" aria-label="How far back">
+              {RANGES.map((range) => (
+                <button key={range} type="button" class={range === days ? "primary" : ""} aria-pressed={range === days} onClick={() => change({ days: range === 30 ? undefined : String(range) })}>
+                  {things(range, "day")}
+                </button>
+              ))}
+            </p>
+            <GrowthCharts grown={grown} />
+          </>
+        )}
+      </Shown>
+      <div class="grid halves">
+        <Card title="By push service" aside={<span class="fine">last {things(days, "day")}</span>}>
+          <Shown of={gateways} what="push services" isEmpty={(slices) => slices.length === 0} empty={<p>Push services come by themselves, with the first subscription of each.</p>}>
+            {(slices) => <Slices slices={slices} />}
+          </Shown>
+        </Card>
+        <Card title="By VAPID key" aside={<span class="fine">now</span>}>
+          <Shown of={keys} what="VAPID keys" isEmpty={(keys) => keys.length === 0} empty={<p>This app has no key.</p>}>
+            {(keys) => <Keys keys={keys} />}
+          </Shown>
+        </Card>
+      </div>
+    </>
+  );
+}
+
+const isNobody = ({ active, won, lost }: Growth) => active === 0 && won.every((n) => n === 0) && LOSSES.every((loss) => lost[loss].every((n) => n === 0));
+
+function Nobody({ app }: { app: AppView }) {
+  return (
+    <div>
+      <p>Nobody is subscribed. Browsers subscribe with the SDK, on a page of the site:</p>
+      <pre>
+        <code>{`new Bellwire({ app: "${app.slug}" }).subscribe()`}</code>
+      </pre>
+    </div>
+  );
+}
+
+function HealthSentence({ grown, days }: { grown: Growth; days: number }) {
+  const { tone, words } = useMemo(() => health(grown, days), [grown, days]);
+  return (
+    <p class="sentence" id="health" data-tone={tone}>
+      {words}
+    </p>
+  );
+}
+
+function GrowthCharts({ grown }: { grown: Growth }) {
+  const won = useMemo((): Layer[] => [{ word: "Won", tone: "accepted", pattern: "solid", values: grown.won }], [grown]);
+  const lost = useMemo(() => LOSSES.filter((loss) => loss === "gone" || grown.lost[loss].some((n) => n > 0)).map((loss): Layer => ({ ...LOSS_LOOKS[loss], values: grown.lost[loss] })), [grown]);
+  return (
+    <div class="grid halves">
+      <Card title="Won, by day">
+        <StackedBars at={grown.at} layers={won} height={180} />
+        <AsTable caption="Won, by day" at={grown.at} layers={won} />
+      </Card>
+      <Card title="Lost, by day and cause">
+        <StackedBars at={grown.at} layers={lost} height={180} />
+        <AsTable caption="Lost, by day and cause" at={grown.at} layers={lost} />
+      </Card>
+    </div>
+  );
+}
+
+function AsTable({ caption, at, layers }: { caption: string; at: readonly number[]; layers: readonly Layer[] }) {
+  const rows = at.map((start, n) => ({ start, n })).filter(({ n }) => layers.some(({ values }) => (values[n] ?? 0) > 0));
+  return (
+    <details>
+      <summary>As a table</summary>
+      <Table
+        caption={caption}
+        rows={rows}
+        id={({ start }) => start}
+        columns={[
+          { head: "Day, in UTC", cell: ({ start }) => dayOf(new Date(start * 1_000)) },
+          ...layers.map(({ word, values }) => ({ head: word, isNumber: true, cell: ({ n }: { n: number }) => fullCount(values[n] ?? 0) })),
+        ]}
+      />
+    </details>
+  );
+}
+
+function Slices({ slices }: { slices: Slice[] }) {
+  const { link } = useFilters();
+  const all = slices.reduce((sum, { active }) => sum + active, 0);
+  return (
+    <Table
+      caption="By push service"
+      rows={slices}
+      id={({ key }) => key}
+      columns={[
+        { head: "Push service", cell: ({ key, title }) => <a href={link("/subscribers", { gateway: key })}>{title}</a> },
+        { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
+        { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
+        { head: "Won", isNumber: true, cell: ({ won }) => <Count n={won} /> },
+        { head: "Lost", isNumber: true, cell: ({ lost }) => <Count n={lost} /> },
+      ]}
+    />
+  );
+}
+
+function Keys({ keys }: { keys: KeyAge[] }) {
+  const all = keys.reduce((sum, { active }) => sum + active, 0);
+  return (
+    <>
+      <Table
+        caption="By VAPID key"
+        rows={keys}
+        id={({ key }) => key.id}
+        columns={[
+          { head: "Key", cell: ({ key }) => <code class="keep">{shortId(key.id)}</code> },
+          { head: "State", cell: ({ key }) => <Badge tone={key.state === "active" ? "accepted" : "cancelled"}>{key.state}</Badge> },
+          { head: "Made", cell: ({ key }) => <Time at={key.created_at} /> },
+          { head: "Active", isNumber: true, cell: ({ active }) => <Count n={active} /> },
+          { head: "Share", isNumber: true, isExtra: true, cell: ({ active }) => (all === 0 ? "–" : percent(active / all)) },
+        ]}
+      />
+      <p class="fine">A key goes on signing for the subscriptions that were made with it. Browsers come over to the active one with their next visit.</p>
+    </>
+  );
+}

@@ -1,0 +1,240 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, Found, Subscription } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { deviceWords, lastWords, shortId, stateWords } from "../../lib/deliveries";
+import { capital, things } from "../../lib/format";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { quiet, subscriptionWords } from "../../lib/subscribers";
+import { useFilters } from "../../lib/url";
+import { gatewayName } from "../../lib/words";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { EraseDialog } from "./erase";
+import { loadLatest, loadPerson, type Person } from "./load";
+import { TestPushDialog } from "./test-push";
+import "../../ui/filters.css";
+import "./subscribers.css";
+
+/** Somebody, by the site's name for them or by one of their devices. */
+export interface Who {
+  user?: string;
+  subscription?: string;
+}
+
+/** One person: what they can be reached by, and what is known of them. */
+export default function PersonPage() {
+  const { params } = useRoute();
+  const { apps } = useHere();
+  const app = apps.find(({ id, slug }) => id === params.app || slug === params.app);
+  if (!app) {
+    return (
+      <p class="refused">
+        There is no app <code>{params.app}</code> that you may look at.
+      </p>
+    );
+  }
+  const who: Who = params.user !== undefined ? { user: params.user } : { subscription: params.subscription ?? "" };
+  return <OnePerson key={JSON.stringify(who)} app={app} who={who} />;
+}
+
+function OnePerson({ app, who }: { app: AppView; who: Who }) {
+  const { link } = useFilters();
+  const about = `${app.id} ${who.user ?? who.subscription}`;
+  const person = useResource(`person ${about}`, (stop) => loadPerson(app.id, who, stop), { on: ["subscription.gone"] });
+  const latest = useResource(`latest ${about}`, (stop) => loadLatest(app.id, who, stop), { on: ["outcomes", "message.done"] });
+  const refresh = () => Promise.all([person.refresh(), latest.refresh()]);
+  // Outside of what is shown: after an erasure there is nobody to show, but the dialog has yet to say so.
+  const [isErasing, erase] = useState<Person>();
+  return (
+    <>
+      <p class="back">
+        <a href={link("/subscribers", { app: app.slug })}>Subscribers</a>
+      </p>
+      <Shown of={person} what="this person">
+        {(shown) => (
+          <>
+            <Head title={shown.user ?? "Nobody in particular"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
+              {shown.user !== undefined && shown.devices.length > 0 && <EraseButton app={app} onErase={() => erase(shown)} />}
+            </Head>
+            {shown.devices.length === 0 ? <Unknown user={shown.user ?? ""} /> : <Known app={app} person={shown} who={who} onSent={refresh} />}
+          </>
+        )}
+      </Shown>
+      <Card title="Latest deliveries">
+        <Shown of={latest} what="the latest deliveries" isEmpty={(found) => found.length === 0} empty={<p>Nothing of late. What was sent longer ago may be found by “All of them”.</p>}>
+          {(found) => <Latest app={app} found={found} />}
+        </Shown>
+        <p>
+          <a href={link("/deliveries", { app: app.slug, who: who.user ?? who.subscription })}>All of them</a>
+        </p>
+      </Card>
+      {isErasing && <EraseDialog app={app} person={isErasing} onClose={() => erase(undefined)} onErased={refresh} />}
+    </>
+  );
+}
+
+function Unknown({ user }: { user: string }) {
+  return (
+    <div class="empty">
+      <p>
+        No subscription belongs to <code>{user}</code>: they never allowed notifications, signed out everywhere, or were erased.
+      </p>
+    </div>
+  );
+}
+
+function EraseButton({ app, onErase }: { app: AppView; onErase: () => void }) {
+  const operator = useMay("operator", app.id);
+  if (!operator.may) return <p class="fine">Erasing people is not yours to do. {operator.why}</p>;
+  return (
+    <button type="button" id="erase" onClick={onErase}>
+      Erase this person…
+    </button>
+  );
+}
+
+function Known({ app, person, who, onSent }: { app: AppView; person: Person; who: Who; onSent: () => unknown }) {
+  const { link } = useFilters();
+  const { devices, calendar, user } = person;
+  const zones = devices.flatMap(({ timezone, state }) => (timezone && state === "active" ? [timezone] : []));
+  return (
+    <>
+      <p id="quiet">{quiet(calendar, zones[0], clock.shown.value)}</p>
+      {who.subscription && user !== undefined && (
+        <p>
+          One device of <a href={link(`/subscribers/${app.slug}/users/${encodeURIComponent(user)}`)}>{user}</a>, who may have others.
+        </p>
+      )}
+      {!person.isAll && !who.subscription && <p class="fine">The newest {things(devices.length, "device")} are shown; there are more.</p>}
+      <div class="grid devices">
+        {devices.map((device) => (
+          <Device key={device.id} app={app} device={device} onSent={onSent} />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Device({ app, device, onSent }: { app: AppView; device: Subscription; onSent: () => unknown }) {
+  const { link } = useFilters();
+  const [isTesting, test] = useState(false);
+  const sender = useMay("sender", app.id);
+  const { word, tone, why } = subscriptionWords(device.state);
+  return (
+    <Card title={capital(deviceWords(device.gateway))} aside={<Badge tone={tone}>{word}</Badge>}>
+      {device.state !== "active" && (
+        <p class="fine">
+          {why} {device.ended_at && <Time at={device.ended_at} />}
+        </p>
+      )}
+      <dl class="facts pairs">
+        <Fact title="Last seen">
+          <Time at={device.last_seen} />
+        </Fact>
+        <Fact title="First seen">
+          <Time at={device.created_at} absolute />
+        </Fact>
+        <Fact title="Language">{device.locale ?? "not told"}</Fact>
+        <Fact title="Time zone">{device.timezone ?? "not told"}</Fact>
+        <Fact title="Topics">
+          <Chips words={device.topics} page={(topic) => link("/subscribers", { app: app.slug, topic })} />
+        </Fact>
+        <Fact title="Tags">
+          <Chips words={device.tags} page={(tag) => link("/subscribers", { app: app.slug, tag })} />
+        </Fact>
+        <Fact title="Attributes">
+          <Attributes of={device.attributes} />
+        </Fact>
+        <Fact title="Id">
+          <a href={link("/deliveries", { app: app.slug, who: device.id })}>{shortId(device.id)}</a>
+        </Fact>
+      </dl>
+      {device.state === "active" && sender.may && (
+        <p>
+          <button type="button" data-do="test" onClick={() => test(true)}>
+            Test push…
+          </button>
+        </p>
+      )}
+      {device.state === "active" && !sender.may && <p class="fine">Test pushes are not yours to send. {sender.why}</p>}
+      {isTesting && <TestPushDialog app={app} device={device} onClose={() => test(false)} onSent={onSent} />}
+    </Card>
+  );
+}
+
+function Fact({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Chips({ words, page }: { words: string[]; page: (word: string) => string }) {
+  if (words.length === 0) return <>none</>;
+  return (
+    <ul class="chips">
+      {words.map((word) => (
+        <li key={word}>
+          <a href={page(word)}>{word}</a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Attributes({ of }: { of: object }) {
+  const entries = Object.entries(of);
+  if (entries.length === 0) return <>none</>;
+  return (
+    <ul>
+      {entries.map(([name, value]) => (
+        <li key={name}>
+          {name} <code>{String(value)}</code>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Latest({ app, found }: { app: AppView; found: Found[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Latest deliveries"
+      rows={found}
+      id={({ message, subscription }) => `${message} ${subscription}`}
+      columns={[
+        {
+          head: "Sent",
+          cell: ({ message, subscription, accepted_at }) => (
+            <a href={link(`/deliveries/${app.slug}/${message}/${subscription}`)}>
+              <Time at={accepted_at} absolute />
+            </a>
+          ),
+        },
+        {
+          head: "State",
+          cell: (row) => (
+            <>
+              <Badge tone={stateWords(row.state).tone}>{stateWords(row.state).word}</Badge>
+              <br />
+              <span class="fine words-of">{lastWords(row, clock.shown.value, zone.value)}</span>
+            </>
+          ),
+        },
+        { head: "Device", cell: ({ gateway }) => (gateway ? gatewayName(gateway) : "deleted") },
+        { head: "Tier", isExtra: true, cell: ({ tier }) => tier },
+        { head: "Message", isExtra: true, cell: ({ message }) => <a class="keep" href={link(`/messages/${message}`)}>{shortId(message)}</a> },
+      ]}
+    />
+  );
+}

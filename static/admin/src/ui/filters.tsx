@@ -1,0 +1,48 @@
+import "./filters.css";
+
+interface SelectProps {
+  label: string;
+  value: string | undefined;
+  choices: readonly (readonly [value: string, words: string])[];
+  choose: (value: string) => void;
+}
+
+/** One filter of a list; the first choice is no filter. */
+export function Select({ label, value, choices, choose }: SelectProps) {
+  return (
+    <label>
+      {label}{" "}
+      <select value={value ?? ""} onChange={(event) => choose(event.currentTarget.value)}>
+        <option value="">Any</option>
+        {choices.map(([value, words]) => (
+          <option key={value} value={value}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  name: string;
+  value: string | undefined;
+  hint: string;
+  class?: string;
+}
+
+/** A field of a search. What is written there stands in the address once the search is begun. */
+export function SearchField({ label, name, value, hint, class: more = "" }: FieldProps) {
+  return (
+    <label class={`field ${more}`}>
+      <span>{label}</span>
+      <input key={value ?? ""} id={name} name={name} defaultValue={value ?? ""} placeholder={hint} autocomplete="off" spellcheck={false} maxLength={300} />
+    </label>
+  );
+}
+
+/** What a form's text fields say, trimmed; what is empty is no filter. */
+export function written(form: HTMLFormElement): Record<string, string | undefined> {
+  return Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value).trim() || undefined]));
+}
