@@ -1,5 +1,7 @@
 //! The list of messages, narrowed, with how far each has come; and what was said to many.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use serde_json::{Value, json};
 
@@ -12,6 +14,7 @@ async fn listed(api: &TestApi, query: &str) -> Vec<String> {
 }
 
 async fn sent(api: &TestApi, to: Value, tier: &str) -> String {
+    api.clock.advance(Duration::from_secs(1)); // ids of one millisecond are in no order
     let body = json!({"to": to, "tier": tier, "content": content()});
     api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
 }
@@ -55,7 +58,7 @@ async fn a_page_of_a_narrowed_list_looks_at_so_many_messages_and_leads_on() {
     let rare = sent(&api, json!({"users": ["nobody"]}), "engagement").await;
     sqlx::query(
         "INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
-         SELECT lpad(to_hex(n), 32, 'f')::uuid, app, 1, state, audience, content, ttl_s, urgency, 0, accepted_at, expires_at
+         SELECT ('ffffffff-0000-0000-0000-' || lpad(to_hex(n), 12, '0'))::uuid, app, 1, state, audience, content, ttl_s, urgency, 0, accepted_at, expires_at
          FROM messages, generate_series(1, 5000) n",
     )
     .execute(&api.pool)

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppView } from "../../api/types";
-import { isAddressed, message, type Draft } from "../../lib/draft";
+import { isAddressed, isBlank, message, type Draft } from "../../lib/draft";
 import { fullCount, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
@@ -14,7 +14,8 @@ import type { Writing } from "./store";
 
 /** The end of it: what is still missing, or how to send. */
 export function SendCard({ app, writing, check }: { app: AppView; writing: Writing; check: Check }) {
-  const [isAsked, ask] = useState(false);
+  const [asked, ask] = useState<"send" | "clear">();
+  const close = () => ask(undefined);
   const { draft } = writing;
   const lacking = lacks(draft);
   const n = check.counted?.audience_estimate;
@@ -27,15 +28,38 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
         </p>
       ))}
       <p class="row">
-        <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask(true)}>
+        <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
           {n === undefined || lacking ? "Send…" : `Send to ${fullCount(n)}…`}
         </button>
-        <button type="button" id="discard-draft" onClick={writing.clear}>
-          Begin anew
+        {!isBlank(draft) && (
+          <button type="button" id="clear" onClick={() => ask("clear")}>
+            Begin anew…
+          </button>
+        )}
+      </p>
+      {asked === "send" && <SendDialog app={app} writing={writing} onClose={close} />}
+      {asked === "clear" && <ClearDialog writing={writing} onClose={close} />}
+    </Card>
+  );
+}
+
+function ClearDialog({ writing, onClose }: { writing: Writing; onClose: () => void }) {
+  const clear = () => {
+    writing.clear();
+    onClose();
+  };
+  return (
+    <Dialog title="Begin anew?" onClose={onClose}>
+      <p>What is written here is thrown away. Nothing was sent.</p>
+      <p class="row end">
+        <button type="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="button" class="primary" id="clear-now" onClick={clear}>
+          Throw it away
         </button>
       </p>
-      {isAsked && <SendDialog app={app} writing={writing} onClose={() => ask(false)} />}
-    </Card>
+    </Dialog>
   );
 }
 

@@ -149,6 +149,8 @@ function MessageTable({ messages }: { messages: Message[] }) {
 function brief(it: Standing): string {
   const whole = wholeOf(it);
   if (whole === 0) return "nobody to send it to";
+  const [only] = parts(it);
+  if (whole === 1 && only) return only.word.toLowerCase();
   if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
   return `${outOf(it)} done`;
 }

@@ -11,7 +11,6 @@ import {
   receipts,
   remember,
   standing,
-  STATE_LOOKS,
   steerings,
   STEERING_WORDS,
   TIER_WORDS,
@@ -25,7 +24,6 @@ import { zone } from "../../lib/preferences";
 import { useResource, type Resource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
-import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { ChooseApp } from "../../ui/choose-app";
 import { Time } from "../../ui/numbers";
@@ -43,7 +41,14 @@ export default function MessagePage() {
   const { params } = useRoute();
   const { app, apps } = useHere();
   const id = params.message ?? "";
-  if (!app) return <ChooseApp apps={apps} path={`/messages/${id}`} what="Messages" />;
+  if (!app) {
+    return (
+      <>
+        <Head title="Message" lead={id} />
+        <ChooseApp apps={apps} path={`/messages/${id}`} what="Messages" />
+      </>
+    );
+  }
   return <OfApp key={`${app.id} ${id}`} app={app} id={id} />;
 }
 
@@ -87,7 +92,6 @@ interface Props {
 
 function One({ app, message, perMinute, refresh }: Props) {
   const it = standing(message);
-  const { word, tone } = STATE_LOOKS[message.state];
   const sentence = going(it, perMinute, clock.shown.value, zone.value);
   return (
     <>
@@ -95,7 +99,7 @@ function One({ app, message, perMinute, refresh }: Props) {
         title={`To ${audienceWords(message.to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`}
         lead={
           <>
-            <Badge tone={tone}>{word}</Badge> · {TIER_WORDS[message.tier]}, sent <Time at={message.accepted_at} />
+            {TIER_WORDS[message.tier]}, sent <Time at={message.accepted_at} />
           </>
         }
       />
