@@ -61,8 +61,8 @@ describe("how it is going", () => {
   });
 
   it("says when it stands still, and when that is since all that is left is retried", () => {
-    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing has ended within the last minute.");
-    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try." });
+    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing ends at the moment.");
+    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/lanes" });
   });
 
   it("says when its time to live will not suffice", () => {
@@ -94,10 +94,10 @@ describe("how it is going", () => {
 describe("the pace", () => {
   const samples = (...of: [number, number][]) => of.reduce<ReturnType<typeof remember>>((all, [s, ended]) => remember(all, { atMs: s * 1_000, ended }), []);
 
-  it("is what ended within the last minute", () => {
-    expect(pace(samples([0, 0], [30, 600]))).toBe(1_200);
+  it("is what ended within the last seconds", () => {
+    expect(pace(samples([0, 0], [10, 200]))).toBe(1_200);
     expect(pace(samples([0, 0], [60, 6_000], [120, 6_060]))).toBe(60);
-    expect(pace(samples([0, 5], [60, 5]))).toBe(0);
+    expect(pace(samples([0, 0], [5, 500], [10, 500], [15, 500], [20, 500]))).toBe(0);
   });
 
   it("is not known from one look, nor from two at once", () => {

@@ -81,9 +81,9 @@ export interface Part {
 export function parts(it: Standing): Part[] {
   const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
   const waiting: Part[] = [
-    { id: "retrying", word: "Waiting for another try", tone: "retrying", pattern: "stripes", n: it.retrying },
+    { id: "retrying", word: "Retrying", tone: "retrying", pattern: "stripes", n: it.retrying },
     { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
-    { id: "unfound", word: "Yet to be found, about", tone: "cancelled", pattern: "hatched", n: it.unfound },
+    { id: "unfound", word: "Yet to be found", tone: "cancelled", pattern: "hatched", n: it.unfound },
   ];
   return [...ended, ...waiting].filter(({ n }) => n > 0);
 }
@@ -99,11 +99,11 @@ export interface Sample {
   ended: number;
 }
 
-/** A rate is measured over so long, at most and at least. */
-const WINDOW_MS = 60_000;
+/** A rate is measured over so long, at most and at least: what stands still is to be seen soon. */
+const WINDOW_MS = 15_000;
 const SHORTEST_MS = 1_500;
 
-/** The samples of the last minute and this one. The one before them stays: a rate needs a beginning. */
+/** The samples of the last seconds and this one. The one before them stays: a rate needs a beginning. */
 export function remember(samples: readonly Sample[], now: Sample): Sample[] {
   const last = samples.at(-1);
   if (last && (now.ended < last.ended || now.atMs <= last.atMs)) return now.atMs === last.atMs ? [...samples] : [now];
@@ -128,6 +128,8 @@ function about(seconds: number): string {
 export interface Going {
   tone: Tone;
   words: string;
+  /** The page that may show why. */
+  path?: string;
 }
 
 /** Losing a larger share than this is what one has to know first. */
@@ -156,10 +158,10 @@ function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: 
   const waiting = waitingOf(it);
   const isStill = perMinute !== undefined && perMinute < STILL;
   if (it.retrying > 0 && it.retrying === waiting && (isStill || perMinute === undefined)) {
-    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.` };
+    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.`, path: "/lanes" };
   }
   if (perMinute === undefined) return { tone: "waiting", words: `On its way: ${outOf(it)} done so far.` };
-  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing has ended within the last minute.` };
+  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
   const seconds = (waiting / perMinute) * 60;
   if (seconds * 1_000 > it.expiresAt.getTime() - now.getTime()) {
     return { tone: "retrying", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}. At this rate its time to live ends first, ${ends}.` };
@@ -193,11 +195,7 @@ export function receipts({ counts }: Message): Funnel | null {
 export const STEERINGS = ["pause", "resume", "cancel"] as const;
 export type Steering = (typeof STEERINGS)[number];
 
-export const STEERING_WORDS: Record<Steering, { title: string; done: string }> = {
-  pause: { title: "Pause", done: "Paused." },
-  resume: { title: "Resume", done: "It goes on." },
-  cancel: { title: "Cancel", done: "Cancelled." },
-};
+export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
 
 /** What may be done to a message that stands so. */
 export function steerings(state: MessageState): readonly Steering[] {

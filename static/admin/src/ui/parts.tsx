@@ -29,7 +29,7 @@ export function PartsLegend({ parts, isAbout }: { parts: readonly Part[]; isAbou
             {count(n)}
           </strong>
           <span class="fine number">
-            {isAbout ? "about " : ""}
+            {isAbout && "≈ "}
             {percent(n / whole)}
           </span>
         </li>

@@ -1,5 +1,5 @@
 import { fullCount, things } from "../../lib/format";
-import { AUDIENCES, type AudienceKind } from "../../lib/draft";
+import { AUDIENCES, isAddressed, type AudienceKind } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
 import { loadTopics } from "../messages/load";
@@ -37,7 +37,7 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
           fault={faultAt(check, "/to/subscriptions") ?? faultAt(check, "/to/subscriptions/0")}
         />
       )}
-      <Reach check={check} />
+      {isAddressed(draft) ? <Reach check={check} /> : <p class="soft reach">Say who, and see how many that is.</p>}
     </Card>
   );
 }
@@ -54,7 +54,7 @@ function TopicField({ app, draft, change, check }: PartProps) {
 function Reach({ check: { counted, problem, isOld } }: Pick<PartProps, "check">) {
   if (!counted) {
     const isFaulty = problem?.faults.some(({ where }) => where.startsWith("/to"));
-    return <p class="soft reach">{problem ? (isFaulty ? "Nobody yet: see above." : "How many get it is counted once the rest is right.") : "Say who, and see how many that is."}</p>;
+    return <p class="soft reach">{!problem ? "Counting…" : isFaulty ? "Nobody yet: see above." : "How many get it is counted once the rest is right."}</p>;
   }
   const { audience_estimate: n, unreachable } = counted;
   return (

@@ -50,7 +50,7 @@ function Buttons({ draft, change, check }: Omit<PartProps, "app">) {
     <div class="buttons">
       {actions.map(({ title, url }, n) => (
         <div class="pair" key={n} role="group" aria-label={`Button ${n + 1}`}>
-          <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={100} fault={faultAt(check, `/content/actions/${n}/title`)} />
+          <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={100} fault={title ? faultAt(check, `/content/actions/${n}/title`) : undefined} />
           <Text
             label="leads to"
             name={`button-url-${n}`}

@@ -35,22 +35,21 @@ export interface Check {
 /** Somebody who writes is not asked about with every letter. */
 const PAUSE_MS = 350;
 
-/** Checks a request whenever it has changed; undefined: there is nothing to check yet. */
-export function useCheck(app: string, request: NewMessage | undefined): Check {
-  const [check, setCheck] = useState<Check & { of?: string }>({ isOld: true });
-  const body = request ? JSON.stringify(request) : "";
+/** Checks a request whenever it has changed. */
+export function useCheck(app: string, request: NewMessage): Check {
+  const [check, setCheck] = useState<Omit<Check, "isOld"> & { of?: string }>({});
+  const body = JSON.stringify(request);
   useEffect(() => {
-    if (!body) return setCheck({ isOld: false });
     const stop = new AbortController();
     const timer = setTimeout(() => {
       dryRun(app, JSON.parse(body) as NewMessage, stop.signal)
-        .then((counted) => setCheck({ counted, of: body, isOld: false }))
-        .catch((thrown) => stop.signal.aborted || setCheck({ problem: refusal(thrown), of: body, isOld: false }));
+        .then((counted) => setCheck({ counted, of: body }))
+        .catch((thrown) => stop.signal.aborted || setCheck({ problem: refusal(thrown), of: body }));
     }, PAUSE_MS);
     return () => {
       clearTimeout(timer);
       stop.abort();
     };
   }, [app, body]);
-  return { ...check, isOld: check.of !== undefined && check.of !== body };
+  return { ...check, isOld: check.of !== body };
 }

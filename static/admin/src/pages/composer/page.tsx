@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { AppView, NewMessage, Said } from "../../api/types";
-import { content, isAddressed, like, message, type Draft } from "../../lib/draft";
+import { content, isAddressed, like, message, recipients, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -55,11 +55,11 @@ function FormLike({ app, said: { content } }: { app: AppView; said: Said }) {
   return <Form app={app} begin={like(content)} />;
 }
 
-/** What there is to check before all is written: the title comes last in many minds. */
-function checkable(draft: Draft): NewMessage | undefined {
-  if (!isAddressed(draft)) return undefined;
+/** What can be checked before all of it is written: the title comes last in many minds, and so may those who get it. */
+function checkable(draft: Draft): NewMessage {
   const said = content(draft);
-  return { ...message(draft), content: { ...said, title: said.title.trim() || "–" } };
+  const to = isAddressed(draft) ? recipients(draft) : { all: true };
+  return { ...message(draft), to, content: { ...said, title: said.title.trim() || "–" } };
 }
 
 function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {

@@ -73,14 +73,14 @@ const digits = (text: string) => text.replace(/[\s,.’']/g, "");
 
 /** Counts once more, and sends when that number was typed: not by one careless click. */
 function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing; onClose: () => void }) {
-  const { draft, key, clear } = writing;
+  const { draft, key, forget } = writing;
   const { go } = useFilters();
   const [typed, type] = useState("");
   const request = message(draft);
   const counted = useResource(`reach ${key}`, (stop) => dryRun(app.id, request, stop), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
     const { id } = await send(app.id, request, key);
-    clear();
+    forget();
     go(`/messages/${id}`);
   });
   return (

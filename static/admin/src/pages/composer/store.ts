@@ -39,6 +39,8 @@ export interface Writing {
   change: (changes: Partial<Draft>) => void;
   /** Begins anew. */
   clear: () => void;
+  /** Keeps it no longer: it was sent. What is shown stays. */
+  forget: () => void;
 }
 
 export function useDraft(app: string, by: string, begin: Draft | undefined): Writing {
@@ -52,6 +54,7 @@ export function useDraft(app: string, by: string, begin: Draft | undefined): Wri
         write(app, next);
         return next;
       }),
+    forget: () => write(app, undefined),
     clear: () => {
       write(app, undefined);
       setKept({ draft: BLANK, key: freshKey(), by });

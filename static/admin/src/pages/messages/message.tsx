@@ -56,7 +56,7 @@ const MOVES = ["message.progress", "message.done", "message.paused", "message.re
 
 function OfApp({ app, id }: { app: AppView; id: string }) {
   const { link } = useFilters();
-  const message = useResource(`message ${id}`, (stop) => loadMessage(app.id, id, stop), { on: MOVES, everyS: 15 });
+  const message = useResource(`message ${id}`, (stop) => loadMessage(app.id, id, stop), { on: MOVES, everyS: 5 });
   const perMinute = usePace(message);
   return (
     <>
@@ -91,6 +91,7 @@ interface Props {
 }
 
 function One({ app, message, perMinute, refresh }: Props) {
+  const { link } = useFilters();
   const it = standing(message);
   const sentence = going(it, perMinute, clock.shown.value, zone.value);
   return (
@@ -104,7 +105,7 @@ function One({ app, message, perMinute, refresh }: Props) {
         }
       />
       <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
-        {sentence.words}
+        {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
       </p>
       <Acts app={app} message={message} it={it} refresh={refresh} />
       <div class="grid halves">
@@ -214,7 +215,7 @@ function Acts({ app, message, it, refresh }: { app: AppView; message: Message; i
       <div class="row" role="group" aria-label="What to do with it">
         {possible.map((steering) => (
           <button key={steering} type="button" id={steering} class={steering === "resume" ? "primary" : ""} onClick={() => steer(steering)}>
-            {STEERING_WORDS[steering].title}…
+            {STEERING_WORDS[steering]}…
           </button>
         ))}
         {died && (

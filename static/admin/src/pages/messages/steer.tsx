@@ -19,7 +19,7 @@ interface Props {
 
 /** Says what it will do, and to how many, before it is done. */
 export function SteerDialog({ app, message, steering, it, onClose, onSteered }: Props) {
-  const { title } = STEERING_WORDS[steering];
+  const title = STEERING_WORDS[steering];
   const { run, isBusy, problem } = useAction(async () => {
     await steer(steering, app.id, message.id);
     await onSteered();
@@ -34,7 +34,7 @@ export function SteerDialog({ app, message, steering, it, onClose, onSteered }: 
           Leave it
         </button>
         <button type="button" class="primary" id="steer" disabled={isBusy} onClick={() => run()}>
-          {title}
+          {title} it
         </button>
       </p>
     </Dialog>
