@@ -92,13 +92,18 @@ async fn each_message_of_the_list_says_how_far_it_has_come() {
 async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_anybody() {
     let api = TestApi::start().await;
     let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "topics": ["news"]})).await["id"].clone();
-    let notification = json!({"title": "Autumn sale", "body": "Everything must go", "url": "https://shop.example/sale"});
+    let notification =
+        json!({"title": "Autumn sale", "body": "Everything must go", "url": "https://shop.example/sale"});
     let say = async |to: Value, what: Value| {
         let mut body = json!({"to": to});
         body.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
         api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
     };
-    let news = say(json!({"topic": "news"}), json!({"content": notification, "compact": {"title": "Sale", "url": "https://shop.example/"}})).await;
+    let news = say(
+        json!({"topic": "news"}),
+        json!({"content": notification, "compact": {"title": "Sale", "url": "https://shop.example/"}}),
+    )
+    .await;
     let all = say(json!({"all": true}), json!({"payload": "{\"sale\":1}"})).await;
     let code = say(json!({"subscriptions": [ann]}), json!({"content": {"title": "Your code is 4711"}})).await;
     let to_ann = say(json!({"users": ["ann"]}), json!({"content": {"title": "Your code is 4712"}})).await;

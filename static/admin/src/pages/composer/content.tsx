@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import { BUTTONS_MAX, content, type Button } from "../../lib/draft";
 import { fullCount } from "../../lib/format";
 import { CONTENT_MAX, meterWords, octets } from "../../lib/octets";
@@ -9,6 +10,8 @@ import { faultAt, type PartProps } from "./parts";
 export function ContentCard({ app, draft, change, check }: PartProps) {
   const fault = (member: string) => faultAt(check, `/content/${member}`);
   const site = app.origins[0];
+  // It stays as somebody left it while they write.
+  const [isOpen] = useState(() => Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent));
   return (
     <Card title="What it says">
       <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={200} fault={fault("title")} />
@@ -23,7 +26,7 @@ export function ContentCard({ app, draft, change, check }: PartProps) {
         fault={fault("url")}
       />
       <Buttons draft={draft} change={change} check={check} />
-      <details class="more" open={Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent)}>
+      <details class="more" open={isOpen}>
         <summary>Pictures, and how it behaves</summary>
         <div class="pair">
           <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} placeholder="/icon.png" hint="A small square beside the text." fault={fault("icon")} />

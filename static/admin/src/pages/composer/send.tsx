@@ -17,8 +17,8 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
   const [asked, ask] = useState<"send" | "clear">();
   const close = () => ask(undefined);
   const { draft } = writing;
-  const lacking = lacks(draft);
   const n = check.counted?.audience_estimate;
+  const lacking = lacks(draft) ?? (n === 0 ? "Nobody would get it." : undefined);
   return (
     <Card title="Send">
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}

@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import type { PolicyPreview, Tier, Timetable } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { message } from "../../lib/draft";
@@ -26,6 +27,7 @@ const PRESET_WORDS: Record<string, string> = { "": "As tier and topic have it" }
 export function TimingCard({ app, draft, change, check }: PartProps) {
   const { link } = useFilters();
   const defaults = TIER_DEFAULTS[draft.tier];
+  const [isOpen] = useState(() => Boolean(draft.ttl || draft.urgency || draft.collapseKey || draft.policy));
   const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 300 });
   const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
   const names = ["", ...(presets.known.value?.value ?? []).map(({ name }) => name)];
@@ -40,15 +42,13 @@ export function TimingCard({ app, draft, change, check }: PartProps) {
       <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
       <Shown of={calendar} what="when it goes out">
         {(calendar) => (
-          <p id="when">
-            {whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}{" "}
-          </p>
+          <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
         )}
       </Shown>
       <Shown of={timetable} what="the timetable">
         {(preview) => <Retries preview={preview} />}
       </Shown>
-      <details class="more" open={Boolean(draft.ttl || draft.urgency || draft.collapseKey || draft.policy)}>
+      <details class="more" open={isOpen}>
         <summary>Time to live, urgency, policy</summary>
         <div class="pair">
           <Choice
