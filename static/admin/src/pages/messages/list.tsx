@@ -13,7 +13,7 @@ import { PartsBar } from "../../ui/parts";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { loadMessages, loadTopics, type MessagePage } from "./load";
+import { loadMessages, loadTopics, MOVES, type MessagePage } from "./load";
 import "./messages.css";
 
 /** How is this one going? The newest first. */
@@ -40,8 +40,6 @@ function Write({ app }: { app: AppView }) {
     </a>
   );
 }
-
-const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
 
 function OfApp({ app }: { app: AppView }) {
   const { filters, change } = useFilters();

@@ -4,6 +4,9 @@ import type { Handled, Message, MessageState, Said, Tier } from "../../api/types
 import type { Steering } from "../../lib/messages";
 import type { Filters } from "../../lib/url";
 
+/** What moves messages. */
+export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
+
 export interface MessagePage {
   messages: Message[];
   next: string | null | undefined;

@@ -5,6 +5,7 @@ import { clock } from "../../lib/clock";
 import { duration } from "../../lib/format";
 import {
   audienceWords,
+  endedOf,
   going,
   pace,
   parts,
@@ -18,7 +19,6 @@ import {
   type Sample,
   type Standing,
   type Steering,
-  endedOf,
 } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource, type Resource } from "../../lib/resource";
@@ -31,7 +31,7 @@ import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
 import { FunnelFigure } from "../overview/funnel";
 import { AgainDialog } from "./again";
-import { loadMessage } from "./load";
+import { loadMessage, MOVES } from "./load";
 import { SaidCard } from "./said";
 import { SteerDialog } from "./steer";
 import "./messages.css";
@@ -51,8 +51,6 @@ export default function MessagePage() {
   }
   return <OfApp key={`${app.id} ${id}`} app={app} id={id} />;
 }
-
-const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
 
 function OfApp({ app, id }: { app: AppView; id: string }) {
   const { link } = useFilters();
