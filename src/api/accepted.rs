@@ -1,6 +1,6 @@
 //! What is answered when a message was taken.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -8,11 +8,13 @@ use super::ApiState;
 use super::compose::Asked;
 use super::problem::{FieldError, Problem};
 use crate::model::id::MessageId;
+use crate::model::message::MessageState;
 use crate::store::keys::apps::App;
+use crate::store::queue::messages::MessageRow;
 use crate::store::queue::sending::Sent;
 
 /// Where a message stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendState {
     /// Whatever is due goes out.
@@ -23,6 +25,18 @@ pub(crate) enum SendState {
     Cancelled,
     /// Every delivery has ended.
     Done,
+}
+
+impl SendState {
+    /// Where a message stands. What was cancelled stays so, though its deliveries have ended.
+    pub(super) fn of(row: &MessageRow) -> Self {
+        match row.state {
+            MessageState::Cancelled => Self::Cancelled,
+            _ if !row.moving => Self::Done,
+            MessageState::Paused => Self::Paused,
+            MessageState::Scheduled | MessageState::Sending => Self::Sending,
+        }
+    }
 }
 
 /// Where to go from here.

@@ -170,15 +170,16 @@ pub(crate) async fn groups(
     Ok(axum::Json(Groups { data, done }))
 }
 
-/// What became of a dead letter's content.
+/// What became of the content of a message or dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentState {
     /// It is shown.
     Shown,
-    /// It takes a key with the scope `export`.
+    /// Whoever asks may not see it: of a dead letter, that takes a key with the scope `export`; of a message to a topic or to
+    /// everybody, `send`; of one to named recipients, nobody may.
     Withheld,
-    /// This dead letter has none (any more): it has no way back, or nothing needs it.
+    /// There is none (any more): it has no way back, or nothing needs it.
     Deleted,
 }
 

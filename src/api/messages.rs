@@ -2,7 +2,7 @@
 //! [`super::compose`].
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,14 @@ use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::NewMessageBody;
 use super::counts::Counts;
 use super::extract::{At, Json, Query};
-use super::paging::{Page, Paging};
+use super::message_list::Progress;
 use super::problem::{FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::MessageId;
-use crate::model::message::MessageState;
-use crate::store::Progress;
+use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::receipts::kept_since;
@@ -36,7 +35,7 @@ use utoipa_axum::routes;
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(list, send))
+        .routes(routes!(super::message_list::list, send))
         .routes(routes!(show))
         .routes(routes!(pause))
         .routes(routes!(resume))
@@ -105,21 +104,19 @@ pub(crate) struct MessageView {
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<Counts>,
+    /// How far its deliveries have come; in lists only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
     /// Where to go from here.
     links: Links,
 }
 
 impl MessageView {
-    fn new(app: &App, row: MessageRow, counts: Option<Counts>) -> Self {
-        let state = match row.state {
-            MessageState::Cancelled => SendState::Cancelled,
-            _ if !row.moving => SendState::Done,
-            MessageState::Paused => SendState::Paused,
-            MessageState::Scheduled | MessageState::Sending => SendState::Sending,
-        };
+    /// Shows a row, without its account.
+    pub(super) fn new(app: &App, row: MessageRow) -> Self {
         Self {
             id: row.id,
-            state,
+            state: SendState::of(&row),
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             to: row.audience,
             ttl: row.ttl_s,
@@ -132,9 +129,15 @@ impl MessageView {
             expires_at: row.expires_at,
             expanded: !row.expanding,
             audience_estimate: row.audience_estimate,
-            counts,
+            counts: None,
+            progress: None,
             links: Links::new(app, row.id),
         }
+    }
+
+    /// The same in a list.
+    pub(super) fn with_progress(self, progress: Progress) -> Self {
+        Self { progress: Some(progress), ..self }
     }
 }
 
@@ -221,7 +224,7 @@ async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<M
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = Counts::new(account, row.enveloped, row.expires_at <= now);
-    Ok(axum::Json(MessageView::new(app, row, Some(counts))))
+    Ok(axum::Json(MessageView { counts: Some(counts), ..MessageView::new(app, row) }))
 }
 
 /// 404: there is no such message, or no more.
@@ -233,21 +236,6 @@ pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
             format!("There is no such message. Messages are kept for {days} days; one of that id would be older.");
     }
     problem
-}
-
-/// Lists messages, the newest first.
-#[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
-pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
-) -> Result<Response, Problem> {
-    let cut = paging.cut()?;
-    let rows = messages::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, |row| MessageView::new(&server.app, row, None)).answer(&uri))
 }
 
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
@@ -305,7 +293,7 @@ async fn steer(
         Steered::Already => {}
         Steered::Now { stop, progress } => {
             (state.engine.tell)(Work::Stop(stop));
-            if progress == Progress::More {
+            if progress == store::Progress::More {
                 tokio::spawn(go_on(state.clone(), id));
             }
         }
@@ -317,8 +305,8 @@ async fn steer(
 async fn go_on(state: ApiState, id: MessageId) {
     loop {
         match steering::go_on(&state.pool, id, state.clock.now()).await {
-            Ok(Progress::More) => {}
-            Ok(Progress::Done) => break (state.engine.tell)(Work::Due),
+            Ok(store::Progress::More) => {}
+            Ok(store::Progress::Done) => break (state.engine.tell)(Work::Due),
             Err(error) => {
                 break tracing::warn!(error = %error, message_id = %id, "left a turned message to maintenance");
             }

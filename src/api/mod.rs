@@ -33,6 +33,8 @@ pub(crate) mod identity_keys;
 pub(crate) mod intake;
 pub(crate) mod known_keys;
 pub(crate) mod limits;
+pub(crate) mod message_content;
+pub(crate) mod message_list;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod mismatch;
@@ -101,6 +103,7 @@ fn routes_by_caller() -> Routes {
             .merge(policies::routes())
             .merge(preview::routes())
             .merge(messages::routes())
+            .merge(message_content::routes())
             .merge(batch::routes())
             .merge(deliveries::routes())
             .merge(dead_letters::routes())

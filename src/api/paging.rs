@@ -107,6 +107,16 @@ pub(crate) fn next_link(uri: &Uri, iterator: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("<{}?{query}>; rel=\"next\"", uri.path())).ok()
 }
 
+impl<T> Page<T> {
+    /// The same of a list that was looked through no further than to that id: there may be more behind it.
+    pub(crate) fn looked_through_to(mut self, id: Option<Uuid>) -> Self {
+        if let Some(id) = id.filter(|_| self.done) {
+            (self.iterator, self.done) = (Some(base64url::encode(id)), false);
+        }
+        self
+    }
+}
+
 impl<T: Serialize> Page<T> {
     /// The answer, with an RFC 8288 `Link` to the next page.
     pub(crate) fn answer(self, uri: &Uri) -> Response {

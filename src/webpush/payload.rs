@@ -426,6 +426,24 @@ mod tests {
     }
 
     #[test]
+    fn the_admin_page_measures_as_we_do() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            name: String,
+            site: Option<String>,
+            content: Value,
+            octets: usize,
+        }
+        // The page's own test reads the same file.
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../../static/admin/test/sizes.json")).unwrap();
+        for Case { name, site, content, octets } in cases {
+            let mut notification: Notification = serde_json::from_value(content).unwrap();
+            notification.complete(site.as_deref());
+            assert_eq!(Template::declarative(&notification).1, octets, "{name}");
+        }
+    }
+
+    #[test]
     fn characters_count_as_they_are_sent() {
         let refused = Template::new(&text("\n".repeat(2000), true)).unwrap_err();
         assert_eq!(refused, TooLarge { octets: 4000, limit: CONTENT_MAX });

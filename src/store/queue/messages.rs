@@ -159,19 +159,74 @@ pub(crate) async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Op
         .await
 }
 
-/// An app's messages with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> Result<Vec<MessageRow>, sqlx::Error> {
+/// An app's messages with ids below `before`, the newest first; with a topic, of those alone that were addressed to it.
+pub(crate) async fn list(
+    pool: &PgPool,
+    app: AppId,
+    topic: Option<i32>,
+    before: Uuid,
+    limit: i64,
+) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
-        r#"SELECT id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
+        r#"SELECT m.id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
-         FROM messages m WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
+         -- Each half has an index of its own, and only one of them is read.
+         FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND id < $2 ORDER BY id DESC LIMIT $4)
+               UNION ALL
+               (SELECT id FROM messages WHERE topic = $3 AND app = $1 AND id < $2 ORDER BY id DESC LIMIT $4)) page
+         JOIN messages m ON m.id = page.id ORDER BY m.id DESC"#,
         app.0,
         before,
+        topic,
         limit
     )
     .fetch_all(pool)
     .await
+}
+
+/// How many deliveries of a message there are so far, and how those ended that have.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub message: MessageId,
+    pub targeted: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+}
+
+/// How far these messages have come; those without deliveries are left out. What waits is not counted, so it costs the same
+/// however much that is.
+pub(crate) async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx::Error> {
+    sqlx::query_as!(
+        Ended,
+        r#"SELECT message, sum(targeted)::bigint AS "targeted!", sum(accepted)::bigint AS "accepted!", sum(gone)::bigint AS "gone!",
+             sum(expired)::bigint AS "expired!", sum(dead)::bigint AS "dead!", sum(cancelled)::bigint AS "cancelled!",
+             sum(capped)::bigint AS "capped!"
+         FROM message_counts WHERE message = ANY ($1) GROUP BY message"#,
+        ids as &[MessageId]
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// What a message says, still sealed, and to whom.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    /// `to`, as it was given.
+    pub audience: Value,
+    /// [`crate::model::message::Content`]; none: it was deleted.
+    pub content: Option<Vec<u8>>,
+}
+
+/// What a message of the app says.
+pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Sealed>, sqlx::Error> {
+    sqlx::query_as!(Sealed, "SELECT audience, content FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
+        .fetch_optional(pool)
+        .await
 }

@@ -10,7 +10,7 @@ export interface Page {
 
 export const PAGES: readonly Page[] = [
   { path: "/", title: "Overview", letter: "o", question: "Is everything all right?" },
-  { path: "/messages", title: "Messages", letter: "m", question: "How is this one going?", today: "bellwire message list --app shop" },
+  { path: "/messages", title: "Messages", letter: "m", question: "How is this one going?" },
   { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?" },
   { path: "/lanes", title: "Lanes", letter: "l", question: "Which gateway is ill?" },
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },

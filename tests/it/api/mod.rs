@@ -6,6 +6,7 @@ mod batch;
 mod door;
 mod keys;
 mod lineage;
+mod message_list;
 mod messages;
 mod oidc;
 mod passkeys;

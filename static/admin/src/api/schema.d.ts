@@ -577,7 +577,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists messages, the newest first. */
+        /**
+         * Lists messages, the newest first.
+         * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
+         *     were asked for, or none, and yet lead on by its `iterator`.
+         */
         get: operations["messages_list"];
         put?: never;
         /** Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time. */
@@ -640,6 +644,26 @@ export interface paths {
         put?: never;
         /** Cancels a message for good: no push of it starts later than a second after the answer. */
         post: operations["messages_cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/messages/{message}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
+         *     users by name is withheld from everybody.
+         */
+        get: operations["messages_content"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2067,10 +2091,20 @@ export interface components {
             vapid_key_id: string;
         };
         /**
-         * @description What became of a dead letter's content.
+         * @description What became of the content of a message or dead letter.
          * @enum {string}
          */
         ContentState: "shown" | "withheld" | "deleted";
+        /** @description What a message says, in the members with which it was sent; those that it does not have are absent. */
+        ContentView: {
+            compact?: components["schemas"]["Notification"] | null;
+            content?: components["schemas"]["Notification"] | null;
+            /** @description Whether it is shown. */
+            content_state: components["schemas"]["ContentState"];
+            /** @description Beside `payload`: whether our envelope is around it. */
+            envelope?: boolean | null;
+            payload?: components["schemas"]["Payload"] | null;
+        };
         /**
          * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
          *     + capped` at every moment. It grows until the message is expanded.
@@ -2780,6 +2814,49 @@ export interface components {
          * @enum {string}
          */
         Maker: "browser" | "server";
+        /** @description How far a message's deliveries have come: what `targeted` does not count yet is still to be found. */
+        MessageProgress: {
+            /**
+             * Format: int64
+             * @description Taken by a push service, which does not say that anybody saw them.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Cancelled, or unsubscribed.
+             */
+            cancelled: number;
+            /**
+             * Format: int64
+             * @description Held back by a frequency cap.
+             */
+            capped: number;
+            /**
+             * Format: int64
+             * @description Given up.
+             */
+            dead: number;
+            /**
+             * Format: int64
+             * @description Their time to live ran out first.
+             */
+            expired: number;
+            /**
+             * Format: int64
+             * @description The subscription does not exist any more.
+             */
+            gone: number;
+            /**
+             * Format: int64
+             * @description Deliveries that there are so far.
+             */
+            targeted: number;
+            /**
+             * Format: int64
+             * @description Of these, those that have not ended.
+             */
+            waiting: number;
+        };
         /** @description A message, without its content. */
         MessageView: {
             /**
@@ -2808,6 +2885,7 @@ export interface components {
             links: components["schemas"]["Links"];
             /** @description Its own delivery policy, as it stands with the retry headers of its request. */
             policy?: Record<string, never> | null;
+            progress?: components["schemas"]["MessageProgress"] | null;
             /** @description The message that it sends again to those whose deliveries of it died. */
             replay_of?: string | null;
             /** @description Where it stands. */
@@ -3590,6 +3668,7 @@ export interface components {
                 links: components["schemas"]["Links"];
                 /** @description Its own delivery policy, as it stands with the retry headers of its request. */
                 policy?: Record<string, never> | null;
+                progress?: components["schemas"]["MessageProgress"] | null;
                 /** @description The message that it sends again to those whose deliveries of it died. */
                 replay_of?: string | null;
                 /** @description Where it stands. */
@@ -6129,6 +6208,12 @@ export interface operations {
     messages_list: {
         parameters: {
             query?: {
+                /** @description Only those that stand so. */
+                state?: "sending" | "paused" | "cancelled" | "done";
+                /** @description Only those of this tier. */
+                tier?: "transactional" | "promotional" | "engagement";
+                /** @description Only those to this topic. */
+                topic?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
                 /** @description `iterator` of the page before. */
@@ -6360,6 +6445,36 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_content: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                message: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };

@@ -26,6 +26,9 @@ const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
 const Subscribers = lazy(() => import("../pages/subscribers/page"));
 const PersonPage = lazy(() => import("../pages/subscribers/person"));
 const AnySubscription = lazy(() => import("../pages/subscribers/any"));
+const Messages = lazy(() => import("../pages/messages/list"));
+const MessagePage = lazy(() => import("../pages/messages/message"));
+const Composer = lazy(() => import("../pages/composer/page"));
 const NotYet = lazy(() => import("../pages/not-yet"));
 
 /** Where what happens is told of: everywhere for operators of all apps, else in the chosen app. Nobody may: figures come by the minute. */
@@ -72,6 +75,9 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
           ) : (
             <Router>
               <Route path={BASE} component={Overview} />
+              <Route path={`${BASE}/messages`} component={Messages} />
+              <Route path={`${BASE}/messages/new`} component={Composer} />
+              <Route path={`${BASE}/messages/:message`} component={MessagePage} />
               <Route path={`${BASE}/lanes`} component={Lanes} />
               <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
               <Route path={`${BASE}/dead-letters`} component={DeadLetters} />

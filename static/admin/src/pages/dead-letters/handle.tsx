@@ -12,6 +12,8 @@ interface Props {
   app: AppView;
   handling: Handling;
   kind: Kind;
+  /** Of this message alone. */
+  message: string | undefined;
   onClose: () => void;
   onHandled: () => unknown;
 }
@@ -19,11 +21,12 @@ interface Props {
 const letters = (n: number) => things(n, "dead letter");
 
 /** Counts first, then asks, then does it and says what was done. */
-export function HandleDialog({ app, handling, kind, onClose, onHandled }: Props) {
+export function HandleDialog({ app, handling, kind, message, onClose, onHandled }: Props) {
   const [done, setDone] = useState<Handled>();
-  const dryRun = useResource(`${handling} ${app.id} ${kind.reason}`, () => handle(handling, app.id, kind.reason, true), { everyS: 3_600 });
+  const filter = { reason: kind.reason, message };
+  const dryRun = useResource(`${handling} ${app.id} ${kind.reason} ${message ?? ""}`, () => handle(handling, app.id, filter, true), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
-    setDone(await handle(handling, app.id, kind.reason, false));
+    setDone(await handle(handling, app.id, filter, false));
     onHandled();
   });
   const title = handling === "replay" ? "Replay" : "Discard";

@@ -14,12 +14,12 @@ export interface Kind {
   dayBefore: number;
 }
 
-/** Open dead letters by reason, with what died today and yesterday to compare. */
-export async function loadKinds(app: string, signal: AbortSignal): Promise<Kind[]> {
+/** Open dead letters by reason, of all messages or of one, with what died today and yesterday to compare. */
+export async function loadKinds(app: string, message: string | undefined, signal: AbortSignal): Promise<Kind[]> {
   const now = clock.now().getTime();
   const [yesterday, before] = [now - DAY_MS, now - 2 * DAY_MS].map((ms) => new Date(ms).toISOString());
   const by = async (more: { since?: string; until?: string }): Promise<Group[]> => {
-    const query = { by: "reason", state: "open", ...more } as const;
+    const query = { by: "reason", state: "open", message, ...more } as const;
     return (await told(api.GET("/v1/apps/{app}/dead-letters/groups", { params: { path: { app }, query }, signal }))).data;
   };
   const [open, lastDay, dayBefore] = await Promise.all([by({}), by({ since: yesterday }), by({ since: before, until: yesterday })]);
@@ -35,17 +35,17 @@ export interface LetterPage {
   next: string | null | undefined;
 }
 
-export async function loadLetters(app: string, { reason, after }: Filters, signal: AbortSignal): Promise<LetterPage> {
-  const query = { state: "open", reason, limit: 50, iterator: after } as const;
+export async function loadLetters(app: string, { reason, message, after }: Filters, signal: AbortSignal): Promise<LetterPage> {
+  const query = { state: "open", reason, message, limit: 50, iterator: after } as const;
   const { data, iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
   return { letters: data, next: iterator };
 }
 
 export type Handling = "replay" | "discard";
 
-/** Replays or discards what is open of one reason, or counts what that would be. */
-export function handle(handling: Handling, app: string, reason: string, dry_run: boolean): Promise<Handled> {
-  const to = { params: { path: { app } }, body: { filter: { reason }, dry_run } };
+/** Replays or discards what is open and fits, or counts what that would be. */
+export function handle(handling: Handling, app: string, filter: { reason: string; message: string | undefined }, dry_run: boolean): Promise<Handled> {
+  const to = { params: { path: { app } }, body: { filter, dry_run } };
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
 }
 

@@ -2,10 +2,11 @@ import { useState } from "preact/hooks";
 import type { AppView, DeadLetter } from "../../api/types";
 import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
-import { to, useFilters } from "../../lib/url";
+import { useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
+import { ChooseApp } from "../../ui/choose-app";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -21,33 +22,8 @@ export default function DeadLetters() {
       <Head title="Dead letters" lead="What went wrong, can I mend it? Deliveries that were given up, by why.">
         {app && <Export app={app} reason={filters.reason} />}
       </Head>
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} />}
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} path="/dead-letters" what="Dead letters" />}
     </>
-  );
-}
-
-function ChooseApp({ apps }: { apps: readonly AppView[] }) {
-  if (apps.length === 0) {
-    return (
-      <div class="empty">
-        <p>There is no app yet. To make one:</p>
-        <pre>
-          <code>bellwire init shop --origin https://shop.example.com</code>
-        </pre>
-      </div>
-    );
-  }
-  return (
-    <div class="empty">
-      <p>Dead letters are kept by app. Of which?</p>
-      <ul class="list">
-        {apps.map(({ id, slug, name }) => (
-          <li key={id} data-row>
-            <a href={to("/dead-letters", { app: slug })}>{name}</a>
-          </li>
-        ))}
-      </ul>
-    </div>
   );
 }
 
@@ -71,24 +47,27 @@ function OfApp({ app }: { app: AppView }) {
   const { filters, link } = useFilters();
   // Outside of the list: when all are handled there is none, but the dialog has yet to say so.
   const [chosen, choose] = useState<Chosen>();
-  const kinds = useResource(`dead kinds ${app.id}`, (stop) => loadKinds(app.id, stop), { on: ["dead_letter.created"] });
+  const { message } = filters;
+  const kinds = useResource(`dead kinds ${app.id} ${message ?? ""}`, (stop) => loadKinds(app.id, message, stop), { on: ["dead_letter.created"] });
   return (
     <>
       <Shown
         of={kinds}
         what="dead letters"
         isEmpty={(kinds) => kinds.length === 0}
-        empty={<p>No dead letter is open. Deliveries come here when every retry has failed, or when a gateway refuses them for good.</p>}
+        empty={<p>No dead letter {message && "of this message "}is open. Deliveries come here when every retry has failed, or when a gateway refuses them for good.</p>}
       >
         {(found) => <Kinds app={app} kinds={found.filter(({ reason }) => !filters.reason || reason === filters.reason)} choose={choose} />}
       </Shown>
-      {filters.reason && (
-        <p class="back">
-          <a href={link("/dead-letters")}>All reasons</a>
+      {(filters.reason || message) && (
+        <p class="row">
+          {filters.reason && <a href={link("/dead-letters", { message })}>All reasons</a>}
+          {message && <a href={link("/dead-letters", { reason: filters.reason })}>Of all messages</a>}
+          {message && <a href={link(`/messages/${message}`)}>This message</a>}
         </p>
       )}
       {filters.reason && <Letters key={filters.reason} app={app} />}
-      {chosen && <HandleDialog app={app} {...chosen} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
+      {chosen && <HandleDialog app={app} {...chosen} message={message} onClose={() => choose(undefined)} onHandled={kinds.refresh} />}
     </>
   );
 }
@@ -100,7 +79,7 @@ interface Chosen {
 }
 
 function Kinds({ app, kinds, choose }: { app: AppView; kinds: Kind[]; choose: (chosen: Chosen) => void }) {
-  const { link } = useFilters();
+  const { filters, link } = useFilters();
   const sender = useMay("sender", app.id);
   if (kinds.length === 0) return <p>None of these is open.</p>;
   return (
@@ -112,7 +91,7 @@ function Kinds({ app, kinds, choose }: { app: AppView; kinds: Kind[]; choose: (c
             <li key={kind.reason} class="card" data-row>
               <div>
                 <h2>
-                  <a href={link("/dead-letters", { reason: kind.reason })}>{title}</a>
+                  <a href={link("/dead-letters", { reason: kind.reason, message: filters.message })}>{title}</a>
                 </h2>
                 <p class="fine">{help}</p>
                 <p class="fine">
@@ -148,15 +127,15 @@ function trend({ lastDay, dayBefore }: Kind): string {
 
 function Letters({ app }: { app: AppView }) {
   const { filters, link } = useFilters();
-  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
+  const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
   return (
     <Shown of={page} what="single letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>There are no more.</p>}>
       {({ letters, next }) => (
         <>
           <LetterTable letters={letters} />
           <p class="row">
-            {filters.after && <a href={link("/dead-letters", { reason: filters.reason })}>The newest</a>}
-            {next && <a href={link("/dead-letters", { reason: filters.reason, after: next })}>Older ones</a>}
+            {filters.after && <a href={link("/dead-letters", { reason: filters.reason, message: filters.message })}>The newest</a>}
+            {next && <a href={link("/dead-letters", { reason: filters.reason, message: filters.message, after: next })}>Older ones</a>}
           </p>
         </>
       )}

@@ -11,6 +11,7 @@ import { useHere } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { Count } from "../../ui/numbers";
+import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadAttempts, loadLanes, type Attempts } from "./load";
@@ -57,22 +58,6 @@ export default function Lanes() {
         )}
       </Shown>
     </>
-  );
-}
-
-function Select({ label, value, choices, choose }: { label: string; value: string | undefined; choices: [string, string][]; choose: (value: string) => void }) {
-  return (
-    <label>
-      {label}{" "}
-      <select value={value ?? ""} onChange={(event) => choose(event.currentTarget.value)}>
-        <option value="">Any</option>
-        {choices.map(([value, words]) => (
-          <option key={value} value={value}>
-            {words}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 

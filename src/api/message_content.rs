@@ -1,0 +1,83 @@
+//! `GET /v1/apps/{app}/messages/{message}/content`: what was said to a topic or to everybody. What was said to single people
+//! stays sealed: that may be a one-time code.
+
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::dead_letters::ContentState;
+use super::extract::At;
+use super::messages::missing;
+use super::problem::Problem;
+use crate::model::id::MessageId;
+use crate::model::message::{Content, Notification, Payload};
+use crate::model::scope::Scope;
+use crate::store::queue::messages::{self, Sealed};
+use crate::vault::CONTENT;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(content))
+}
+
+/// What a message says, in the members with which it was sent; those that it does not have are absent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ContentView {
+    /// Whether it is shown.
+    content_state: ContentState,
+    /// The notification, with paths completed by the app's first origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Box<Notification>>,
+    /// What is sent where a push service finds `content` too large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact: Option<Box<Notification>>,
+    /// For the page's own handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Payload>,
+    /// Beside `payload`: whether our envelope is around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    envelope: Option<bool>,
+}
+
+impl ContentView {
+    const fn without(content_state: ContentState) -> Self {
+        Self { content_state, content: None, compact: None, payload: None, envelope: None }
+    }
+}
+
+impl From<Content> for ContentView {
+    fn from(content: Content) -> Self {
+        let shown = Self::without(ContentState::Shown);
+        match content {
+            Content::Notification { content, compact } => Self { content: Some(content), compact, ..shown },
+            Content::Raw { payload, envelope } => Self { payload: Some(payload), envelope: Some(envelope), ..shown },
+        }
+    }
+}
+
+/// Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
+/// users by name is withheld from everybody.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = ContentView)))]
+pub(crate) async fn content(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<MessageId>,
+) -> Result<axum::Json<ContentView>, Problem> {
+    let found = messages::sealed(&state.pool, server.app.id, id).await?;
+    let Sealed { audience, content } = found.ok_or_else(|| missing(&state, id))?;
+    let is_for_many = audience.get("topic").is_some() || audience.get("all").is_some();
+    Ok(axum::Json(match content {
+        None => ContentView::without(ContentState::Deleted),
+        Some(_) if !is_for_many || !server.caller.may(Scope::Send) => ContentView::without(ContentState::Withheld),
+        Some(sealed) => {
+            let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, &sealed)?);
+            serde_json::from_slice::<Content>(&plain).map_err(|_| Problem::internal())?.into()
+        }
+    }))
+}

@@ -1,0 +1,151 @@
+//! `GET /v1/apps/{app}/messages`: what was sent, and how far it has come.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::ApiState;
+use super::accepted::SendState;
+use super::auth::{MayRead, Server};
+use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
+use super::messages::MessageView;
+use super::paging::{Cut, Page, Paging};
+use super::problem::Problem;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, MessageId};
+use crate::store::audience::topics;
+use crate::store::queue::messages::{self, Ended, MessageRow};
+
+/// Messages that are looked at for one page of a list that is narrowed, at most.
+const LOOKED_AT_MAX: usize = 5_000;
+/// Messages that are read at a time where not all of them fit.
+const CHUNK: i64 = 500;
+
+/// Which messages to list, and how many of them.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Only those that stand so.
+    #[param(inline)]
+    state: Option<SendState>,
+    /// Only those of this tier.
+    #[param(inline)]
+    tier: Option<Tier>,
+    /// Only those to this topic.
+    topic: Option<String>,
+    /// Rows per page, 1 to 250; 50 by default.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+}
+
+impl ListQuery {
+    fn takes_all(&self) -> bool {
+        self.state.is_none() && self.tier.is_none()
+    }
+
+    fn takes(&self, row: &MessageRow) -> bool {
+        self.state.is_none_or(|state| state == SendState::of(row))
+            && self.tier.is_none_or(|tier| tier.code() == row.tier)
+    }
+}
+
+/// How far a message's deliveries have come: what `targeted` does not count yet is still to be found.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = MessageProgress)]
+pub(crate) struct Progress {
+    /// Deliveries that there are so far.
+    targeted: i64,
+    /// Of these, those that have not ended.
+    waiting: i64,
+    /// Taken by a push service, which does not say that anybody saw them.
+    accepted: i64,
+    /// The subscription does not exist any more.
+    gone: i64,
+    /// Their time to live ran out first.
+    expired: i64,
+    /// Given up.
+    dead: i64,
+    /// Cancelled, or unsubscribed.
+    cancelled: i64,
+    /// Held back by a frequency cap.
+    capped: i64,
+}
+
+impl From<Ended> for Progress {
+    fn from(it: Ended) -> Self {
+        let Ended { message: _, targeted, accepted, gone, expired, dead, cancelled, capped } = it;
+        let ended = accepted + gone + expired + dead + cancelled + capped;
+        Self { targeted, waiting: targeted - ended, accepted, gone, expired, dead, cancelled, capped }
+    }
+}
+
+/// Lists messages, the newest first.
+///
+/// For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
+/// were asked for, or none, and yet lead on by its `iterator`.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ListQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(query): Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let cut = Paging { limit: query.limit, iterator: query.iterator.clone() }.cut()?;
+    let app = &server.app;
+    let topic = match &query.topic {
+        None => None,
+        Some(name) => Some(find_topic(&state, app.id, name).await?),
+    };
+    let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
+    let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
+    let ended = messages::ended(&state.pool, &ids).await?;
+    let mut progress: HashMap<MessageId, Progress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
+    let show = |row: MessageRow| {
+        let progress = progress.remove(&row.id).unwrap_or_default();
+        MessageView::new(app, row).with_progress(progress)
+    };
+    Ok(cut.page(rows, |row| row.id, show).looked_through_to(looked_to).answer(&uri))
+}
+
+async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Problem> {
+    let Ok(TopicName(name)) = name.parse() else { return Err(Problem::invalid_parameter("topic", TOPIC_NAME_RULE)) };
+    let mut conn = state.pool.acquire().await?;
+    let found = topics::find(&mut conn, app, &name).await?;
+    found.ok_or_else(|| Problem::invalid_parameter("topic", "is no topic of this app"))
+}
+
+/// The rows of a page and one more, if there are so many, and to where it was looked if that was not the end of all.
+async fn look(
+    state: &ApiState,
+    app: AppId,
+    topic: Option<i32>,
+    query: &ListQuery,
+    cut: Cut,
+) -> Result<(Vec<MessageRow>, Option<Uuid>), Problem> {
+    let wanted = usize::from(cut.limit) + 1;
+    let chunk = if query.takes_all() { cut.ask() } else { CHUNK };
+    let (mut found, mut before, mut looked_at) = (Vec::new(), cut.before, 0);
+    loop {
+        let rows = messages::list(&state.pool, app, topic, before, chunk).await?;
+        let is_end = (rows.len() as i64) < chunk;
+        looked_at += rows.len();
+        before = rows.last().map_or(before, |row| row.id.0);
+        found.extend(rows.into_iter().filter(|row| query.takes(row)));
+        if found.len() >= wanted || is_end {
+            found.truncate(wanted);
+            return Ok((found, None));
+        }
+        if looked_at >= LOOKED_AT_MAX {
+            return Ok((found, Some(before)));
+        }
+    }
+}

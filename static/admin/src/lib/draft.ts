@@ -1,0 +1,157 @@
+/** A message that is being written, and what it is as a request. Pure. */
+import type { NewMessage, Notification, Tier } from "../api/types";
+
+export const AUDIENCES = ["all", "topic", "users", "subscriptions"] as const;
+export type AudienceKind = (typeof AUDIENCES)[number];
+
+/** All of it as it was written: texts, some of them empty. */
+export interface Draft {
+  audience: AudienceKind;
+  topic: string;
+  /** Ids, separated by commas or line ends. */
+  users: string;
+  subscriptions: string;
+  title: string;
+  body: string;
+  url: string;
+  icon: string;
+  image: string;
+  badge: string;
+  tag: string;
+  actions: readonly Button[];
+  requireInteraction: boolean;
+  silent: boolean;
+  tier: Tier;
+  /** In seconds; empty: the tier's. */
+  ttl: string;
+  /** Empty: the tier's. */
+  urgency: string;
+  collapseKey: string;
+  /** The name of a policy; empty: what tier and topic have. */
+  policy: string;
+}
+
+export interface Button {
+  title: string;
+  url: string;
+}
+
+/** Buttons that can be written: as many as any browser shows. */
+export const BUTTONS_MAX = 2;
+
+export const BLANK: Draft = {
+  audience: "all",
+  topic: "",
+  users: "",
+  subscriptions: "",
+  title: "",
+  body: "",
+  url: "",
+  icon: "",
+  image: "",
+  badge: "",
+  tag: "",
+  actions: [],
+  requireInteraction: false,
+  silent: false,
+  tier: "promotional",
+  ttl: "",
+  urgency: "",
+  collapseKey: "",
+  policy: "",
+};
+
+/** Whether anything was written that would be a pity to lose. */
+export const isBlank = (draft: Draft): boolean => JSON.stringify({ ...draft, audience: "", topic: "" }) === JSON.stringify({ ...BLANK, audience: "", topic: "" });
+
+/** Ids as they were listed, each once. */
+export const listed = (text: string): string[] => [...new Set(text.split(/[,\n]/).map((id) => id.trim()))].filter(Boolean);
+
+/** What is empty is left out. */
+const orNone = (text: string): string | undefined => text.trim() || undefined;
+
+/** A button's name, which receipts tell clicks by: from its text, and another one for each. */
+function names(buttons: readonly Button[]): string[] {
+  const taken = new Set<string>();
+  return buttons.map(({ title }, n) => {
+    const slug = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40);
+    const name = slug && !taken.has(slug) ? slug : `${slug || "button"}-${n + 1}`;
+    taken.add(name);
+    return name;
+  });
+}
+
+/** What is said. Texts stay as they were written; links lose blanks around them. */
+export function content(draft: Draft): Notification {
+  const called = names(draft.actions);
+  const said: Notification = {
+    title: draft.title,
+    body: draft.body || undefined,
+    url: orNone(draft.url),
+    icon: orNone(draft.icon),
+    image: orNone(draft.image),
+    badge: orNone(draft.badge),
+    tag: orNone(draft.tag),
+    actions: draft.actions.map(({ title, url }, n) => ({ action: called[n] ?? "", title, url: orNone(url) })),
+    require_interaction: draft.requireInteraction || undefined,
+    silent: draft.silent || undefined,
+  };
+  return JSON.parse(JSON.stringify(said.actions?.length ? said : { ...said, actions: undefined })) as Notification;
+}
+
+export function recipients(draft: Draft): NewMessage["to"] {
+  switch (draft.audience) {
+    case "all":
+      return { all: true };
+    case "topic":
+      return { topic: draft.topic };
+    case "users":
+      return { users: listed(draft.users) };
+    case "subscriptions":
+      return { subscriptions: listed(draft.subscriptions) };
+  }
+}
+
+/** Whether it is said whom it is for. */
+export function isAddressed(draft: Draft): boolean {
+  return draft.audience === "all" || (draft.audience === "topic" ? draft.topic !== "" : listed(draft[draft.audience]).length > 0);
+}
+
+/** The whole as a request. */
+export function message(draft: Draft): NewMessage {
+  return {
+    to: recipients(draft),
+    tier: draft.tier,
+    content: content(draft),
+    ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
+    ...(draft.urgency ? { urgency: draft.urgency as NonNullable<NewMessage["urgency"]> } : {}),
+    ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
+    // Any policy is an object to the description.
+    ...(draft.policy ? { policy: { preset: draft.policy } as never } : {}),
+  };
+}
+
+/** Whoever tests it looks at a screen: a test does not lie in wait. */
+const TEST_TTL_S = 300;
+
+/** The same for one recipient, at once and at any hour, whatever tier it is of. */
+export function test(draft: Draft, kind: "users" | "subscriptions", id: string): NewMessage {
+  return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, content: content(draft) };
+}
+
+/** A draft that says what a message said. */
+export function like(said: Notification): Draft {
+  return {
+    ...BLANK,
+    title: said.title,
+    body: said.body ?? "",
+    url: said.url ?? "",
+    icon: said.icon ?? "",
+    image: said.image ?? "",
+    badge: said.badge ?? "",
+    tag: said.tag ?? "",
+    actions: (said.actions ?? []).slice(0, BUTTONS_MAX).map(({ title, url }) => ({ title, url: url ?? "" })),
+    requireInteraction: said.require_interaction ?? false,
+    silent: said.silent ?? false,
+  };
+}

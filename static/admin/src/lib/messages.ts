@@ -1,0 +1,218 @@
+/** How a message is going, in words and parts. Pure. */
+import type { Message, MessageState, Tier } from "../api/types";
+import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
+import { clockTime, count, duration, rate, things, type Zone } from "./format";
+import type { Tone } from "./words";
+
+export const STATES: readonly MessageState[] = ["sending", "paused", "done", "cancelled"];
+export const STATE_LOOKS: Record<MessageState, { word: string; tone: Tone }> = {
+  sending: { word: "Sending", tone: "waiting" },
+  paused: { word: "Paused", tone: "retrying" },
+  done: { word: "Done", tone: "accepted" },
+  cancelled: { word: "Cancelled", tone: "cancelled" },
+};
+
+export const TIERS: readonly Tier[] = ["transactional", "promotional", "engagement"];
+export const TIER_WORDS: Record<Tier, string> = { transactional: "Transactional", promotional: "Promotional", engagement: "Engagement" };
+
+/** `to`, as the API shows it. */
+interface To {
+  all?: boolean;
+  topic?: string;
+  users?: readonly (string | null)[];
+  subscriptions?: readonly string[];
+}
+
+/** Whom a message is for. */
+export function audienceWords(to: Message["to"]): string {
+  const { all, topic, users, subscriptions } = to as To;
+  if (all) return "Everybody";
+  if (topic !== undefined) return `Topic ${topic}`;
+  if (users) return users.length === 1 ? (users[0] == null ? "One user" : `User ${users[0]}`) : `${count(users.length)} users`;
+  return subscriptions?.length === 1 ? "One subscription" : `${count(subscriptions?.length ?? 0)} subscriptions`;
+}
+
+/** Where deliveries stand: from a list, or in more detail from the message itself. */
+export interface Standing {
+  state: MessageState;
+  ended: Record<Outcome, number>;
+  /** Wait for another try. */
+  retrying: number;
+  /** Wait for their first, or are under way; in lists, those that wait for another too. */
+  queued: number;
+  /** Recipients that are still to be found, about. */
+  unfound: number;
+  /** Recipients that were not found before it was cancelled, about. */
+  unbegun: number;
+  expiresAt: Date;
+}
+
+export function standing(message: Message): Standing {
+  const { state, counts, progress } = message;
+  const known = counts ?? progress;
+  const targeted = known?.targeted ?? 0;
+  const toFind = Math.max(0, message.audience_estimate - targeted);
+  const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, known?.[outcome] ?? 0])) as Record<Outcome, number>;
+  return {
+    state,
+    ended,
+    retrying: counts?.retrying ?? 0,
+    queued: counts ? counts.queued + counts.dispatching : (progress?.waiting ?? 0),
+    unfound: message.expanded ? 0 : toFind,
+    unbegun: state === "cancelled" ? toFind : 0,
+    expiresAt: new Date(message.expires_at),
+  };
+}
+
+export const endedOf = ({ ended }: Standing): number => OUTCOMES.reduce((sum, outcome) => sum + ended[outcome], 0);
+export const waitingOf = ({ queued, retrying, unfound }: Standing): number => queued + retrying + unfound;
+export const wholeOf = (it: Standing): number => endedOf(it) + waitingOf(it);
+
+/** A part of the bar: how many deliveries stand alike. */
+export interface Part {
+  id: Outcome | "retrying" | "queued" | "unfound";
+  word: string;
+  tone: Tone;
+  pattern: Pattern | "hatched";
+  n: number;
+}
+
+/** What there is of it, in the order of the bar: what has ended, what waits, and what is yet to be found. */
+export function parts(it: Standing): Part[] {
+  const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
+  const waiting: Part[] = [
+    { id: "retrying", word: "Retrying", tone: "retrying", pattern: "stripes", n: it.retrying },
+    { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.queued },
+    { id: "unfound", word: "Yet to be found", tone: "cancelled", pattern: "hatched", n: it.unfound },
+  ];
+  return [...ended, ...waiting].filter(({ n }) => n > 0);
+}
+
+/** `12,000 of 50,000`, `12,000 of about 50,000`: while recipients are still being found, nobody knows the whole. */
+export function outOf(it: Standing): string {
+  return `${count(endedOf(it))} of ${it.unfound > 0 ? "about " : ""}${count(wholeOf(it))}`;
+}
+
+/** How many deliveries had ended at a time. */
+export interface Sample {
+  atMs: number;
+  ended: number;
+}
+
+/** A rate is measured over so long, at most and at least: what stands still is to be seen soon. */
+const WINDOW_MS = 15_000;
+const SHORTEST_MS = 1_500;
+
+/** The samples of the last seconds and this one. The one before them stays: a rate needs a beginning. */
+export function remember(samples: readonly Sample[], now: Sample): Sample[] {
+  const last = samples.at(-1);
+  if (last && (now.ended < last.ended || now.atMs <= last.atMs)) return now.atMs === last.atMs ? [...samples] : [now];
+  const first = samples.findLastIndex(({ atMs }) => now.atMs - atMs >= WINDOW_MS);
+  return [...samples.slice(Math.max(0, first)), now];
+}
+
+/** Deliveries that end a minute; undefined: too little was seen to tell. */
+export function pace(samples: readonly Sample[]): number | undefined {
+  const [first, last] = [samples[0], samples.at(-1)];
+  if (!first || !last || last.atMs - first.atMs < SHORTEST_MS) return undefined;
+  return ((last.ended - first.ended) / (last.atMs - first.atMs)) * 60_000;
+}
+
+/** A time that is only guessed, in one unit or two. */
+function about(seconds: number): string {
+  if (seconds < 60) return "less than a minute";
+  return `about ${duration(seconds < 3_600 ? Math.ceil(seconds / 60) * 60 : Math.ceil(seconds / 900) * 900)}`;
+}
+
+/** What the page says first. */
+export interface Going {
+  tone: Tone;
+  words: string;
+  /** The page that may show why. */
+  path?: string;
+}
+
+/** Losing a larger share than this is what one has to know first. */
+const ALARMING = 0.1;
+/** What has not got on within this share of a minute stands still. */
+const STILL = 0.5;
+
+/** How it is going, in one sentence. */
+export function going(it: Standing, perMinute: number | undefined, now: Date, zone: Zone): Going {
+  const ends = clockTime(it.expiresAt, now, zone);
+  const waiting = waitingOf(it);
+  switch (it.state) {
+    case "done":
+      return finished(it);
+    case "cancelled":
+      if (waiting > 0) return { tone: "cancelled", words: `Being cancelled: ${things(waiting, "delivery", "deliveries")} are yet to be stopped.` };
+      return stopped(it);
+    case "paused":
+      return { tone: "retrying", words: `Paused: ${outOf(it)} done, the rest waits. Its time to live runs on, until ${ends}.` };
+    case "sending":
+      return underWay(it, perMinute, now, ends);
+  }
+}
+
+function underWay(it: Standing, perMinute: number | undefined, now: Date, ends: string): Going {
+  const waiting = waitingOf(it);
+  const isStill = perMinute !== undefined && perMinute < STILL;
+  if (it.retrying > 0 && it.retrying === waiting && (isStill || perMinute === undefined)) {
+    return { tone: "retrying", words: `${outOf(it)} done; ${things(waiting, "delivery", "deliveries")} ${waiting === 1 ? "waits" : "wait"} for another try.`, path: "/lanes" };
+  }
+  if (perMinute === undefined) return { tone: "waiting", words: `On its way: ${outOf(it)} done so far.` };
+  if (isStill) return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
+  const seconds = (waiting / perMinute) * 60;
+  if (seconds * 1_000 > it.expiresAt.getTime() - now.getTime()) {
+    return { tone: "retrying", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}. At this rate its time to live ends first, ${ends}.` };
+  }
+  return { tone: "waiting", words: `On its way: ${outOf(it)} done, ${rate(perMinute)}, ${about(seconds)} left.` };
+}
+
+function stopped(it: Standing): Going {
+  const before = endedOf(it) - it.ended.cancelled;
+  const never = it.unbegun > 0 ? `, and about ${count(it.unbegun)} were never begun` : "";
+  return { tone: "cancelled", words: `Cancelled: ${count(before)} had ended, ${count(it.ended.cancelled)} were stopped${never}.` };
+}
+
+function finished(it: Standing): Going {
+  const whole = wholeOf(it);
+  if (whole === 0) return { tone: "cancelled", words: "There was nobody to send it to." };
+  const { accepted, dead, expired } = it.ended;
+  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
+  const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
+  const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
+  return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
+}
+
+/** What browsers reported; null: nobody can know, since its pushes carry no receipt token. */
+export function receipts({ counts }: Message): Funnel | null {
+  if (!counts || counts.displayed == null) return null;
+  const { accepted, displayed } = counts;
+  return { accepted, asked: accepted, displayed, clicked: counts.clicked ?? 0, unknowable: 0, silent: Math.max(0, accepted - displayed) };
+}
+
+export const STEERINGS = ["pause", "resume", "cancel"] as const;
+export type Steering = (typeof STEERINGS)[number];
+
+export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
+
+/** What may be done to a message that stands so. */
+export function steerings(state: MessageState): readonly Steering[] {
+  if (state === "sending") return ["pause", "cancel"];
+  return state === "paused" ? ["resume", "cancel"] : [];
+}
+
+/** What it would do, and to how many. */
+export function consequence(steering: Steering, it: Standing, now: Date, zone: Zone): string {
+  const waiting = waitingOf(it);
+  const many = `${it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
+  switch (steering) {
+    case "pause":
+      return `This would hold ${many} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers. The time to live runs on, until ${clockTime(it.expiresAt, now, zone)}.`;
+    case "resume":
+      return `This would let ${many} go on, within a second.`;
+    case "cancel":
+      return `This would stop ${many} that ${waiting === 1 ? "has" : "have"} not gone out yet, for good. ${things(endedOf(it), "delivery", "deliveries")} ${endedOf(it) === 1 ? "has" : "have"} ended already; nothing calls those back.`;
+  }
+}

@@ -1,0 +1,44 @@
+/** How much room a notification takes in a push: the arithmetic of the server, which reads the same test cases. Pure. */
+import type { Notification } from "../api/types";
+
+/** Most octets of content beside the server's envelope. */
+export const CONTENT_MAX = 3_833;
+/** What some push services take less of: the server then tries so much first, with its own envelope. */
+export const SHRUNK_FROM = 2_744 - 160;
+
+const absolute = (url: string | null | undefined, site: string | undefined): string | undefined => (site && url?.startsWith("/") ? site + url : (url ?? undefined));
+
+/** Octets as sent. `site` is the app's first origin, by which paths are completed. */
+export function octets(said: Notification, site: string | undefined): number {
+  const navigate = absolute(said.url ?? "/", site);
+  const actions = said.actions?.map(({ action, title, url }) => ({ action, title, navigate: absolute(url, site) ?? navigate }));
+  const sent = {
+    web_push: 8030,
+    mutable: true,
+    notification: {
+      title: said.title,
+      navigate,
+      mutable: true,
+      body: said.body ?? undefined,
+      icon: absolute(said.icon, site),
+      image: absolute(said.image, site),
+      badge: absolute(said.badge, site),
+      tag: said.tag ?? undefined,
+      dir: said.dir ?? undefined,
+      lang: said.lang ?? undefined,
+      requireInteraction: said.require_interaction || undefined,
+      silent: said.silent || undefined,
+      actions: actions?.length ? actions : undefined,
+    },
+  };
+  return new TextEncoder().encode(JSON.stringify(sent)).length;
+}
+
+/** How full it is, in words. */
+export function meterWords(used: number): { tone: "accepted" | "retrying" | "lost"; words: string } {
+  if (used > CONTENT_MAX) return { tone: "lost", words: "Too much: no push carries it. Shorten the text, or the links." };
+  if (used > SHRUNK_FROM) {
+    return { tone: "retrying", words: "Firefox on Android may take less. There it goes out without the picture, then without buttons, then with a shorter text." };
+  }
+  return { tone: "accepted", words: "It fits everywhere." };
+}

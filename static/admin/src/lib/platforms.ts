@@ -1,0 +1,47 @@
+/** How five platforms draw a notification, as far as that can be known. Pure. */
+import type { Notification } from "../api/types";
+
+export const PLATFORM_IDS = ["chrome", "firefox", "safari", "android", "ios"] as const;
+export type PlatformId = (typeof PLATFORM_IDS)[number];
+
+interface Platform {
+  name: string;
+  /** Whether the notification's own icon is shown, or that of the site or app. */
+  ownIcon: boolean;
+  image: boolean;
+  badge: boolean;
+  /** How many buttons. */
+  buttons: number;
+  /** What there is to know in any case. */
+  note?: string;
+}
+
+export const PLATFORMS: Record<PlatformId, Platform> = {
+  chrome: { name: "Chrome, computer", ownIcon: true, image: true, badge: false, buttons: 2, note: "Edge is alike. On a Mac the system draws it: without the picture." },
+  firefox: { name: "Firefox, computer", ownIcon: true, image: false, badge: false, buttons: 0, note: "How much of the text is shown depends on the system." },
+  safari: { name: "Safari, Mac", ownIcon: false, image: false, badge: false, buttons: 0 },
+  android: { name: "Chrome, Android", ownIcon: true, image: true, badge: true, buttons: 2, note: "Picture and buttons come when it is unfolded." },
+  ios: { name: "iPhone and iPad", ownIcon: false, image: false, badge: false, buttons: 0, note: "Only for sites that were added to the home screen." },
+};
+
+/** What a platform leaves out of this notification. */
+export function leftOut(id: PlatformId, said: Notification): string[] {
+  const { ownIcon, image, badge, buttons } = PLATFORMS[id];
+  const out: string[] = [];
+  if (said.icon && !ownIcon) out.push(id === "ios" ? "your icon: it shows the app’s" : "your icon: it shows the site’s");
+  if (said.image && !image) out.push("the picture");
+  if (said.badge && !badge) out.push("the badge");
+  const lacking = Math.max(0, (said.actions?.length ?? 0) - buttons);
+  if (lacking > 0) out.push(lacking === 1 ? "the button" : "the buttons");
+  if (said.require_interaction && (id === "safari" || id === "ios" || id === "firefox")) out.push("that it stays until somebody reacts");
+  return out;
+}
+
+/** The host that a link leads to, or that a path stands for. */
+export function hostOf(url: string | null | undefined, site: string | undefined): string {
+  try {
+    return new URL(url ?? "/", site).host;
+  } catch {
+    return "";
+  }
+}

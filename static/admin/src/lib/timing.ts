@@ -1,0 +1,93 @@
+/** When a message goes out, and when it is tried again, in words. Pure. */
+import type { Calendar, Tier, Timetable } from "../api/types";
+import { duration, things } from "./format";
+
+const DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
+const DAY_WORDS: Record<(typeof DAYS)[number], string> = { mon: "Mon", tue: "Tue", wed: "Wed", thu: "Thu", fri: "Fri", sat: "Sat", sun: "Sun" };
+const DAY_MIN = 1_440;
+
+/** A time of day and week somewhere. */
+export interface LocalTime {
+  /** 0: Monday. */
+  day: number;
+  /** Minutes since midnight. */
+  minute: number;
+}
+
+export function localTime(now: Date, zone: string): LocalTime {
+  const told = new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).formatToParts(now);
+  const part = (type: string) => told.find((part) => part.type === type)?.value ?? "";
+  return { day: DAYS.indexOf(part("weekday").toLowerCase() as (typeof DAYS)[number]), minute: Number(part("hour")) * 60 + Number(part("minute")) };
+}
+
+const minutes = (time: string): number => Number(time.slice(0, 2)) * 60 + Number(time.slice(3, 5));
+export const clockOf = (minute: number): string => [Math.floor(minute / 60), minute % 60].map((n) => String(n).padStart(2, "0")).join(":");
+
+type Span = { from: string; to: string };
+
+/** How long it is until such a span ends; 0: it is not within it. */
+export function untilEnd({ from, to }: Span, minute: number): number {
+  const [start, end] = [minutes(from), minutes(to)];
+  const within = start < end ? minute >= start && minute < end : minute >= start || minute < end;
+  return within ? (end - minute + DAY_MIN) % DAY_MIN : 0;
+}
+
+const lengthOf = ({ from, to }: Span): number => (minutes(to) - minutes(from) + DAY_MIN) % DAY_MIN || DAY_MIN;
+
+/** How long it is until a window opens; 0: one is open. Undefined: none ever does. */
+export function untilOpen(windows: NonNullable<Calendar["off_peak"]>, now: LocalTime): number | undefined {
+  const waits = windows.flatMap((window) => {
+    const days = window.days?.length ? window.days : DAYS;
+    return days.flatMap((day) => {
+      const week = 7 * DAY_MIN;
+      const start = DAYS.indexOf(day) * DAY_MIN + minutes(window.from);
+      const since = (now.day * DAY_MIN + now.minute - start + week) % week;
+      return since < lengthOf(window) ? 0 : week - since;
+    });
+  });
+  return waits.length > 0 ? Math.min(...waits) : undefined;
+}
+
+/** When it goes out, as sentences. */
+export function whenWords(tier: Tier, { timezone, quiet_hours, off_peak = [] }: Calendar, ttlS: number, now: Date): string[] {
+  if (tier === "transactional") return ["At once, at any hour."];
+  const local = localTime(now, timezone);
+  const said: string[] = [];
+  if (tier === "engagement" && off_peak.length > 0) {
+    const wait = untilOpen(off_peak, local) ?? 0;
+    said.push(`Only within off-peak windows, by the clock of ${timezone}: ${off_peak.map(windowWords).join("; ")}.`);
+    said.push(wait === 0 ? "One is open now." : `The next one opens in ${duration(wait * 60)}.`);
+  } else {
+    said.push(quiet_hours ? "At once, but for whoever has quiet hours." : "At once.");
+  }
+  if (quiet_hours) {
+    const { from, to } = quiet_hours;
+    const wait = untilEnd(quiet_hours, local.minute);
+    said.push(`Between ${from} and ${to}, by each recipient’s own clock, it waits until ${to}.`);
+    const there = `In ${timezone}, which stands in where a zone is not known, it is ${clockOf(local.minute)}`;
+    said.push(wait > 0 ? `${there}: there it waits for ${duration(wait * 60)}.` : `${there}: there it is not quiet.`);
+    if (ttlS < lengthOf(quiet_hours) * 60) said.push(`Its time to live of ${duration(ttlS)} is shorter than that: whoever is at the beginning of their quiet hours will not get it.`);
+  }
+  return said;
+}
+
+function windowWords({ days, from, to }: NonNullable<Calendar["off_peak"]>[number]): string {
+  const on = days?.length ? days.map((day) => DAY_WORDS[day]).join(", ") : "daily";
+  return `${on} ${from} to ${to}`;
+}
+
+/** What happens when a push fails, in a sentence. */
+export function retryWords({ retries, window_s, rows }: Timetable): string {
+  const [first] = rows;
+  if (retries === 0 || !first) return "A push that fails is not tried again.";
+  const soon = first.delay_s === 0 ? "at once" : `after ${duration(first.delay_s)}`;
+  if (retries === 1) return `A push that fails is tried again once, ${soon}.`;
+  return `A push that fails is tried again up to ${things(retries, "time")}, the first time ${soon}, the last after ${duration(window_s)}.`;
+}
+
+/** How long messages live unless they say otherwise, and how urgent they are: the server's defaults. */
+export const TIER_DEFAULTS: Record<Tier, { ttlS: number; urgency: string }> = {
+  transactional: { ttlS: 600, urgency: "high" },
+  promotional: { ttlS: 86_400, urgency: "normal" },
+  engagement: { ttlS: 259_200, urgency: "low" },
+};

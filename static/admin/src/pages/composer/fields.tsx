@@ -1,0 +1,100 @@
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+
+interface FieldProps {
+  label: string;
+  /** What belongs there, in a few words. */
+  hint?: ComponentChildren;
+  /** What is wrong with it. */
+  fault?: string | undefined;
+  /** Draws what is filled in, given what describes it. */
+  children: (described: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ComponentChildren;
+}
+
+/** Something to fill in, with what belongs there and what is wrong with it. */
+export function Field({ label, hint, fault, children }: FieldProps) {
+  const id = useId();
+  const described = hint || fault ? `${id}-about` : undefined;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children({ id, "aria-describedby": described, "aria-invalid": fault !== undefined })}
+      {described && (
+        <p id={described} class={fault ? "fault" : "fine"}>
+          {fault ? `It ${fault}.` : hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface TextProps extends Omit<FieldProps, "children"> {
+  name: string;
+  value: string;
+  change: (value: string) => void;
+  placeholder?: string;
+  max?: number;
+  /** More than one line. */
+  rows?: number;
+}
+
+export function Text({ name, value, change, placeholder, max, rows, ...field }: TextProps) {
+  return (
+    <Field {...field}>
+      {(described) => {
+        const props = { ...described, name, value, maxLength: max, autocomplete: "off", placeholder: placeholder ?? "" };
+        return rows ? (
+          <textarea {...props} rows={rows} onInput={(event) => change(event.currentTarget.value)} />
+        ) : (
+          <input {...props} onInput={(event) => change(event.currentTarget.value)} />
+        );
+      }}
+    </Field>
+  );
+}
+
+interface ChoiceProps extends Omit<FieldProps, "children"> {
+  name: string;
+  value: string;
+  choices: readonly (readonly [string, string])[];
+  choose: (value: string) => void;
+}
+
+export function Choice({ name, value, choices, choose, ...field }: ChoiceProps) {
+  return (
+    <Field {...field}>
+      {(described) => (
+        <select {...described} name={name} value={value} onChange={(event) => choose(event.currentTarget.value)}>
+          {choices.map(([value, words]) => (
+            <option key={value} value={value}>
+              {words}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+/** A few choices side by side. */
+export function Segments<T extends string>({ legend, name, value, choices, choose }: { legend: string; name: string; value: T; choices: readonly (readonly [T, string])[]; choose: (value: T) => void }) {
+  return (
+    <fieldset class="segments">
+      <legend class="hidden">{legend}</legend>
+      {choices.map(([choice, words]) => (
+        <label key={choice}>
+          <input type="radio" name={name} value={choice} checked={value === choice} onChange={() => choose(choice)} />
+          <span>{words}</span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+export function Check({ name, checked, change, children }: { name: string; checked: boolean; change: (checked: boolean) => void; children: ComponentChildren }) {
+  return (
+    <label class="check">
+      <input type="checkbox" name={name} checked={checked} onChange={(event) => change(event.currentTarget.checked)} /> <span>{children}</span>
+    </label>
+  );
+}

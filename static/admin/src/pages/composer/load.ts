@@ -1,0 +1,55 @@
+/** What the composer asks the server for. */
+import { useEffect, useState } from "preact/hooks";
+import { api, told } from "../../api/client";
+import { refusal, type Refusal } from "../../api/problem";
+import type { Calendar, DryRun, NewMessage, PolicyPreview, Preset, Sent, Tier } from "../../api/types";
+
+/** Checks and counts; nothing is sent. */
+export async function dryRun(app: string, body: NewMessage, signal?: AbortSignal): Promise<DryRun> {
+  const asked = api.POST("/v1/apps/{app}/messages", { params: { path: { app }, query: { dry_run: true } }, body, ...(signal ? { signal } : {}) });
+  return (await told(asked)) as DryRun;
+}
+
+/** Sends; the same key twice sends once. */
+export async function send(app: string, body: NewMessage, key: string): Promise<Sent> {
+  return (await told(api.POST("/v1/apps/{app}/messages", { params: { path: { app }, header: { "Idempotency-Key": key } }, body }))) as Sent;
+}
+
+export const loadCalendar = (app: string, signal: AbortSignal): Promise<Calendar> => told(api.GET("/v1/apps/{app}/calendar", { params: { path: { app } }, signal }));
+
+export const loadPresets = (app: string, signal: AbortSignal): Promise<Preset[]> => told(api.GET("/v1/apps/{app}/policies/presets", { params: { path: { app } }, signal }));
+
+export function loadTimetable(app: string, tier: Tier, topic: string, policy: NewMessage["policy"], signal: AbortSignal): Promise<PolicyPreview> {
+  const body = { tier, ...(topic ? { topic } : {}), ...(policy ? { policy } : {}) };
+  return told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal })) as Promise<PolicyPreview>;
+}
+
+/** What a dry run has come to: of the newest request that was asked about. */
+export interface Check {
+  counted?: DryRun;
+  problem?: Refusal;
+  /** Whether what is shown is of an earlier request. */
+  isOld: boolean;
+}
+
+/** Somebody who writes is not asked about with every letter. */
+const PAUSE_MS = 350;
+
+/** Checks a request whenever it has changed. */
+export function useCheck(app: string, request: NewMessage): Check {
+  const [check, setCheck] = useState<Omit<Check, "isOld"> & { of?: string }>({});
+  const body = JSON.stringify(request);
+  useEffect(() => {
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      dryRun(app, JSON.parse(body) as NewMessage, stop.signal)
+        .then((counted) => setCheck({ counted, of: body }))
+        .catch((thrown) => stop.signal.aborted || setCheck({ problem: refusal(thrown), of: body }));
+    }, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [app, body]);
+  return { ...check, isOld: check.of !== body };
+}

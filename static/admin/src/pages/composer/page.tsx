@@ -1,0 +1,84 @@
+import { useMemo } from "preact/hooks";
+import type { AppView, NewMessage, Said } from "../../api/types";
+import { content, isAddressed, like, message, recipients, type Draft } from "../../lib/draft";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Head } from "../../ui/card";
+import { ChooseApp } from "../../ui/choose-app";
+import { Shown } from "../../ui/shown";
+import { loadSaid } from "../messages/load";
+import { AudienceCard } from "./audience";
+import { ContentCard } from "./content";
+import { useCheck } from "./load";
+import { Previews } from "./previews";
+import { SendCard } from "./send";
+import { useDraft } from "./store";
+import { TimingCard } from "./timing";
+import { TryCard } from "./try";
+import "./composer.css";
+
+/** What will they see, who are they? */
+export default function Composer() {
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  return (
+    <>
+      <p class="back">
+        <a href={link("/messages")}>Messages</a>
+      </p>
+      <Head title="New message" lead="What will they see, and who are they?" />
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} path="/messages/new" what="Messages" />}
+    </>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const sender = useMay("sender", app.id);
+  const { filters } = useFilters();
+  if (!sender.may) return <p class="refused">Sending is not yours to do. {sender.why}</p>;
+  return filters.like ? <LikeAnother app={app} id={filters.like} /> : <Form app={app} begin={undefined} />;
+}
+
+/** Begins with what another message said. */
+function LikeAnother({ app, id }: { app: AppView; id: string }) {
+  const said = useResource(`said ${id}`, (stop) => loadSaid(app.id, id, stop), { everyS: 3_600 });
+  return (
+    <Shown of={said} what="the message that it is to be like">
+      {(said) => <FormLike app={app} said={said} />}
+    </Shown>
+  );
+}
+
+function FormLike({ app, said: { content } }: { app: AppView; said: Said }) {
+  if (!content) return <p class="refused">What that message said is not to be seen any more, or not yours to see.</p>;
+  return <Form app={app} begin={like(content)} />;
+}
+
+/** What can be checked before all of it is written: the title comes last in many minds, and so may those who get it. */
+function checkable(draft: Draft): NewMessage {
+  const said = content(draft);
+  const to = isAddressed(draft) ? recipients(draft) : { all: true };
+  return { ...message(draft), to, content: { ...said, title: said.title.trim() || "–" } };
+}
+
+function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {
+  const { session } = useHere();
+  const writing = useDraft(app.id, session.email ?? "an operator’s key", begin);
+  const { draft, change } = writing;
+  const check = useCheck(app.id, checkable(draft));
+  const said = useMemo(() => content(draft), [draft]);
+  const part = { app, draft, change, check };
+  return (
+    <div class="composer">
+      <div class="form">
+        <AudienceCard {...part} />
+        <ContentCard {...part} />
+        <TimingCard {...part} />
+        <TryCard app={app} draft={draft} />
+        <SendCard app={app} writing={writing} check={check} />
+      </div>
+      <Previews said={said} site={app.origins[0]} name={app.name} />
+    </div>
+  );
+}

@@ -1,0 +1,85 @@
+import type { Notification } from "../../api/types";
+import { hostOf, leftOut, PLATFORM_IDS, PLATFORMS, type PlatformId } from "../../lib/platforms";
+
+interface Props {
+  said: Notification;
+  /** Its app's first origin. */
+  site: string | undefined;
+  /** What the site calls itself. */
+  name: string;
+}
+
+/** The notification as five platforms draw it. Pictures are not loaded: this page talks to its own server alone. */
+export function Previews(props: Props) {
+  return (
+    <section class="previews" aria-labelledby="previews">
+      <h2 id="previews">What they will see</h2>
+      <div class="drawings">
+        {PLATFORM_IDS.map((id) => (
+          <Preview key={id} id={id} {...props} />
+        ))}
+      </div>
+      <p class="fine">Drawn from what each is known to show; systems and versions differ, and long texts are cut. Pictures stand as grey fields: nothing is loaded from elsewhere here.</p>
+    </section>
+  );
+}
+
+function Preview({ id, ...props }: Props & { id: PlatformId }) {
+  const { name, note } = PLATFORMS[id];
+  const out = leftOut(id, props.said);
+  return (
+    <figure class="preview" data-platform={id}>
+      <figcaption>
+        <strong>{name}</strong>
+      </figcaption>
+      <Drawing id={id} {...props} />
+      <p class="fine" data-part="left-out">
+        {out.length > 0 && `Leaves out ${list(out)}. `}
+        {note}
+      </p>
+    </figure>
+  );
+}
+
+const list = (items: readonly string[]) => new Intl.ListFormat("en", { type: "conjunction" }).format(items);
+
+/** What is drawn is there to look at; what it says stands in the form. */
+function Drawing({ id, said, site, name }: Props & { id: PlatformId }) {
+  const { ownIcon, image, buttons } = PLATFORMS[id];
+  const host = hostOf("/", site) || "your site";
+  const shownButtons = (said.actions ?? []).slice(0, buttons);
+  const icon = ownIcon ? said.icon && <span class="icon own" /> : <span class="icon">{name.slice(0, 1).toUpperCase()}</span>;
+  return (
+    <div class="drawing" aria-hidden="true">
+      {id === "android" && (
+        <p class="bar-line">
+          <span class="dot" data-own={said.badge ? "" : undefined} /> Chrome · {host} · now
+        </p>
+      )}
+      {id === "chrome" && said.image && <ImageField url={said.image} site={site} />}
+      <div class="text">
+        {id !== "android" && icon}
+        <div class="lines">
+          {id === "ios" && <span class="now">now</span>}
+          <p class="title">{said.title || "Title"}</p>
+          {id === "ios" && <p class="from">from {name}</p>}
+          {id === "safari" && <p class="from">{host}</p>}
+          {(said.body || !said.title) && <p class="body">{said.body || "Text"}</p>}
+          {id === "chrome" && <p class="from">{host}</p>}
+          {id === "firefox" && <p class="from">via {host}</p>}
+        </div>
+        {id === "android" && icon}
+      </div>
+      {id === "android" && image && said.image && <ImageField url={said.image} site={site} />}
+      {shownButtons.length > 0 && (
+        <p class="acts">
+          {shownButtons.map(({ title }, n) => (
+            <span key={n}>{title || `Button ${n + 1}`}</span>
+          ))}
+        </p>
+      )}
+    </div>
+  );
+}
+
+const ImageField = ({ url, site }: { url: string; site: string | undefined }) => <span class="image">{hostOf(url, site) || "picture"}</span>;

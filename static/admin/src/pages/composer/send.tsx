@@ -1,0 +1,124 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { isAddressed, isBlank, message, type Draft } from "../../lib/draft";
+import { fullCount, things } from "../../lib/format";
+import { audienceWords } from "../../lib/messages";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useAction } from "../../ui/action";
+import { Card } from "../../ui/card";
+import { Dialog } from "../../ui/dialog";
+import { Refused, Shown } from "../../ui/shown";
+import { dryRun, send, type Check } from "./load";
+import type { Writing } from "./store";
+
+/** The end of it: what is still missing, or how to send. */
+export function SendCard({ app, writing, check }: { app: AppView; writing: Writing; check: Check }) {
+  const [asked, ask] = useState<"send" | "clear">();
+  const close = () => ask(undefined);
+  const { draft } = writing;
+  const n = check.counted?.audience_estimate;
+  const lacking = lacks(draft) ?? (n === 0 ? "Nobody would get it." : undefined);
+  return (
+    <Card title="Send">
+      {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
+      {check.counted?.warnings?.map(({ detail, pointer }) => (
+        <p class="fine" key={detail}>
+          {pointer && <code>{pointer.replace(/^\//, "")}</code>} {detail}
+        </p>
+      ))}
+      <p class="row">
+        <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
+          {n === undefined || lacking ? "Send…" : `Send to ${fullCount(n)}…`}
+        </button>
+        {!isBlank(draft) && (
+          <button type="button" id="clear" onClick={() => ask("clear")}>
+            Begin anew…
+          </button>
+        )}
+      </p>
+      {asked === "send" && <SendDialog app={app} writing={writing} onClose={close} />}
+      {asked === "clear" && <ClearDialog writing={writing} onClose={close} />}
+    </Card>
+  );
+}
+
+function ClearDialog({ writing, onClose }: { writing: Writing; onClose: () => void }) {
+  const clear = () => {
+    writing.clear();
+    onClose();
+  };
+  return (
+    <Dialog title="Begin anew?" onClose={onClose}>
+      <p>What is written here is thrown away. Nothing was sent.</p>
+      <p class="row end">
+        <button type="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="button" class="primary" id="clear-now" onClick={clear}>
+          Throw it away
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+function lacks(draft: Draft): string | undefined {
+  if (!isAddressed(draft)) return "Say first who gets it.";
+  return draft.title.trim() === "" ? "It needs a title." : undefined;
+}
+
+/** Digits alone: a number may be typed as it is written here, or without its commas. */
+const digits = (text: string) => text.replace(/[\s,.’']/g, "");
+
+/** Counts once more, and sends when that number was typed: not by one careless click. */
+function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing; onClose: () => void }) {
+  const { draft, key, forget } = writing;
+  const { go } = useFilters();
+  const [typed, type] = useState("");
+  const request = message(draft);
+  const counted = useResource(`reach ${key}`, (stop) => dryRun(app.id, request, stop), { everyS: 3_600 });
+  const { run, isBusy, problem } = useAction(async () => {
+    const { id } = await send(app.id, request, key);
+    forget();
+    go(`/messages/${id}`);
+  });
+  return (
+    <Dialog title="Send it?" onClose={onClose}>
+      <Shown of={counted} what="how many get it">
+        {({ audience_estimate: n, unreachable }) => (
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              if (digits(typed) === String(n)) void run();
+            }}
+          >
+            <p id="consequence">
+              <strong>{draft.title}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, as counted just now.
+              {unreachable > 0 && ` ${things(unreachable, "named one")} cannot be reached.`} What has gone out cannot be called back.
+            </p>
+            {n === 0 ? (
+              <p>Nobody would get it.</p>
+            ) : (
+              <label class="field">
+                <span>
+                  Type <strong class="number">{fullCount(n)}</strong> to send it
+                </span>
+                <input name="typed" id="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
+              </label>
+            )}
+            <Refused problem={problem} />
+            <p class="row end">
+              <button type="button" onClick={onClose}>
+                Leave it
+              </button>
+              <button type="submit" class="primary" id="send-now" disabled={isBusy || n === 0 || digits(typed) !== String(n)}>
+                Send it
+              </button>
+            </p>
+          </form>
+        )}
+      </Shown>
+    </Dialog>
+  );
+}

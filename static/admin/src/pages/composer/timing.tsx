@@ -1,0 +1,135 @@
+import { useState } from "preact/hooks";
+import type { PolicyPreview, Tier, Timetable } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { message } from "../../lib/draft";
+import { duration } from "../../lib/format";
+import { TIERS } from "../../lib/messages";
+import { useResource } from "../../lib/resource";
+import { retryWords, TIER_DEFAULTS, whenWords } from "../../lib/timing";
+import { useFilters } from "../../lib/url";
+import { Card } from "../../ui/card";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { Choice, Segments, Text } from "./fields";
+import { loadCalendar, loadPresets, loadTimetable } from "./load";
+import { faultAt, type PartProps } from "./parts";
+
+const TIER_CHOICES: Record<Tier, { word: string; for: string }> = {
+  transactional: { word: "Transactional", for: "One-time codes, payments: at any hour, before everything else." },
+  promotional: { word: "Promotional", for: "Campaigns and announcements: outside quiet hours." },
+  engagement: { word: "Engagement", for: "Nudges and digests: whenever there is room." },
+};
+const TTLS = [600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_419_200];
+const URGENCIES = ["very-low", "low", "normal", "high"];
+const PRESET_WORDS: Record<string, string> = { "": "As tier and topic have it" };
+
+/** How, and when. */
+export function TimingCard({ app, draft, change, check }: PartProps) {
+  const { link } = useFilters();
+  const defaults = TIER_DEFAULTS[draft.tier];
+  const [isOpen] = useState(() => Boolean(draft.ttl || draft.urgency || draft.collapseKey || draft.policy));
+  const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 300 });
+  const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
+  const names = ["", ...(presets.known.value?.value ?? []).map(({ name }) => name)];
+  const topic = draft.audience === "topic" ? draft.topic : "";
+  const { policy } = message(draft);
+  const timetable = useResource(`timetable ${app.id} ${draft.tier} ${topic} ${draft.policy}`, (stop) => loadTimetable(app.id, draft.tier, topic, policy, stop), {
+    everyS: 3_600,
+  });
+  return (
+    <Card title="How, and when">
+      <Segments legend="Tier" name="tier" value={draft.tier} choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])} choose={(tier) => change({ tier })} />
+      <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
+      <Shown of={calendar} what="when it goes out">
+        {(calendar) => (
+          <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
+        )}
+      </Shown>
+      <Shown of={timetable} what="the timetable">
+        {(preview) => <Retries preview={preview} />}
+      </Shown>
+      <details class="more" open={isOpen}>
+        <summary>Time to live, urgency, policy</summary>
+        <div class="pair">
+          <Choice
+            label="Time to live"
+            name="ttl"
+            value={draft.ttl}
+            choices={[["", `${duration(defaults.ttlS)}, as its tier`], ...TTLS.map((ttl) => [String(ttl), duration(ttl)] as const)]}
+            choose={(ttl) => change({ ttl })}
+            hint="Whoever’s browser is away for longer never gets it."
+            fault={faultAt(check, "/ttl")}
+          />
+          <Choice
+            label="Urgency"
+            name="urgency"
+            value={draft.urgency}
+            choices={[["", `${defaults.urgency}, as its tier`], ...URGENCIES.map((urgency) => [urgency, urgency] as const)]}
+            choose={(urgency) => change({ urgency })}
+            hint="A low one waits until a phone is on power or awake."
+            fault={faultAt(check, "/urgency")}
+          />
+          <Text
+            label="Collapse key"
+            name="collapse_key"
+            value={draft.collapseKey}
+            change={(collapseKey) => change({ collapseKey })}
+            max={200}
+            hint="A browser that was away gets the newest of a key alone."
+            fault={faultAt(check, "/collapse_key")}
+          />
+          <Choice
+            label="Policy"
+            name="policy"
+            value={draft.policy}
+            choices={names.map((name) => [name, PRESET_WORDS[name] ?? name] as const)}
+            choose={(policy) => change({ policy })}
+            hint={
+              <>
+                How failures are retried; <a href={link("/policies")}>more of that</a>.
+              </>
+            }
+            fault={faultAt(check, "/policy")}
+          />
+        </div>
+      </details>
+    </Card>
+  );
+}
+
+function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: PolicyPreview }) {
+  const by = set_by.retry === "default" ? "This is the server’s default." : `This is set by the ${set_by.retry}.`;
+  return (
+    <>
+      <p>
+        {retryWords(timetable)} <span class="fine">{by}</span>
+      </p>
+      {timetable.retries > 0 && (
+        <details>
+          <summary>Timetable</summary>
+          <Rows caption="Retries after failures" timetable={timetable} />
+          {when_throttled && <Rows caption="Retries after the push service asked to slow down" timetable={when_throttled} />}
+        </details>
+      )}
+    </>
+  );
+}
+
+function Rows({ caption, timetable }: { caption: string; timetable: Timetable }) {
+  return (
+    <>
+      <p class="fine">{caption}</p>
+      <Table
+        caption={caption}
+        rows={timetable.rows}
+        id={({ first }) => first}
+        columns={[
+          { head: "Retry", cell: ({ first, last }) => (first === last ? first : `${first} to ${last}`) },
+          { head: "After", isNumber: true, cell: ({ delay_s }) => duration(delay_s) },
+          { head: "With jitter", isNumber: true, cell: ({ shortest_s, longest_s }) => `${duration(shortest_s)} to ${duration(longest_s)}` },
+          { head: "In all", isNumber: true, cell: ({ elapsed_s }) => duration(elapsed_s) },
+        ]}
+      />
+    </>
+  );
+}

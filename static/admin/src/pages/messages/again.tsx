@@ -1,0 +1,99 @@
+import { useState } from "preact/hooks";
+import type { AppView, Handled, Message } from "../../api/types";
+import { things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { reasonWords } from "../../lib/words";
+import { useAction } from "../../ui/action";
+import { Dialog } from "../../ui/dialog";
+import { Refused, Shown } from "../../ui/shown";
+import { sendAgain } from "./load";
+
+/** What one request does at most: the server's own cap. */
+const CAP = 10_000;
+const people = (n: number) => things(n, "recipient");
+
+interface Props {
+  app: AppView;
+  message: Message;
+  onClose: () => void;
+  onSent: () => unknown;
+}
+
+/** Counts for whom a message died, then sends it again to those who can still be reached. */
+export function AgainDialog({ app, message, onClose, onSent }: Props) {
+  const [sent, setSent] = useState<Handled>();
+  const dryRun = useResource(`again ${message.id}`, () => sendAgain(app.id, message.id, true), { everyS: 3_600 });
+  const { run, isBusy, problem } = useAction(async () => {
+    setSent(await sendAgain(app.id, message.id, false));
+    void onSent();
+  });
+  return (
+    <Dialog title="Send it again?" onClose={onClose}>
+      {sent ? (
+        <Done sent={sent} onClose={onClose} />
+      ) : (
+        <Shown of={dryRun} what="for whom it died">
+          {(counted) => {
+            const n = Math.min(CAP, Math.max(0, counted.matched - counted.unreachable - counted.user_left));
+            return (
+              <>
+                <p id="consequence">{whatItDoes(counted, n)}</p>
+                {counted.by_reason && counted.by_reason.length > 0 && (
+                  <ul class="list">
+                    {counted.by_reason.map(({ key, count }) => {
+                      const { title, help } = reasonWords(key ?? "");
+                      return (
+                        <li key={key}>
+                          <strong>{things(count, "died", "died")}</strong>: {title.toLowerCase()}. <span class="fine">{help}</span>
+                        </li>
+                      );
+                    })}
+                  </ul>
+                )}
+                <Refused problem={problem} />
+                <p class="row end">
+                  <button type="button" onClick={onClose}>
+                    Leave it
+                  </button>
+                  <button type="button" class="primary" id="send-again" disabled={isBusy || n === 0} onClick={() => run()}>
+                    Send again to {people(n)}
+                  </button>
+                </p>
+              </>
+            );
+          }}
+        </Shown>
+      )}
+    </Dialog>
+  );
+}
+
+function whatItDoes({ matched, unreachable, user_left }: Handled, n: number): string {
+  if (matched === 0) return "No dead letter of it is open any more: they were replayed or discarded.";
+  return [
+    `It would be sent again to ${people(n)}, and to nobody else. A browser that did show it drops the repeat.`,
+    unreachable > 0 ? `${people(unreachable)} cannot be reached: the subscription is not active any more.` : "",
+    user_left > 0 ? `${people(user_left)} cannot be reached: somebody else has that browser now.` : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+function Done({ sent, onClose }: { sent: Handled; onClose: () => void }) {
+  const { link } = useFilters();
+  const [first] = sent.messages;
+  return (
+    <>
+      <p role="status" id="sent-again">
+        Sent again to {people(sent.handled)}.{sent.remaining > 0 && ` ${people(sent.remaining)} are left; repeat it for those.`}
+      </p>
+      <p class="row end">
+        {first && <a href={link(`/messages/${first}`)}>See how that goes</a>}
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,154 @@
+import type { AppView, Message } from "../../api/types";
+import { count } from "../../lib/format";
+import { audienceWords, outOf, parts, standing, STATES, STATE_LOOKS, TIERS, TIER_WORDS, wholeOf, type Standing } from "../../lib/messages";
+import { useResource } from "../../lib/resource";
+import { useFilters, type Filters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Head } from "../../ui/card";
+import { ChooseApp } from "../../ui/choose-app";
+import { useKey } from "../../ui/key";
+import { Time } from "../../ui/numbers";
+import { PartsBar } from "../../ui/parts";
+import { Select } from "../../ui/select";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadMessages, loadTopics, MOVES, type MessagePage } from "./load";
+import "./messages.css";
+
+/** How is this one going? The newest first. */
+export default function Messages() {
+  const { app, apps } = useHere();
+  return (
+    <>
+      <Head title="Messages" lead="How is this one going? What was sent, the newest first.">
+        {app && <Write app={app} />}
+      </Head>
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} path="/messages" what="Messages" />}
+    </>
+  );
+}
+
+function Write({ app }: { app: AppView }) {
+  const { go, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  useKey("n", sender.may ? () => go("/messages/new") : undefined);
+  if (!sender.may) return <p class="fine">Sending is not yours to do. {sender.why}</p>;
+  return (
+    <a class="button primary" id="new-message" href={link("/messages/new")}>
+      New message <kbd>n</kbd>
+    </a>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const { filters, change } = useFilters();
+  const { state, tier, topic, after } = filters;
+  const page = useResource(`messages ${app.id} ${[state, tier, topic, after].join(" ")}`, (stop) => loadMessages(app.id, filters, stop), { on: MOVES });
+  const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
+  const narrow = (filter: Filters) => change({ ...filter, after: undefined });
+  const names = new Set([...(topics.known.value?.value ?? []), ...(topic ? [topic] : [])]);
+  return (
+    <>
+      <div class="filters" role="group" aria-label="Filters">
+        <Select label="State" value={state} choices={STATES.map((state) => [state, STATE_LOOKS[state].word])} choose={(state) => narrow({ state })} />
+        <Select label="Tier" value={tier} choices={TIERS.map((tier) => [tier, TIER_WORDS[tier]])} choose={(tier) => narrow({ tier })} />
+        {names.size > 0 && <Select label="Topic" value={topic} choices={[...names].map((name) => [name, name])} choose={(topic) => narrow({ topic })} />}
+      </div>
+      <Shown of={page} what="messages" isEmpty={({ messages }) => messages.length === 0} empty={<None app={app} page={page.known.value?.value} />}>
+        {({ messages }) => <MessageTable messages={messages} />}
+      </Shown>
+      <Paging page={page.known.value?.value} />
+    </>
+  );
+}
+
+function Paging({ page }: { page: MessagePage | undefined }) {
+  const { filters, link } = useFilters();
+  const { state, tier, topic, after } = filters;
+  if (!page || (!after && !page.next)) return null;
+  return (
+    <p class="row">
+      {after && <a href={link("/messages", { state, tier, topic })}>The newest</a>}
+      {page.next && (
+        <a id="older" href={link("/messages", { state, tier, topic, after: page.next })}>
+          {page.messages.length === 0 ? "Look further back" : "Older ones"}
+        </a>
+      )}
+    </p>
+  );
+}
+
+/** Nothing like that; nothing like that so far; or nothing at all, and how that changes. */
+function None({ app, page }: { app: AppView; page: MessagePage | undefined }) {
+  const { filters, link } = useFilters();
+  if (page?.next) return <p>None of the 5,000 messages that were looked at is like that. There are older ones.</p>;
+  if (filters.state || filters.tier || filters.topic || filters.after) {
+    return (
+      <p>
+        No {filters.after ? "older " : ""}message is like that. <a href={link("/messages")}>Show all</a>
+      </p>
+    );
+  }
+  return (
+    <>
+      <p>Nothing was sent yet. Write the first one here, or send it from anywhere:</p>
+      <pre>
+        <code>{`bellwire send --app ${app.slug} --all --title Hello --body "It works"`}</code>
+      </pre>
+    </>
+  );
+}
+
+function MessageTable({ messages }: { messages: Message[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Messages"
+      rows={messages}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "To",
+          cell: (message) => (
+            <>
+              <a href={link(`/messages/${message.id}`)}>{audienceWords(message.to)}</a>
+              <br />
+              <span class="fine keep">
+                <Time at={message.accepted_at} />
+                {message.replay_of && ", again"}
+              </span>
+            </>
+          ),
+        },
+        {
+          head: "State",
+          cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge>,
+        },
+        {
+          head: "Deliveries",
+          cell: (message) => {
+            const it = standing(message);
+            return (
+              <div class="going">
+                <PartsBar parts={parts(it)} slim />
+                <span class="fine">{brief(it)}</span>
+              </div>
+            );
+          },
+        },
+        { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
+      ]}
+    />
+  );
+}
+
+/** Where it stands, beside a bar. */
+function brief(it: Standing): string {
+  const whole = wholeOf(it);
+  if (whole === 0) return "nobody to send it to";
+  const [only] = parts(it);
+  if (whole === 1 && only) return only.word.toLowerCase();
+  if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
+  return `${outOf(it)} done`;
+}

@@ -1,0 +1,49 @@
+/** What the pages about messages ask the server for. */
+import { api, told } from "../../api/client";
+import type { Handled, Message, MessageState, Said, Tier } from "../../api/types";
+import type { Steering } from "../../lib/messages";
+import type { Filters } from "../../lib/url";
+
+/** What moves messages. */
+export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
+
+export interface MessagePage {
+  messages: Message[];
+  next: string | null | undefined;
+}
+
+const PER_PAGE = 25;
+
+export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal): Promise<MessagePage> {
+  const query = { state: state as MessageState, tier: tier as Tier, topic, limit: PER_PAGE, iterator: after };
+  const { data, iterator } = await told(api.GET("/v1/apps/{app}/messages", { params: { path: { app }, query }, signal }));
+  return { messages: data, next: iterator };
+}
+
+export const loadMessage = (app: string, message: string, signal: AbortSignal): Promise<Message> =>
+  told(api.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message } }, signal }));
+
+export const loadSaid = (app: string, message: string, signal: AbortSignal): Promise<Said> =>
+  told(api.GET("/v1/apps/{app}/messages/{message}/content", { params: { path: { app, message } }, signal }));
+
+/** The newest topics of an app, to choose from. */
+export async function loadTopics(app: string, signal: AbortSignal): Promise<string[]> {
+  const { data } = await told(api.GET("/v1/apps/{app}/topics", { params: { path: { app }, query: { limit: 250 } }, signal }));
+  return data.map(({ name }) => name).sort((a, b) => a.localeCompare(b));
+}
+
+export function steer(steering: Steering, app: string, message: string): Promise<Message> {
+  const to = { params: { path: { app, message } } };
+  switch (steering) {
+    case "pause":
+      return told(api.POST("/v1/apps/{app}/messages/{message}/pause", to));
+    case "resume":
+      return told(api.POST("/v1/apps/{app}/messages/{message}/resume", to));
+    case "cancel":
+      return told(api.POST("/v1/apps/{app}/messages/{message}/cancel", to));
+  }
+}
+
+/** Sends a message again to those for whom it died, or counts them. */
+export const sendAgain = (app: string, message: string, dry_run: boolean): Promise<Handled> =>
+  told(api.POST("/v1/apps/{app}/dead-letters/replay", { params: { path: { app } }, body: { filter: { message }, dry_run } }));

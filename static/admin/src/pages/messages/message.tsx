@@ -1,0 +1,229 @@
+import { useEffect, useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, Message } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { duration } from "../../lib/format";
+import {
+  audienceWords,
+  endedOf,
+  going,
+  pace,
+  parts,
+  receipts,
+  remember,
+  standing,
+  steerings,
+  STEERING_WORDS,
+  TIER_WORDS,
+  wholeOf,
+  type Sample,
+  type Standing,
+  type Steering,
+} from "../../lib/messages";
+import { zone } from "../../lib/preferences";
+import { useResource, type Resource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Card, Head } from "../../ui/card";
+import { ChooseApp } from "../../ui/choose-app";
+import { Time } from "../../ui/numbers";
+import { PartsBar, PartsLegend } from "../../ui/parts";
+import { Shown } from "../../ui/shown";
+import { FunnelFigure } from "../overview/funnel";
+import { AgainDialog } from "./again";
+import { loadMessage, MOVES } from "./load";
+import { SaidCard } from "./said";
+import { SteerDialog } from "./steer";
+import "./messages.css";
+
+/** One message: how it is going, why, and what may be done. */
+export default function MessagePage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const id = params.message ?? "";
+  if (!app) {
+    return (
+      <>
+        <Head title="Message" lead={id} />
+        <ChooseApp apps={apps} path={`/messages/${id}`} what="Messages" />
+      </>
+    );
+  }
+  return <OfApp key={`${app.id} ${id}`} app={app} id={id} />;
+}
+
+function OfApp({ app, id }: { app: AppView; id: string }) {
+  const { link } = useFilters();
+  const message = useResource(`message ${id}`, (stop) => loadMessage(app.id, id, stop), { on: MOVES, everyS: 5 });
+  const perMinute = usePace(message);
+  return (
+    <>
+      <p class="back">
+        <a href={link("/messages")}>Messages</a>
+      </p>
+      <Shown of={message} what="this message">
+        {(shown) => <One app={app} message={shown} perMinute={perMinute} refresh={message.refresh} />}
+      </Shown>
+    </>
+  );
+}
+
+/** How many deliveries end a minute, as far as was seen since the page is open. */
+function usePace(message: Resource<Message>): number | undefined {
+  const [samples, setSamples] = useState<readonly Sample[]>([]);
+  const known = message.known.value;
+  useEffect(() => {
+    if (!known) return;
+    const sample = { atMs: known.at.getTime(), ended: endedOf(standing(known.value)) };
+    // What is paused has no pace, and what is resumed gets a new one.
+    setSamples((samples) => (known.value.state === "sending" ? remember(samples, sample) : []));
+  }, [known]);
+  return pace(samples);
+}
+
+interface Props {
+  app: AppView;
+  message: Message;
+  perMinute: number | undefined;
+  refresh: () => unknown;
+}
+
+function One({ app, message, perMinute, refresh }: Props) {
+  const { link } = useFilters();
+  const it = standing(message);
+  const sentence = going(it, perMinute, clock.shown.value, zone.value);
+  return (
+    <>
+      <Head
+        title={`To ${audienceWords(message.to).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}`}
+        lead={
+          <>
+            {TIER_WORDS[message.tier]}, sent <Time at={message.accepted_at} />
+          </>
+        }
+      />
+      <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
+        {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
+      </p>
+      <Acts app={app} message={message} it={it} refresh={refresh} />
+      <div class="grid halves">
+        <Card title="Deliveries" class="wide" aside={<Ways message={message} />}>
+          <Deliveries it={it} />
+        </Card>
+        <Card title="What browsers reported">
+          <Reported message={message} />
+        </Card>
+        <SaidCard app={app} message={message} />
+        <Card title="How it was sent" class="wide">
+          <Facts message={message} />
+        </Card>
+      </div>
+    </>
+  );
+}
+
+function Deliveries({ it }: { it: Standing }) {
+  const all = parts(it);
+  if (wholeOf(it) === 0) return <p class="soft">No subscription was active that fitted when it was sent.</p>;
+  return (
+    <>
+      <PartsBar parts={all} />
+      <PartsLegend parts={all} isAbout={it.unfound > 0} />
+    </>
+  );
+}
+
+function Ways({ message }: { message: Message }) {
+  const { link } = useFilters();
+  return (
+    <p class="row fine">
+      <a href={link("/deliveries", { message: message.id })}>Each delivery</a>
+      {(message.counts?.dead ?? 0) > 0 && <a href={link("/dead-letters", { message: message.id })}>Dead letters</a>}
+    </p>
+  );
+}
+
+function Reported({ message }: { message: Message }) {
+  const funnel = receipts(message);
+  if (!funnel) return <p class="soft">It was sent without Bellwire’s envelope, so its pushes carry no receipt token. Nobody can know who saw it.</p>;
+  if (funnel.accepted === 0) return <p class="soft">Nothing was accepted yet. What browsers show and people click is counted here.</p>;
+  return (
+    <>
+      <FunnelFigure funnel={funnel} />
+      <p class="fine">Displayed and clicked are what browsers told, so they are the least that happened. Safari does not tell, where it shows a notification by itself.</p>
+    </>
+  );
+}
+
+function Facts({ message }: { message: Message }) {
+  const { link } = useFilters();
+  const { id, replay_of, ttl, expires_at, urgency, topic_header, policy } = message;
+  return (
+    <dl class="facts">
+      <dt>Id</dt>
+      <dd>
+        <code>{id}</code>
+      </dd>
+      {replay_of && (
+        <>
+          <dt>Sends again</dt>
+          <dd>
+            <a href={link(`/messages/${replay_of}`)}>{replay_of}</a>
+          </dd>
+        </>
+      )}
+      <dt>Time to live</dt>
+      <dd>
+        {ttl === 0 ? "None: now or never" : duration(ttl)}, until <Time at={expires_at} absolute />
+      </dd>
+      <dt>Urgency</dt>
+      <dd>{urgency}</dd>
+      <dt>Collapse key</dt>
+      <dd>{topic_header ? <>hashed to <code>{topic_header}</code></> : "None: all of it is kept for browsers that are away"}</dd>
+      <dt>Policy</dt>
+      <dd>
+        {policy ? (
+          <details>
+            <summary>Its own</summary>
+            <pre>
+              <code>{JSON.stringify(policy, null, 2)}</code>
+            </pre>
+          </details>
+        ) : (
+          <>
+            As its <a href={link("/policies")}>tier and topic</a> have it
+          </>
+        )}
+      </dd>
+    </dl>
+  );
+}
+
+/** What may be done with it, or which role could. */
+function Acts({ app, message, it, refresh }: { app: AppView; message: Message; it: Standing; refresh: () => unknown }) {
+  const [steering, steer] = useState<Steering>();
+  const [isAgain, again] = useState(false);
+  const sender = useMay("sender", app.id);
+  const possible = steerings(message.state);
+  const died = (message.counts?.dead ?? 0) > 0;
+  if (possible.length === 0 && !died) return null;
+  if (!sender.may) return <p class="fine">{died ? "Stopping it and sending it again are" : "Stopping it is"} not yours to do. {sender.why}</p>;
+  return (
+    <>
+      <div class="row" role="group" aria-label="What to do with it">
+        {possible.map((steering) => (
+          <button key={steering} type="button" id={steering} class={steering === "resume" ? "primary" : ""} onClick={() => steer(steering)}>
+            {STEERING_WORDS[steering]}…
+          </button>
+        ))}
+        {died && (
+          <button type="button" id="again" onClick={() => again(true)}>
+            Send again to those for whom it died…
+          </button>
+        )}
+      </div>
+      {steering && <SteerDialog app={app} message={message} steering={steering} it={it} onClose={() => steer(undefined)} onSteered={refresh} />}
+      {isAgain && <AgainDialog app={app} message={message} onClose={() => again(false)} onSent={refresh} />}
+    </>
+  );
+}

@@ -1,0 +1,87 @@
+import type { AppView, Message, Notification, Said } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Shown } from "../../ui/shown";
+import { loadSaid } from "./load";
+
+/** What was sent, as far as it may be seen. */
+export function SaidCard({ app, message }: { app: AppView; message: Message }) {
+  const { link } = useFilters();
+  const said = useResource(`said ${message.id}`, (stop) => loadSaid(app.id, message.id, stop), { everyS: 3_600 });
+  const sender = useMay("sender", app.id);
+  const isShown = said.known.value?.value.content_state === "shown";
+  return (
+    <Card
+      title="What was sent"
+      aside={
+        isShown && sender.may ? (
+          <a class="fine" id="like" href={link("/messages/new", { like: message.id })}>
+            Write one like it
+          </a>
+        ) : undefined
+      }
+    >
+      <Shown of={said} what="what was sent">
+        {(said) => <What said={said} message={message} />}
+      </Shown>
+    </Card>
+  );
+}
+
+function What({ said, message }: { said: Said; message: Message }) {
+  const { content, payload } = said;
+  if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and nothing needs it any more.</p>;
+  if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
+  if (content) return <Written content={content} />;
+  return (
+    <>
+      <p class="soft">A payload for the page’s own handler:</p>
+      <pre>
+        <code>{typeof payload === "string" ? payload : JSON.stringify(payload)}</code>
+      </pre>
+    </>
+  );
+}
+
+function whyNot({ to }: Message): string {
+  if ("topic" in to || "all" in to) return "Whoever may send on this app sees what was sent. This takes the role sender on this app.";
+  return "It was addressed to single recipients, so it stays sealed: it may be a one-time code.";
+}
+
+function Written({ content }: { content: Notification }) {
+  const links = [
+    ["Link", content.url],
+    ["Icon", content.icon],
+    ["Picture", content.image],
+    ["Badge", content.badge],
+  ] as const;
+  return (
+    <>
+      <p class="words">
+        <strong>{content.title}</strong>
+        {content.body && `\n${content.body}`}
+      </p>
+      <dl class="facts fine">
+        {links.map(
+          ([word, url]) =>
+            url && (
+              <>
+                <dt>{word}</dt>
+                <dd>{url}</dd>
+              </>
+            ),
+        )}
+        {content.actions?.map(({ action, title, url }) => (
+          <>
+            <dt>Button</dt>
+            <dd>
+              {title} (<code>{action}</code>){url && `, ${url}`}
+            </dd>
+          </>
+        ))}
+      </dl>
+    </>
+  );
+}

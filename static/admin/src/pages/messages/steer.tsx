@@ -1,0 +1,42 @@
+import type { AppView, Message } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { consequence, STEERING_WORDS, type Standing, type Steering } from "../../lib/messages";
+import { zone } from "../../lib/preferences";
+import { useAction } from "../../ui/action";
+import { Dialog } from "../../ui/dialog";
+import { Refused } from "../../ui/shown";
+import { steer } from "./load";
+
+interface Props {
+  app: AppView;
+  message: Message;
+  steering: Steering;
+  /** As it stands now: the figures go on while somebody reads. */
+  it: Standing;
+  onClose: () => void;
+  onSteered: () => unknown;
+}
+
+/** Says what it will do, and to how many, before it is done. */
+export function SteerDialog({ app, message, steering, it, onClose, onSteered }: Props) {
+  const title = STEERING_WORDS[steering];
+  const { run, isBusy, problem } = useAction(async () => {
+    await steer(steering, app.id, message.id);
+    await onSteered();
+    onClose();
+  });
+  return (
+    <Dialog title={`${title} this message?`} onClose={onClose}>
+      <p id="consequence">{consequence(steering, it, clock.shown.value, zone.value)}</p>
+      <Refused problem={problem} />
+      <p class="row end">
+        <button type="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="button" class="primary" id="steer" disabled={isBusy} onClick={() => run()}>
+          {title} it
+        </button>
+      </p>
+    </Dialog>
+  );
+}

@@ -1,0 +1,85 @@
+import { describe, expect, it } from "vitest";
+import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, type Draft } from "../src/lib/draft";
+
+const draft = (more: Partial<Draft> = {}): Draft => ({ ...BLANK, title: "Autumn sale", ...more });
+
+describe("a draft", () => {
+  it("says nothing that was not written", () => {
+    expect(content(draft())).toEqual({ title: "Autumn sale" });
+    expect(message(draft())).toEqual({ to: { all: true }, tier: "promotional", content: { title: "Autumn sale" } });
+  });
+
+  it("says everything that was", () => {
+    const full = draft({
+      body: " as it is ",
+      url: " /sale ",
+      icon: "/i",
+      image: "/m",
+      badge: "/b",
+      tag: "t",
+      actions: [
+        { title: "Look!", url: "/look" },
+        { title: "look", url: "" },
+        { title: "…", url: "" },
+      ],
+      requireInteraction: true,
+      silent: true,
+      audience: "topic",
+      topic: "news",
+      tier: "engagement",
+      ttl: "3600",
+      urgency: "low",
+      collapseKey: " sale ",
+      policy: "lenient",
+    });
+    expect(message(full)).toEqual({
+      to: { topic: "news" },
+      tier: "engagement",
+      ttl: 3_600,
+      urgency: "low",
+      collapse_key: "sale",
+      policy: { preset: "lenient" },
+      content: {
+        title: "Autumn sale",
+        body: " as it is ",
+        url: "/sale",
+        icon: "/i",
+        image: "/m",
+        badge: "/b",
+        tag: "t",
+        actions: [
+          { action: "look", title: "Look!", url: "/look" },
+          { action: "look-2", title: "look" },
+          { action: "button-3", title: "…" },
+        ],
+        require_interaction: true,
+        silent: true,
+      },
+    });
+  });
+
+  it("is addressed once it says to whom", () => {
+    expect(isAddressed(draft())).toBe(true);
+    expect(isAddressed(draft({ audience: "topic" }))).toBe(false);
+    expect(isAddressed(draft({ audience: "users", users: " ,\n" }))).toBe(false);
+    expect(recipients(draft({ audience: "users", users: "ann, bob\nann,\n cid " }))).toEqual({ users: ["ann", "bob", "cid"] });
+    expect(recipients(draft({ audience: "subscriptions", subscriptions: "sub_1\nsub_2" }))).toEqual({ subscriptions: ["sub_1", "sub_2"] });
+    expect(listed("")).toEqual([]);
+  });
+
+  it("is tested on one recipient, at once, whatever its tier", () => {
+    const tested = test(draft({ tier: "engagement", audience: "all", ttl: "604800" }), "users", "ann");
+    expect(tested).toEqual({ to: { users: ["ann"] }, tier: "transactional", ttl: 300, content: { title: "Autumn sale" } });
+    expect(test(draft(), "subscriptions", "sub_1").to).toEqual({ subscriptions: ["sub_1"] });
+  });
+
+  it("can be made like another message, and says the same then", () => {
+    const said = content(draft({ body: "B", url: "/x", actions: [{ title: "Look", url: "" }], silent: true }));
+    expect(content(like(said))).toEqual(said);
+  });
+
+  it("is blank until something is written", () => {
+    expect(isBlank(BLANK)).toBe(true);
+    expect(isBlank(draft())).toBe(false);
+  });
+});

@@ -1,0 +1,140 @@
+import { describe, expect, it } from "vitest";
+import type { Counts, Message } from "../src/api/types";
+import { audienceWords, consequence, going, outOf, pace, parts, receipts, remember, standing, steerings } from "../src/lib/messages";
+
+const NOW = new Date("2027-01-15T08:00:00Z");
+
+const counts = (more: Partial<Counts> = {}): Counts => {
+  const none = { queued: 0, dispatching: 0, retrying: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0 };
+  const all = { ...none, ...more };
+  const targeted = Object.keys(none).reduce((sum, name) => sum + all[name as keyof typeof none], 0);
+  return { displayed: 0, clicked: 0, closed: 0, acknowledged: 0, awaiting_ack: 0, unconfirmed: 0, ...all, targeted };
+};
+
+const message = (more: Partial<Message> = {}): Message => ({
+  id: "msg_1",
+  state: "sending",
+  tier: "promotional",
+  to: { all: true } as never,
+  ttl: 3_600,
+  urgency: "normal",
+  content_deleted: false,
+  accepted_at: NOW.toISOString(),
+  expires_at: "2027-01-15T09:00:00Z",
+  expanded: true,
+  audience_estimate: 0,
+  links: { self: "", deliveries: "", pause: "", resume: "", cancel: "" },
+  ...more,
+});
+
+const words = (more: Partial<Message>, perMinute?: number) => going(standing(message(more)), perMinute, NOW, "UTC");
+
+describe("whom it is for", () => {
+  it.each([
+    [{ all: true }, "Everybody"],
+    [{ topic: "news" }, "Topic news"],
+    [{ users: ["ann"] }, "User ann"],
+    [{ users: [null] }, "One user"],
+    [{ users: ["ann", "bob"] }, "2 users"],
+    [{ subscriptions: ["sub_1"] }, "One subscription"],
+    [{ subscriptions: ["sub_1", "sub_2", "sub_3"] }, "3 subscriptions"],
+  ])("is said of %j", (to, expected) => {
+    expect(audienceWords(to as never)).toBe(expected);
+  });
+});
+
+describe("how it is going", () => {
+  it("says rate and end while it is on its way", () => {
+    const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
+    expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done, 3,200 a minute, about 12 min left." });
+    expect(words(some)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done so far." });
+  });
+
+  it("says that the whole is not known while recipients are being found", () => {
+    const some = { expanded: false, audience_estimate: 50_000, counts: counts({ accepted: 500, dispatching: 500 }) };
+    expect(words(some).words).toBe("On its way: 500 of about 50 k done so far.");
+    expect(parts(standing(message(some))).map(({ id, n }) => [id, n])).toEqual([
+      ["accepted", 500],
+      ["queued", 500],
+      ["unfound", 49_000],
+    ]);
+  });
+
+  it("says when it stands still, and when that is since all that is left is retried", () => {
+    expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing ends at the moment.");
+    expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/lanes" });
+  });
+
+  it("says when its time to live will not suffice", () => {
+    expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain("its time to live ends first, 09:00.");
+  });
+
+  it("says what became of it once it is done", () => {
+    const done = (of: Partial<Counts>) => words({ state: "done", counts: counts(of) });
+    expect(done({ accepted: 5 })).toEqual({ tone: "accepted", words: "Done: all 5 were accepted." });
+    expect(done({ accepted: 1 }).words).toBe("Done: the push service took it.");
+    expect(done({ accepted: 95, gone: 2, dead: 3 })).toEqual({ tone: "accepted", words: "Done: 95 of 100 accepted; 2 gone, 3 dead." });
+    expect(done({ accepted: 5, dead: 5 }).tone).toBe("lost");
+    expect(done({}).words).toBe("There was nobody to send it to.");
+  });
+
+  it("says what was stopped, and what was never begun", () => {
+    expect(words({ state: "cancelled", audience_estimate: 100, counts: counts({ accepted: 20, cancelled: 30 }) }).words).toBe(
+      "Cancelled: 20 had ended, 30 were stopped, and about 50 were never begun.",
+    );
+    expect(words({ state: "paused", counts: counts({ accepted: 20, queued: 30 }) }).words).toBe("Paused: 20 of 50 done, the rest waits. Its time to live runs on, until 09:00.");
+  });
+
+  it("is told by a list's figures, too", () => {
+    const progress = { targeted: 10, waiting: 4, accepted: 5, gone: 1, expired: 0, dead: 0, cancelled: 0, capped: 0 };
+    expect(outOf(standing(message({ progress })))).toBe("6 of 10");
+  });
+});
+
+describe("the pace", () => {
+  const samples = (...of: [number, number][]) => of.reduce<ReturnType<typeof remember>>((all, [s, ended]) => remember(all, { atMs: s * 1_000, ended }), []);
+
+  it("is what ended within the last seconds", () => {
+    expect(pace(samples([0, 0], [10, 200]))).toBe(1_200);
+    expect(pace(samples([0, 0], [60, 6_000], [120, 6_060]))).toBe(60);
+    expect(pace(samples([0, 0], [5, 500], [10, 500], [15, 500], [20, 500]))).toBe(0);
+  });
+
+  it("is not known from one look, nor from two at once", () => {
+    expect(pace(samples())).toBeUndefined();
+    expect(pace(samples([0, 5]))).toBeUndefined();
+    expect(pace(samples([0, 5], [1, 10]))).toBeUndefined();
+  });
+
+  it("begins anew where counts go back", () => {
+    expect(samples([0, 10], [10, 5])).toEqual([{ atMs: 10_000, ended: 5 }]);
+  });
+});
+
+describe("what may be done", () => {
+  it("fits the state", () => {
+    expect(steerings("sending")).toEqual(["pause", "cancel"]);
+    expect(steerings("paused")).toEqual(["resume", "cancel"]);
+    expect(steerings("done")).toEqual([]);
+    expect(steerings("cancelled")).toEqual([]);
+  });
+
+  it("is said before, with the number that it concerns", () => {
+    const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
+    expect(consequence("cancel", it, NOW, "UTC")).toBe("This would stop 38 deliveries that have not gone out yet, for good. 20 deliveries have ended already; nothing calls those back.");
+    expect(consequence("pause", it, NOW, "UTC")).toContain("hold 38 deliveries");
+    expect(consequence("resume", it, NOW, "UTC")).toBe("This would let 38 deliveries go on, within a second.");
+    const unfound = standing(message({ expanded: false, audience_estimate: 100 }));
+    expect(consequence("cancel", unfound, NOW, "UTC")).toContain("about 100 deliveries");
+  });
+});
+
+describe("what browsers reported", () => {
+  it("is a share of what was accepted", () => {
+    expect(receipts(message({ counts: counts({ accepted: 10, displayed: 4, clicked: 1 }) }))).toEqual({ accepted: 10, asked: 10, displayed: 4, clicked: 1, unknowable: 0, silent: 6 });
+  });
+
+  it("is not known to anybody without the envelope", () => {
+    expect(receipts(message({ counts: { ...counts({ accepted: 10 }), displayed: null } }))).toBeNull();
+  });
+});

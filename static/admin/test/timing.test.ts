@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import type { Calendar, Timetable } from "../src/api/types";
+import { localTime, retryWords, untilEnd, untilOpen, whenWords } from "../src/lib/timing";
+
+const NOW = new Date("2027-01-15T22:30:00Z"); // a Friday; 23:30 in Berlin
+const calendar = (more: Partial<Calendar> = {}): Calendar => ({ timezone: "Europe/Berlin", quiet_hours: null, off_peak: [], ...more });
+
+describe("the time somewhere", () => {
+  it("is that of the zone", () => {
+    expect(localTime(NOW, "Europe/Berlin")).toEqual({ day: 4, minute: 23 * 60 + 30 });
+    expect(localTime(NOW, "Asia/Kolkata")).toEqual({ day: 5, minute: 4 * 60 });
+  });
+
+  it.each([
+    ["22:00", "08:00", "23:30", 510],
+    ["22:00", "08:00", "07:59", 1],
+    ["22:00", "08:00", "08:00", 0],
+    ["12:00", "14:00", "13:00", 60],
+    ["12:00", "14:00", "14:00", 0],
+  ])("from %s to %s, at %s: %d min are left", (from, to, at, expected) => {
+    const [h, min] = at.split(":").map(Number);
+    expect(untilEnd({ from, to }, (h ?? 0) * 60 + (min ?? 0))).toBe(expected);
+  });
+
+  it("is within a window, or before the next one", () => {
+    const at = (day: number, hour: number) => ({ day, minute: hour * 60 });
+    const weekdays = [{ days: ["mon", "fri"] as ("mon" | "fri")[], from: "10:00", to: "12:00" }];
+    expect(untilOpen(weekdays, at(4, 11))).toBe(0);
+    expect(untilOpen(weekdays, at(4, 12))).toBe((2 * 24 + 22) * 60);
+    expect(untilOpen([{ from: "23:00", to: "02:00" }], at(0, 1))).toBe(0);
+    expect(untilOpen([{ from: "23:00", to: "02:00" }], at(6, 22))).toBe(60);
+    expect(untilOpen([], at(0, 0))).toBeUndefined();
+  });
+});
+
+describe("when it goes out", () => {
+  const quiet = calendar({ quiet_hours: { from: "22:00", to: "08:00" } });
+
+  it("is at once for one-time codes, whatever the calendar says", () => {
+    expect(whenWords("transactional", quiet, 600, NOW)).toEqual(["At once, at any hour."]);
+  });
+
+  it("is at once where nobody set quiet hours", () => {
+    expect(whenWords("promotional", calendar(), 86_400, NOW)).toEqual(["At once."]);
+    expect(whenWords("engagement", calendar(), 86_400, NOW)).toEqual(["At once."]);
+  });
+
+  it("is after quiet hours, by each recipient's own clock", () => {
+    const said = whenWords("promotional", quiet, 86_400, NOW).join(" ");
+    expect(said).toContain("Between 22:00 and 08:00, by each recipient’s own clock, it waits until 08:00.");
+    expect(said).toContain("it is 23:30: there it waits for 8 h 30 min.");
+    expect(said).not.toContain("time to live");
+  });
+
+  it("may be never, where the time to live is shorter than the quiet hours", () => {
+    expect(whenWords("promotional", quiet, 3_600, NOW).join(" ")).toContain("Its time to live of 1 h is shorter");
+  });
+
+  it("is in an off-peak window for engagement", () => {
+    const off_peak = [{ days: ["sat"] as "sat"[], from: "10:00", to: "12:00" }];
+    const said = whenWords("engagement", calendar({ off_peak }), 259_200, NOW).join(" ");
+    expect(said).toContain("Sat 10:00 to 12:00");
+    expect(said).toContain("The next one opens in 10 h 30 min.");
+    expect(whenWords("promotional", calendar({ off_peak }), 86_400, NOW)).toEqual(["At once."]);
+  });
+});
+
+describe("retries", () => {
+  const timetable = (retries: number, delay_s: number, window_s: number): Timetable => ({
+    form: "guide",
+    retries,
+    posts: retries + 1,
+    window_s,
+    shortest_window_s: window_s,
+    longest_window_s: window_s,
+    rows: retries ? [{ first: 1, last: retries, phase: "backoff", delay_s, shortest_s: delay_s, longest_s: delay_s, elapsed_s: window_s }] : [],
+  });
+
+  it("are told in a sentence", () => {
+    expect(retryWords(timetable(0, 0, 0))).toBe("A push that fails is not tried again.");
+    expect(retryWords(timetable(1, 0, 0))).toBe("A push that fails is tried again once, at once.");
+    expect(retryWords(timetable(10, 2, 1_620))).toBe("A push that fails is tried again up to 10 times, the first time after 2 s, the last after 27 min.");
+  });
+});

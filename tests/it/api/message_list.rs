@@ -1,0 +1,133 @@
+//! The list of messages, narrowed, with how far each has come; and what was said to many.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::{TestApi, content, fcm};
+
+/// The ids of a page, the newest first.
+async fn listed(api: &TestApi, query: &str) -> Vec<String> {
+    let page = api.get(&format!("/messages?{query}")).await.ok(200);
+    page["data"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn sent(api: &TestApi, to: Value, tier: &str) -> String {
+    api.clock.advance(Duration::from_secs(1)); // ids of one millisecond are in no order
+    let body = json!({"to": to, "tier": tier, "content": content()});
+    api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_list_is_narrowed_by_state_tier_and_topic() {
+    let api = TestApi::start().await;
+    let ann = api.subscribe(&fcm("ann"), json!({"topics": ["news", "offers"]})).await["id"].clone();
+    let code = sent(&api, json!({"subscriptions": [ann]}), "transactional").await;
+    let news = sent(&api, json!({"topic": "news"}), "promotional").await;
+    let offers = sent(&api, json!({"topic": "offers"}), "promotional").await;
+    let digest = sent(&api, json!({"all": true}), "engagement").await;
+    let done = sent(&api, json!({"users": ["nobody"]}), "transactional").await;
+    api.post(&format!("/messages/{news}/pause"), Value::Null).await.ok(200);
+    api.post(&format!("/messages/{digest}/cancel"), Value::Null).await.ok(200);
+    for (query, expected) in [
+        ("", vec![&done, &digest, &offers, &news, &code]),
+        ("state=sending", vec![&offers, &code]),
+        ("state=paused", vec![&news]),
+        ("state=cancelled", vec![&digest]),
+        ("state=done", vec![&done]),
+        ("tier=promotional", vec![&offers, &news]),
+        ("tier=1&state=done", vec![&done]),
+        ("topic=news", vec![&news]),
+        ("topic=news&state=sending", vec![]),
+    ] {
+        assert_eq!(listed(&api, query).await.iter().collect::<Vec<_>>(), expected, "{query}");
+    }
+    // Pages of it lead from one to the next.
+    let first = api.get("/messages?tier=transactional&limit=1").await;
+    assert!(first.header("link").contains("tier=transactional"), "{:?}", first.headers);
+    let first = first.ok(200);
+    assert_eq!((&first["data"][0]["id"], &first["done"]), (&json!(done), &json!(false)));
+    let query = format!("tier=transactional&limit=1&iterator={}", first["iterator"].as_str().unwrap());
+    assert_eq!(listed(&api, &query).await, [code]);
+}
+
+#[tokio::test]
+async fn a_page_of_a_narrowed_list_looks_at_so_many_messages_and_leads_on() {
+    let api = TestApi::start().await;
+    let rare = sent(&api, json!({"users": ["nobody"]}), "engagement").await;
+    sqlx::query(
+        "INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
+         SELECT ('ffffffff-0000-0000-0000-' || lpad(to_hex(n), 12, '0'))::uuid, app, 1, state, audience, content, ttl_s, urgency, 0, accepted_at, expires_at
+         FROM messages, generate_series(1, 5000) n",
+    )
+    .execute(&api.pool)
+    .await
+    .unwrap();
+    let page = api.get("/messages?tier=engagement").await.ok(200);
+    assert_eq!((&page["data"], &page["done"]), (&json!([]), &json!(false)), "not found yet, and said so");
+    let query = format!("tier=engagement&iterator={}", page["iterator"].as_str().unwrap());
+    let page = api.get(&format!("/messages?{query}")).await.ok(200);
+    assert_eq!((&page["data"][0]["id"], &page["done"], &page["iterator"]), (&json!(rare), &json!(true), &Value::Null));
+}
+
+#[tokio::test]
+async fn each_message_of_the_list_says_how_far_it_has_come() {
+    let api = TestApi::start().await;
+    for n in 0..4 {
+        api.subscribe(&fcm(&n.to_string()), json!({})).await;
+    }
+    let message = sent(&api, json!({"all": true}), "promotional").await;
+    sqlx::query("UPDATE message_counts SET accepted = 2, dead = 1").execute(&api.pool).await.unwrap();
+    sent(&api, json!({"users": ["nobody"]}), "promotional").await;
+    let page = api.get("/messages").await.ok(200);
+    let nothing = json!({"targeted": 0, "waiting": 0, "accepted": 0, "gone": 0, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0});
+    assert_eq!(page["data"][0]["progress"], nothing);
+    let some = json!({"targeted": 4, "waiting": 1, "accepted": 2, "gone": 0, "expired": 0, "dead": 1, "cancelled": 0, "capped": 0});
+    assert_eq!((&page["data"][1]["id"], &page["data"][1]["progress"]), (&json!(message), &some));
+    assert_eq!(page["data"][1]["counts"], Value::Null, "which are counted for one message at a time");
+}
+
+#[tokio::test]
+async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_anybody() {
+    let api = TestApi::start().await;
+    let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "topics": ["news"]})).await["id"].clone();
+    let notification =
+        json!({"title": "Autumn sale", "body": "Everything must go", "url": "https://shop.example/sale"});
+    let say = async |to: Value, what: Value| {
+        let mut body = json!({"to": to});
+        body.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+        api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
+    };
+    let news = say(
+        json!({"topic": "news"}),
+        json!({"content": notification, "compact": {"title": "Sale", "url": "https://shop.example/"}}),
+    )
+    .await;
+    let all = say(json!({"all": true}), json!({"payload": "{\"sale\":1}"})).await;
+    let code = say(json!({"subscriptions": [ann]}), json!({"content": {"title": "Your code is 4711"}})).await;
+    let to_ann = say(json!({"users": ["ann"]}), json!({"content": {"title": "Your code is 4712"}})).await;
+
+    let shown = |id: &str| format!("/messages/{id}/content");
+    assert_eq!(
+        api.get(&shown(&news)).await.ok(200),
+        json!({"content_state": "shown", "content": notification, "compact": {"title": "Sale", "url": "https://shop.example/"}})
+    );
+    let raw = json!({"content_state": "shown", "payload": "{\"sale\":1}", "envelope": true});
+    assert_eq!(api.get(&shown(&all)).await.ok(200), raw);
+    for to_somebody in [&code, &to_ann] {
+        assert_eq!(api.get(&shown(to_somebody)).await.ok(200), json!({"content_state": "withheld"}));
+    }
+    let viewer = api.teammate("viewer@example.com", json!([{"role": "viewer", "app": "shop"}])).await;
+    let sender = api.teammate("sender@example.com", json!([{"role": "sender", "app": "shop"}])).await;
+    let path = format!("/v1/apps/shop{}", shown(&news));
+    assert_eq!(viewer.get(&path).await.ok(200), json!({"content_state": "withheld"}));
+    assert_eq!(sender.get(&path).await.ok(200)["content"]["title"], "Autumn sale");
+
+    // What is deleted is said to be, and another app has no such message.
+    sqlx::query("UPDATE messages SET content = NULL").execute(&api.pool).await.unwrap();
+    assert_eq!(api.get(&shown(&news)).await.ok(200), json!({"content_state": "deleted"}));
+    let (_, stranger) = api.make_app("other").await;
+    let elsewhere = format!("/v1/apps/other{}", shown(&news));
+    assert_eq!(api.call(Method::GET, &elsewhere, Some(&stranger), None).await.status, 404);
+}
