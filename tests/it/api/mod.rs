@@ -8,6 +8,7 @@ mod keys;
 mod lineage;
 mod messages;
 mod oidc;
+mod onlookers;
 mod passkeys;
 mod permissions;
 mod policies;

@@ -15,10 +15,10 @@ use crate::support::TempDir;
 
 /// Finds what keeps people out who do not see, or use no mouse; `npm ci` puts it there.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/static/admin/node_modules/axe-core/axe.min.js");
-const SHOWN: &str = "document.body.innerText";
+pub(super) const SHOWN: &str = "document.body.innerText";
 
 /// A site whose campaign was accepted for most, with some who are gone and some dead.
-async fn with_a_campaign() -> Site {
+pub(super) async fn with_a_campaign() -> Site {
     let site = Site::for_admins().await;
     site.app.subscribe("fcm", 0..24).await;
     site.app.subscribe("mozilla", 100..108).await;
@@ -36,7 +36,7 @@ async fn with_a_campaign() -> Site {
 }
 
 /// A promise that is kept when the page says so.
-fn says(text: &str) -> String {
+pub(super) fn says(text: &str) -> String {
     when(&format!("{SHOWN}.includes({text:?})"))
 }
 
@@ -57,7 +57,7 @@ async fn assert_accessible(chromium: &mut Chromium, view: &str) {
 }
 
 /// Pictures of a view: wide and on a phone, light and dark; axe looks at all of them.
-async fn look_at(chromium: &mut Chromium, view: &str) {
+pub(super) async fn look_at(chromium: &mut Chromium, view: &str) {
     chromium.evaluate("scrollTo(0, 0)").await;
     for theme in ["light", "dark"] {
         chromium.emulate_theme(theme).await;
@@ -174,7 +174,7 @@ async fn in_chromium_an_operator_sees_a_campaign_and_holds_a_lane() {
 }
 
 /// Invites somebody, as `bellwire admin invite` does, and returns what the link leads to.
-async fn invite(site: &Site, email: &str, roles: Value) -> String {
+pub(super) async fn invite(site: &Site, email: &str, roles: Value) -> String {
     let body = json!({"email": email, "roles": roles}).to_string();
     let request = Request::post("/v1/team").header("content-type", "application/json").body(Body::from(body)).unwrap();
     let response = site.app.local.clone().oneshot(request).await.unwrap();

@@ -2,8 +2,9 @@ import { useState } from "preact/hooks";
 import type { AppView, DeadLetter } from "../../api/types";
 import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
-import { to, useFilters } from "../../lib/url";
+import { useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
+import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
 import { Count, Time } from "../../ui/numbers";
@@ -21,33 +22,8 @@ export default function DeadLetters() {
       <Head title="Dead letters" lead="What went wrong, can I mend it? Deliveries that were given up, by why.">
         {app && <Export app={app} reason={filters.reason} />}
       </Head>
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} />}
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Dead letters are kept by app." />}
     </>
-  );
-}
-
-function ChooseApp({ apps }: { apps: readonly AppView[] }) {
-  if (apps.length === 0) {
-    return (
-      <div class="empty">
-        <p>There is no app yet. To make one:</p>
-        <pre>
-          <code>bellwire init shop --origin https://shop.example.com</code>
-        </pre>
-      </div>
-    );
-  }
-  return (
-    <div class="empty">
-      <p>Dead letters are kept by app. Of which?</p>
-      <ul class="list">
-        {apps.map(({ id, slug, name }) => (
-          <li key={id} data-row>
-            <a href={to("/dead-letters", { app: slug })}>{name}</a>
-          </li>
-        ))}
-      </ul>
-    </div>
   );
 }
 
@@ -172,7 +148,7 @@ function LetterTable({ letters }: { letters: DeadLetter[] }) {
       rows={letters}
       id={({ id }) => id}
       columns={[
-        { head: "Died", cell: ({ at }) => <Time at={at} /> },
+        { head: "Died", cell: ({ id, at }) => <a href={link(`/dead-letters/${id}`)}><Time at={at} /></a> },
         { head: "Gateway", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Its words", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
         { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => retries },

@@ -1,0 +1,29 @@
+import type { AppView } from "../api/types";
+import { to, useFilters } from "../lib/url";
+
+/** For pages that are about one app, while none is chosen. `what` says why there has to be one. */
+export function ChooseApp({ apps, what }: { apps: readonly AppView[]; what: string }) {
+  const { here } = useFilters();
+  if (apps.length === 0) {
+    return (
+      <div class="empty">
+        <p>There is no app yet. To make one:</p>
+        <pre>
+          <code>bellwire init shop --origin https://shop.example.com</code>
+        </pre>
+      </div>
+    );
+  }
+  return (
+    <div class="empty">
+      <p>{what} Of which?</p>
+      <ul class="list">
+        {apps.map(({ id, slug, name }) => (
+          <li key={id} data-row>
+            <a href={to(here, { app: slug })}>{name}</a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
