@@ -498,7 +498,7 @@ async fn a_simulation_is_bounded_and_says_what_is_wrong_with_what_is_tried() {
         (
             "scenario=calm",
             json!({"policy": {"retries": 3, "retryDelay": "pow(2, retried"}}),
-            (422, "invalid_body", vec!["/policy/retryDelay"]),
+            (422, "invalid", vec!["/policy/retryDelay"]),
         ),
     ] {
         assert_eq!(simulate(query, body).await.refusal(), refusal, "{query}");

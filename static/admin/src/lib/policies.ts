@@ -173,10 +173,15 @@ const MARKS: readonly [number, string][] = [
 /** Where a time stands on an axis up to `end`, from 0 to 1: the first seconds have as much room as the last hours. */
 export const placeOf = (seconds: number, end: number): number => Math.min(1, Math.log1p(seconds) / Math.log1p(Math.max(end, 1)));
 
-/** The marks of an axis up to `end`, none too close to another, nor to its end. */
-export function marks(end: number): { at: number; words: string }[] {
-  const fitting = MARKS.filter(([seconds]) => seconds <= end).map(([seconds, words]) => ({ at: placeOf(seconds, end), words }));
-  return fitting.filter(({ at }, n) => at <= 0.97 && (n === 0 || at - (fitting[n - 1]?.at ?? 0) > 0.1));
+/** The marks of an axis up to `end`, at least so far apart, and none at its very end. */
+export function marks(end: number, apart = 0.1): { at: number; words: string }[] {
+  const kept: { at: number; words: string }[] = [];
+  for (const [seconds, words] of MARKS) {
+    const at = placeOf(seconds, end);
+    const before = kept.at(-1);
+    if (seconds <= end && at <= 0.97 && (!before || at - before.at > apart)) kept.push({ at, words });
+  }
+  return kept;
 }
 
 /** What a change of policy does, in sentences. */

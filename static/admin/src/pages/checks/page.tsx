@@ -51,7 +51,9 @@ function Findings({ at, findings }: { at: string; findings: Finding[] }) {
             {right.map(({ check, detail }) => (
               <li key={check}>
                 <Badge tone="accepted">{titleOf(check)}</Badge>
-                <span>{detail}</span>
+                <span>
+                  <Marked text={detail} />
+                </span>
               </li>
             ))}
           </ul>
@@ -69,9 +71,20 @@ function Wrong({ finding: { check, health, detail, advice, line } }: { finding: 
         <h2>{titleOf(check)}</h2>
         <Badge tone={tone}>{word}</Badge>
       </header>
-      <p>{detail}</p>
-      {advice && <p>{advice}</p>}
+      <p>
+        <Marked text={detail} />
+      </p>
+      {advice && (
+        <p>
+          <Marked text={advice} />
+        </p>
+      )}
       {line && <Copy text={line} />}
     </>
   );
+}
+
+/** What stands between backticks is code. */
+function Marked({ text }: { text: string }) {
+  return <>{text.split("`").map((part, n) => (n % 2 === 1 ? <code key={n}>{part}</code> : part))}</>;
 }

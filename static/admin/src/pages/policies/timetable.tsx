@@ -18,10 +18,10 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
   const { rungs, left } = ladder(table, ttlS);
   const end = Math.max(table.longest_window_s, 1) * 1.08;
   return (
-    <div class="timetable">
+    <div class={brief ? "timetable brief" : "timetable"}>
       <p>
         <strong>{summary(table)}</strong>
-        {table.longest_window_s - table.shortest_window_s > 1 && (
+        {!brief && table.longest_window_s - table.shortest_window_s > 1 && (
           <span class="fine">
             {" "}
             {duration(table.shortest_window_s)} to {duration(table.longest_window_s)} with jitter
@@ -35,14 +35,14 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
             <th scope="col" class="right">
               Retry
             </th>
-            <th scope="col">Wait before it</th>
+            {!brief && <th scope="col">Wait before it</th>}
             <th scope="col" class="right">
               After
             </th>
             <th scope="col" class="axis">
               <span class="hidden">When it is made</span>
               <span class="marks" aria-hidden="true">
-                {marks(end).map(({ at, words }) => (
+                {marks(end, brief ? 0.2 : 0.1).map(({ at, words }) => (
                   <span key={words} style={{ left: percents(at) }}>
                     {words}
                   </span>
@@ -54,7 +54,7 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
         <tbody>
           <tr>
             <td class="right">–</td>
-            <td>first POST</td>
+            {!brief && <td>first POST</td>}
             <td class="right">0 s</td>
             <td class="axis">
               <Line end={end} ttlS={ttlS} />
@@ -63,8 +63,13 @@ export function TimetableFigure({ caption, table, ttlS, brief = false }: Props) 
           {rungs.map((rung, n) => (
             <tr key={rung.label} class={rung.isTooLate ? "too-late" : ""}>
               <td class="right">{rung.label}</td>
-              <td>{left > 0 && n === rungs.length - 1 ? `${rung.wait} (${count(left)} lines between are left out)` : rung.wait}</td>
-              <td class="right">{duration(rung.last)}</td>
+              {!brief && (
+                <td>
+                  {rung.wait}
+                  {left > 0 && n === rungs.length - 1 && ` (${count(left)} lines between are left out)`}
+                </td>
+              )}
+              <td class="right">{rung.last === 0 ? "0 s" : duration(rung.last)}</td>
               <td class="axis">
                 <Line rung={rung} end={end} ttlS={ttlS} />
               </td>
