@@ -503,10 +503,6 @@ async fn a_simulation_is_bounded_and_says_what_is_wrong_with_what_is_tried() {
     ] {
         assert_eq!(simulate(query, body).await.refusal(), refusal, "{query}");
     }
-    let endless = json!({"place": "tier", "policy": {"preset": "sns-aws-managed", "circuitFailureThreshold": 1,
-        "circuitConsecutiveFailures": 1000, "circuitMinAttempts": 1000000}});
-    let refused = simulate("scenario=part&deliveries=20000", endless).await;
-    assert_eq!((refused.status, &refused.json["code"]), (422, &json!("simulation_too_long")), "{}", refused.json);
 }
 
 #[tokio::test]
