@@ -33,8 +33,6 @@ const DELIVERIES_DEFAULT: u32 = 10_000;
 const DELIVERIES_MAX: u32 = 20_000;
 /// Fewest: below, nothing can be said of shares.
 const DELIVERIES_MIN: u32 = 100;
-/// Steps of one simulation: one to two seconds' work, which only policies of very many retries need.
-const STEPS_MAX: u64 = 1_000_000;
 /// Entries of a load.
 const LOAD_MAX: usize = 300;
 
@@ -123,11 +121,11 @@ pub(crate) async fn simulate(
     let today = said.untried().map(|said| Policy::in_force(tier, &said.places(state.settings.policy)));
     let (ttl_s, outages) = (scenario.ttl_s(), scenario.outages().map(Outage::from).collect());
     let place = places::take(&state.simulations, state.settings.chart_patience, &BUSY).await?;
-    let seed = query.seed.unwrap_or(1).into();
+    let (seed, steps_max) = (query.seed.unwrap_or(1).into(), state.settings.simulation_steps_max);
     // Whoever asked may leave: the place is free again when the work has ended.
     let simulated = spawn_blocking(move || {
         let _place = place;
-        let run = |policy: &Policy| policies::run(&scenario, policy, seed, STEPS_MAX);
+        let run = |policy: &Policy| policies::run(&scenario, policy, seed, steps_max);
         Ok::<_, TooLong>((run(&policy)?, today.as_ref().map(run).transpose()?))
     });
     let (report, today) = simulated.await.map_err(|_| Problem::internal())??;

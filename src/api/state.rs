@@ -138,6 +138,8 @@ pub struct Settings {
     pub charts_at_once: usize,
     /// Simulations of policies that are made at a time.
     pub simulations_at_once: usize,
+    /// Steps of one simulation at most: a million take one to two seconds, and only policies of very many retries need more.
+    pub simulation_steps_max: u64,
     /// How long a chart or a simulation waits for its place before it is refused.
     pub chart_patience: Duration,
     /// The example page; none: there is none.
@@ -175,6 +177,7 @@ impl Default for Settings {
             live: live::Settings::default(),
             charts_at_once: 4,
             simulations_at_once: 1,
+            simulation_steps_max: 1_000_000,
             chart_patience: Duration::from_secs(5),
             example: Some(example::Example::default()),
             trusted_proxies: 0,

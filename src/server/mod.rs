@@ -259,6 +259,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         live: api::Settings::default().live,
         charts_at_once: api::Settings::default().charts_at_once,
         simulations_at_once: api::Settings::default().simulations_at_once,
+        simulation_steps_max: api::Settings::default().simulation_steps_max,
         chart_patience: api::Settings::default().chart_patience,
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,

@@ -516,3 +516,12 @@ async fn simulations_beyond_those_that_are_made_at_a_time_are_to_come_back() {
     assert_eq!((refused.status, &refused.json["code"]), (503, &json!("simulations_busy")));
     assert_eq!(refused.header("retry-after"), "5");
 }
+
+#[tokio::test]
+async fn a_simulation_that_takes_too_many_steps_is_given_up() {
+    let api = TestApi::with(Settings { simulation_steps_max: 1_000, ..Settings::default() }, None).await;
+    let refused = api.post("/policies/simulate?scenario=calm", json!({})).await;
+    assert_eq!((refused.status, &refused.json["code"]), (422, &json!("simulation_too_long")));
+    assert!(refused.json["detail"].as_str().unwrap().contains("more than 1000 steps"), "{}", refused.json);
+    api.post("/policies/simulate?scenario=calm&deliveries=100", json!({})).await.ok(200);
+}
