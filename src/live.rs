@@ -85,7 +85,7 @@ pub struct Settings {
     pub every: Duration,
     /// Listeners of this process at a time.
     pub listeners_max: usize,
-    /// Of these, how many listen to no single app: places that listeners to apps cannot take.
+    /// Of these, how many listen to all apps: places that listeners to some cannot take.
     pub places_for_operators: usize,
     /// Listeners to one app at a time, with whatever keys.
     pub listeners_per_app: usize,
@@ -151,8 +151,8 @@ impl From<sqlx::Error> for Refused {
 /// Who listens, to what.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// To one app's events; none: to all.
-    pub app: Option<AppId>,
+    /// To these apps' events; none: to all, the server's own included.
+    pub apps: Option<Vec<AppId>>,
     /// Of these kinds; none: of all.
     pub kinds: Option<Vec<Kind>>,
     /// With this key; none: at the command line.
@@ -163,7 +163,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     fn takes(&self, event: &Event) -> bool {
-        self.app.is_none_or(|app| event.app == Some(app))
+        self.apps.as_ref().is_none_or(|apps| event.app.is_some_and(|app| apps.contains(&app)))
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&event.kind))
     }
 }
@@ -183,8 +183,8 @@ struct Inner {
 struct State {
     /// Listeners by their keys.
     of_keys: HashMap<Option<Uuid>, usize>,
-    /// Listeners by the apps that they listen to.
-    of_apps: HashMap<Option<AppId>, usize>,
+    /// Listeners by the apps that they listen to, if not to all.
+    of_apps: HashMap<AppId, usize>,
     /// While anybody listens.
     reader: Option<Reader>,
 }
@@ -201,14 +201,14 @@ struct Reader {
 struct Place {
     inner: Arc<Inner>,
     key: Option<Uuid>,
-    app: Option<AppId>,
+    apps: Vec<AppId>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.inner.state.lock();
         one_less(&mut state.of_keys, self.key);
-        one_less(&mut state.of_apps, self.app);
+        self.apps.iter().for_each(|app| one_less(&mut state.of_apps, *app));
     }
 }
 
@@ -278,7 +278,7 @@ impl Live {
     fn take_place(&self, wanted: &Wanted) -> Result<Place, Refused> {
         let settings = &self.0.settings;
         let mut state = self.0.state.lock();
-        let kept_free = if wanted.app.is_some() { settings.places_for_operators } else { 0 };
+        let kept_free = if wanted.apps.is_some() { settings.places_for_operators } else { 0 };
         if state.of_keys.values().sum::<usize>() + kept_free >= settings.listeners_max {
             return Err(Refused::Full);
         }
@@ -286,13 +286,13 @@ impl Live {
         if wanted.key.is_some() && of_key >= settings.listeners_per_key {
             return Err(Refused::KeyFull);
         }
-        let of_app = state.of_apps.get(&wanted.app).copied().unwrap_or(0);
-        if wanted.app.is_some() && of_app >= settings.listeners_per_app {
+        let apps = wanted.apps.clone().unwrap_or_default();
+        if apps.iter().any(|app| state.of_apps.get(app).is_some_and(|n| *n >= settings.listeners_per_app)) {
             return Err(Refused::AppFull);
         }
         state.of_keys.insert(wanted.key, of_key + 1);
-        state.of_apps.insert(wanted.app, of_app + 1);
-        Ok(Place { inner: self.0.clone(), key: wanted.key, app: wanted.app })
+        apps.iter().for_each(|app| *state.of_apps.entry(*app).or_default() += 1);
+        Ok(Place { inner: self.0.clone(), key: wanted.key, apps })
     }
 
     /// Joins those who listen: everything behind the position comes through the receiver. None: nobody reads yet, and there
@@ -347,7 +347,7 @@ impl Listener {
         let kinds = kinds.map(|kinds| kinds.iter().map(|kind| kind.name().to_owned()).collect::<Vec<_>>());
         let limit = i64::try_from(MISSED_AT_ONCE).expect("it is small");
         let pool = &self.place.inner.pool;
-        let rows = stream::read(pool, after, until, self.wanted.app, kinds.as_deref(), limit).await?;
+        let rows = stream::read(pool, after, until, self.wanted.apps.as_deref(), kinds.as_deref(), limit).await?;
         let is_all = rows.len() < MISSED_AT_ONCE;
         self.missed = rows.last().filter(|_| !is_all).map(|last| (last.position(), until));
         self.backlog.extend(rows.into_iter().filter_map(Event::stored).map(Arc::new).map(Heard::Event));

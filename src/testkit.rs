@@ -15,6 +15,9 @@ pub mod api {
         pub use crate::api::session::oidc::Settings;
     }
 }
+pub mod checks {
+    pub use crate::checks::Setup;
+}
 pub mod classify {
     pub mod retry_after {
         pub use crate::classify::retry_after::parse;

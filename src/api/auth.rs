@@ -242,6 +242,39 @@ impl FromRequestParts<ApiState> for Watcher {
     }
 }
 
+/// Whoever may look at anything that is told of single apps: of all of them and of the server itself, or, with roles for some
+/// apps, of those.
+#[derive(Debug)]
+pub(crate) struct Onlooker {
+    /// Who looks.
+    pub caller: Caller,
+    /// At which apps; none: at all, and at the server itself.
+    pub apps: Option<Vec<AppId>>,
+}
+
+impl Onlooker {
+    /// Whether they may look at that app.
+    pub(crate) fn sees(&self, app: AppId) -> bool {
+        self.apps.as_ref().is_none_or(|apps| apps.contains(&app))
+    }
+}
+
+impl FromRequestParts<ApiState> for Onlooker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        let caller = of_server(parts, state).await?;
+        let apps = match &caller.holder {
+            Holder::Teammate(_, grants) => grants.apps(),
+            _ => caller.require(Scope::Operator).map(|()| None)?,
+        };
+        if apps.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Problem::forbidden("This takes the role `viewer` on an app, or for all apps."));
+        }
+        Ok(Self { caller, apps })
+    }
+}
+
 /// Whoever may change the team: an admin for all apps who is signed in, or somebody at the command line. No key may: what it
 /// lets in would outlive it.
 #[derive(Debug)]

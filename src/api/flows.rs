@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Operator, Server, Watcher};
+use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, Server, Watcher};
 use super::extract::{At, Json};
-use super::gateways::LaneNumber;
+use super::gateways::{LaneNumber, visible_lane};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::model::clock::Timestamp;
@@ -134,7 +134,7 @@ pub(crate) struct OfApp<S>(Scope, PhantomData<fn() -> S>);
 /// The flow of one lane, which operators see and change.
 pub(crate) struct OfLane(Scope);
 
-/// The flow of one lane, for whoever may look at the server.
+/// The flow of one lane, for whoever may look at its app.
 pub(crate) struct WatchedLane(Subject);
 
 /// What a request is about.
@@ -174,8 +174,10 @@ impl FromRequestParts<ApiState> for WatchedLane {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
-        let Watcher = Watcher::from_request_parts(parts, state).await?;
-        Subject::of_lane(parts, state).await.map(Self)
+        let onlooker = Onlooker::from_request_parts(parts, state).await?;
+        let At(LaneNumber(lane)) = At::from_request_parts(parts, state).await?;
+        let row = visible_lane(state, &onlooker, lane).await?;
+        Ok(Self(Subject { state: state.clone(), app: row.app, lane: Some(lane) }))
     }
 }
 
@@ -310,7 +312,7 @@ pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<
 
 /// Shows what is let through of a lane, and what waits.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = FlowView)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = FlowView)))]
 pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowView>, Problem> {
     watched.0.show().await
 }

@@ -1,4 +1,5 @@
-//! `/v1/gateways`: every lane, for operators, who can hold, release, open, close and probe it.
+//! `/v1/gateways`: every lane, for whoever may look at its app, and for operators, who can hold, release, open, close and
+//! probe it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::auth::{Operator, Watcher};
-use super::extract::{At, Octets, PathParam, Query, is_plain_text, parse};
+use super::auth::{Onlooker, Operator};
+use super::extract::{AppRef, At, Octets, PathParam, Query, is_plain_text, named_app, parse};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
@@ -23,6 +24,7 @@ use crate::policy::lane_state::ALL_ORIGINS;
 use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::Progress;
 use crate::store::keys::audit::Action;
+use crate::store::operations::reports::{self, WordsRow};
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
 use utoipa_axum::router::OpenApiRouter;
@@ -62,8 +64,30 @@ pub(crate) struct LaneView {
     subscriptions: i64,
     /// How often a breaker of it opened by itself within the last hour.
     trips_last_hour: i64,
+    /// POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
+    /// answers. Null: no worker has sent anything in it lately. A few seconds old.
+    concurrency: Option<i64>,
+    /// The last answer that was not what was hoped for; null: there was none. A few seconds old.
+    last_words: Option<LastWords>,
     /// What is in force on its way to each origin, where anything is.
     origins: Vec<OriginView>,
+}
+
+/// What a push service last answered to a POST that it did not take, other than that the subscription is gone.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LastWords {
+    /// When.
+    at: DateTime<Utc>,
+    /// HTTP status; null: there was no answer.
+    status: Option<i16>,
+    /// Its words, without endpoints and tokens, or what kept an answer from coming; null: it said nothing.
+    detail: Option<String>,
+}
+
+impl From<WordsRow> for LastWords {
+    fn from(row: WordsRow) -> Self {
+        Self { at: row.at, status: row.status, detail: row.detail }
+    }
 }
 
 /// What is in force on a lane's way to one origin.
@@ -75,7 +99,7 @@ pub(crate) struct OriginView {
     held_until: Option<DateTime<Utc>>,
     /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`.
     held_reason: Option<String>,
-    /// The operator's words.
+    /// The operator's words, for whoever may look at the server as a whole.
     held_note: Option<String>,
     /// `closed`, `open` or `half_open`.
     breaker: String,
@@ -192,44 +216,87 @@ impl OrderBody {
     }
 }
 
-/// Lists all lanes, the newest first.
-#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", params(Paging),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<LaneView>)))]
+/// Which lanes to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LaneQuery {
+    /// Of this app alone: its id or slug.
+    app: Option<String>,
+    /// Rows per page, 1 to 250; 50 by default.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+}
+
+/// Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
+#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", params(LaneQuery),
+    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = Page<LaneView>)))]
 pub(crate) async fn list(
-    _: Watcher,
+    onlooker: Onlooker,
     State(state): State<ApiState>,
     uri: Uri,
-    Query(paging): Query<Paging>,
+    Query(LaneQuery { app, limit, iterator }): Query<LaneQuery>,
 ) -> Result<Response, Problem> {
-    let cut = paging.cut()?;
-    let rows = lanes::list(&state.pool, cut.below(), cut.ask()).await?;
-    let mut views = views(&state, &rows).await?.into_iter();
+    let cut = Paging { limit, iterator }.cut()?;
+    let sees_all = onlooker.apps.is_none();
+    let apps = match app {
+        Some(name) => Some(vec![visible(&state, &onlooker, &name).await?]),
+        None => onlooker.apps,
+    };
+    let rows = lanes::list(&state.pool, apps.as_deref(), cut.below(), cut.ask()).await?;
+    let mut views = views(&state, &rows, sees_all).await?.into_iter();
     let page = cut.page(rows, |row| number_cursor(row.id.0), |_| views.next().expect("there is a view of every row"));
     Ok(page.answer(&uri))
 }
 
+/// The app of that name. One that the caller may not look at is not told from one that does not exist.
+async fn visible(state: &ApiState, onlooker: &Onlooker, name: &str) -> Result<AppId, Problem> {
+    let refused = || Problem::invalid_parameter("app", format!("there is no app `{name}`"));
+    match named_app(state, AppRef::from(name)).await {
+        Ok(app) if onlooker.sees(app.id) => Ok(app.id),
+        Ok(_) => Err(refused()),
+        Err(problem) if problem.status == 404 => Err(refused()),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The lane of that number, if the caller may look at its app.
+pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: LaneId) -> Result<LaneRow, Problem> {
+    let found = lanes::find(&state.pool, lane).await?.filter(|row| onlooker.sees(row.app));
+    found.ok_or_else(|| Problem::not_found("lane"))
+}
+
 /// Shows a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = LaneView)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = LaneView)))]
 pub(crate) async fn show(
-    _: Watcher,
+    onlooker: Onlooker,
     State(state): State<ApiState>,
     At(lane): At<LaneNumber>,
 ) -> Result<axum::Json<LaneView>, Problem> {
-    view(&state, lane.0).await
+    let row = visible_lane(&state, &onlooker, lane.0).await?;
+    let view = views(&state, &[row], onlooker.apps.is_none()).await?.pop().expect("one row, one view");
+    Ok(axum::Json(view))
 }
 
 async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneView>, Problem> {
     let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
-    let view = views(state, &[row]).await?.pop().expect("one row, one view");
+    let view = views(state, &[row], true).await?.pop().expect("one row, one view");
     Ok(axum::Json(view))
 }
 
-async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Problem> {
+/// What operators write is for whoever may look at all apps.
+async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<Vec<LaneView>, Problem> {
     let now = state.clock.now();
     let numbers: Vec<LaneId> = rows.iter().map(|row| row.id).collect();
     let mut origins = lanes::states(&state.pool, &numbers).await?;
+    if !with_notes {
+        origins.iter_mut().for_each(|origin| origin.note = None);
+    }
     let trips = lanes::trips_since(&state.pool, &numbers, now - Duration::from_secs(3_600)).await?;
+    let limits = reports::limits(&state.pool, &numbers, now).await?;
+    let mut words = reports::last_words(&state.pool, &numbers).await?;
     let view = |row: &LaneRow| LaneView {
         lane: row.id.0,
         app: row.app,
@@ -237,6 +304,8 @@ async fn views(state: &ApiState, rows: &[LaneRow]) -> Result<Vec<LaneView>, Prob
         gateway: row.gateway.clone(),
         subscriptions: row.subscriptions,
         trips_last_hour: trips.iter().find(|(lane, _)| *lane == row.id).map_or(0, |(_, n)| *n),
+        concurrency: limits.iter().find(|(lane, _)| *lane == row.id).map(|(_, limit)| *limit),
+        last_words: words.extract_if(.., |words| words.lane == row.id).next().map(LastWords::from),
         origins: origins.extract_if(.., |origin| origin.lane == row.id).map(|row| OriginView::new(row, now)).collect(),
     };
     Ok(rows.iter().map(view).collect())

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod calendar;
+pub(crate) mod checks;
 pub(crate) mod compose;
 pub(crate) mod config;
 pub(crate) mod cors;
@@ -41,6 +42,7 @@ pub(crate) mod mismatch;
 pub(crate) mod openapi;
 pub(crate) mod paging;
 pub(crate) mod passwords;
+mod places;
 pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
@@ -51,6 +53,7 @@ pub(crate) mod retry_headers;
 pub(crate) mod series;
 pub(crate) mod session;
 mod signed_in;
+pub(crate) mod simulation;
 pub(crate) mod site;
 pub(crate) mod slas;
 mod state;
@@ -102,6 +105,7 @@ fn routes_by_caller() -> Routes {
             .merge(topics::routes())
             .merge(policies::routes())
             .merge(preview::routes())
+            .merge(simulation::routes())
             .merge(messages::routes())
             .merge(message_content::routes())
             .merge(batch::routes())
@@ -118,6 +122,7 @@ fn routes_by_caller() -> Routes {
             .merge(series::routes())
             .merge(flows::routes())
             .merge(alerts::routes())
+            .merge(checks::routes())
             .merge(session::routes())
             .merge(team::routes())
             .merge(health::routes()),

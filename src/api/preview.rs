@@ -17,7 +17,7 @@ use crate::model::delivery::{Tier, TierSchema};
 use crate::model::id::SubscriptionId;
 use crate::policy::chart::{Curve, timetable_svg};
 use crate::policy::preview::{self, Timetable};
-use crate::policy::{Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms};
+use crate::policy::{self, Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms, TierDefaults};
 use crate::store::keys::apps::App;
 use crate::store::queue::policies;
 use utoipa_axum::router::OpenApiRouter;
@@ -73,6 +73,8 @@ enum Format {
 pub(crate) struct Preview {
     /// The tier that it is about.
     tier: Tier,
+    /// The tier's time to live in seconds: a retry that is due later is not made, unless the message says otherwise.
+    ttl_s: u32,
     /// The policy in force, defaults filled in. Its members may stem from several places and forms.
     #[schema(value_type = Object)]
     policy: Value,
@@ -113,15 +115,31 @@ pub(crate) struct PresetView {
 
 /// What each place says, and what to know about it.
 #[derive(Default)]
-struct Said {
+pub(super) struct Said {
     message: Option<Layer>,
     subscription: Option<Layer>,
     topic: Option<Layer>,
     tier: Option<Layer>,
-    warnings: Vec<FieldError>,
+    /// What the policy to be tried stands in for, if there is one to be tried.
+    untried: Option<(Place, Option<Layer>)>,
+    pub(super) warnings: Vec<FieldError>,
 }
 
 impl Said {
+    /// What comes of all of them together.
+    pub(super) fn places(&self, server: policy::Settings) -> Places<'_> {
+        let [message, subscription, topic, tier] =
+            [&self.message, &self.subscription, &self.topic, &self.tier].map(Option::as_ref);
+        Places { message, subscription, topic, tier, server }
+    }
+
+    /// The same without the policy to be tried; none if there is none.
+    pub(super) fn untried(mut self) -> Option<Self> {
+        let (place, layer) = self.untried.take()?;
+        *self.at(place) = layer;
+        Some(self)
+    }
+
     fn at(&mut self, place: Place) -> &mut Option<Layer> {
         match place {
             Place::Message => &mut self.message,
@@ -139,8 +157,14 @@ impl Said {
 }
 
 impl PreviewBody {
+    /// The tier that it is about.
+    pub(super) fn tier(&self) -> Tier {
+        self.tier.unwrap_or(Tier::Promotional)
+    }
+
     /// Gathers what each place says: what is stored, with the policy to be tried in the place of one of them.
-    async fn gather(self, state: &ApiState, app: &App, tier: Tier) -> Result<Said, Problem> {
+    pub(super) async fn gather(self, state: &ApiState, app: &App) -> Result<Said, Problem> {
+        let tier = self.tier();
         let (mut faults, mut said) = (Faults::default(), Said::default());
         let place = self.place.unwrap_or(Place::Message);
         faults.require(self.place.is_none() || self.policy.is_some(), "/place", "may stand only beside `policy`");
@@ -164,7 +188,7 @@ impl PreviewBody {
         }
         faults.finish()?;
         if let Some((place, Some(parsed))) = tried {
-            *said.at(place) = Some(parsed.layer);
+            said.untried = Some((place, said.at(place).replace(parsed.layer)));
             said.warnings.extend(parsed.warnings.into_iter().map(|warning| warning.under("/policy")));
         }
         Ok(said)
@@ -182,15 +206,9 @@ pub(crate) async fn preview(
     Query(query): Query<PreviewQuery>,
     Json(body, _): Json<PreviewBody>,
 ) -> Result<Response, Problem> {
-    let tier = body.tier.unwrap_or(Tier::Promotional);
-    let said = body.gather(&state, &app, tier).await?;
-    let places = Places {
-        message: said.message.as_ref(),
-        subscription: said.subscription.as_ref(),
-        topic: said.topic.as_ref(),
-        tier: said.tier.as_ref(),
-        server: state.settings.policy,
-    };
+    let tier = body.tier();
+    let said = body.gather(&state, &app).await?;
+    let places = said.places(state.settings.policy);
     let policy = Policy::in_force(tier, &places);
     let timetable = preview::preview(&policy);
     let throttled = policy.retry.when_throttled().map(|retry| preview::preview(&Policy { retry, ..policy.clone() }));
@@ -206,6 +224,7 @@ pub(crate) async fn preview(
     let name = |place: Option<Place>| place.map_or("default", Place::name);
     Ok(Answer(Preview {
         tier,
+        ttl_s: TierDefaults::of(tier).ttl_s,
         policy: written(&policy),
         set_by: SetByView { retry: name(set_by.retry), throttle: name(set_by.throttle), request: name(set_by.request) },
         when_throttled: throttled,

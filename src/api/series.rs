@@ -9,20 +9,17 @@ mod query;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderValue, StatusCode};
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, Server, Watcher};
 use super::extract::{AppRef, named_app};
+use super::places::{self, Busy};
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
@@ -103,7 +100,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
         return Err(Problem::invalid_parameter("filters[message]", detail));
     }
     let wanted = wanted(app, &query, &lanes, &messages);
-    let _place = place(state).await?;
+    let _place = places::take(&state.charts, state.settings.chart_patience, &BUSY).await?;
     // One snapshot, so that what is active and what was won and lost add up.
     let mut tx = state.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut chart = Chart::new(&query, &lanes);
@@ -121,18 +118,8 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     Ok(Json(ChartView { data, metadata: Metadata { granularity, from, until, complete_until, row_count } }))
 }
 
-/// A place among the charts that are made at a time: each may read many rows. Whoever waits too long is to come back.
-async fn place(state: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
-    let place = state.charts.clone().acquire_owned();
-    match timeout(state.settings.chart_patience, place).await {
-        Ok(Ok(place)) => Ok(place),
-        Ok(Err(_)) | Err(_) => {
-            let detail = "More charts are asked for than this process makes at a time.";
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "charts_busy", detail)
-                .with_header(RETRY_AFTER, HeaderValue::from_static("5")))
-        }
-    }
-}
+/// Each chart may read many rows, so few are made at a time.
+const BUSY: Busy = Busy { code: "charts_busy", detail: "More charts are asked for than this process makes at a time." };
 
 /// Which rows are read, and what of them.
 fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> Wanted {

@@ -18,6 +18,7 @@ use super::session::cookie::Cookies;
 use super::session::oidc;
 use super::session::relying_party::RelyingParty;
 use super::{batch, cors, example, health};
+use crate::checks;
 use crate::gateway::Gateways;
 use crate::live::{self, Live};
 use crate::metrics::Metrics;
@@ -57,6 +58,8 @@ pub struct ApiState {
     pub(super) live: Live,
     /// Places for charts that are made at a time.
     pub(super) charts: Arc<Semaphore>,
+    /// Places for simulations of policies, each of which keeps a core busy.
+    pub(super) simulations: Arc<Semaphore>,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
@@ -133,7 +136,11 @@ pub struct Settings {
     pub live: live::Settings,
     /// Charts of figures over time that are made at a time.
     pub charts_at_once: usize,
-    /// How long a chart waits for its place before it is refused.
+    /// Simulations of policies that are made at a time.
+    pub simulations_at_once: usize,
+    /// Steps of one simulation at most: a million take one to two seconds, and only policies of very many retries need more.
+    pub simulation_steps_max: u64,
+    /// How long a chart or a simulation waits for its place before it is refused.
     pub chart_patience: Duration,
     /// The example page; none: there is none.
     pub example: Option<example::Example>,
@@ -149,6 +156,8 @@ pub struct Settings {
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
     pub policy: policy::Settings,
+    /// What checks look at beside the database.
+    pub setup: checks::Setup,
 }
 
 impl Default for Settings {
@@ -167,6 +176,8 @@ impl Default for Settings {
             receipts: receipts_engine::Settings::default(),
             live: live::Settings::default(),
             charts_at_once: 4,
+            simulations_at_once: 1,
+            simulation_steps_max: 1_000_000,
             chart_patience: Duration::from_secs(5),
             example: Some(example::Example::default()),
             trusted_proxies: 0,
@@ -175,6 +186,7 @@ impl Default for Settings {
             relying_party: None,
             metrics_kept: MetricsKept::DEFAULT,
             policy: policy::Settings::DEFAULT,
+            setup: checks::Setup::default(),
         }
     }
 }
@@ -197,6 +209,7 @@ impl ApiState {
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
         let live = Live::new(pool.clone(), clock.clone(), settings.live);
         let charts = Arc::new(Semaphore::new(settings.charts_at_once));
+        let simulations = Arc::new(Semaphore::new(settings.simulations_at_once));
         Self {
             pool,
             vault,
@@ -211,6 +224,7 @@ impl ApiState {
             receipts,
             live,
             charts,
+            simulations,
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),

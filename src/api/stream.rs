@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::auth::{MayRead, Operator, Server};
+use super::auth::{MayRead, Onlooker, Server};
 use super::extract::Query;
 use super::problem::Problem;
 use crate::http_server::Stopping;
@@ -67,7 +67,7 @@ impl StreamQuery {
     }
 }
 
-/// Streams what happens on the server, in all apps, as server-sent events.
+/// Streams what happens on the server, in all apps, as server-sent events. Whoever has roles for some apps only hears of those.
 ///
 /// Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
 /// `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
@@ -78,15 +78,16 @@ impl StreamQuery {
 /// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "Events",
     params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
-    security(("api_key" = ["operator"])), responses((status = 200, content_type = "text/event-stream", body = String)))]
+    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])),
+    responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn all(
-    operator: Operator,
+    onlooker: Onlooker,
     State(state): State<ApiState>,
     stopping: Option<Extension<Stopping>>,
     headers: HeaderMap,
     Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
-    listen(&state, None, operator.caller.counted_as(), stopping, &headers, &query).await
+    listen(&state, onlooker.apps, onlooker.caller.counted_as(), stopping, &headers, &query).await
 }
 
 /// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
@@ -101,18 +102,18 @@ pub(crate) async fn of_app(
     headers: HeaderMap,
     Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
-    listen(&state, Some(server.app.id), server.caller.counted_as(), stopping, &headers, &query).await
+    listen(&state, Some(vec![server.app.id]), server.caller.counted_as(), stopping, &headers, &query).await
 }
 
 async fn listen(
     state: &ApiState,
-    app: Option<AppId>,
+    apps: Option<Vec<AppId>>,
     key: Option<Uuid>,
     stopping: Option<Extension<Stopping>>,
     headers: &HeaderMap,
     query: &StreamQuery,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted { app, kinds: query.kinds()?, key, after: last_event_id(headers)? };
+    let wanted = Wanted { apps, kinds: query.kinds()?, key, after: last_event_id(headers)? };
     let listener = state.live.listen(wanted).await.map_err(refused)?;
     let heartbeat = KeepAlive::new().interval(state.settings.live.heartbeat);
     let is_signed_in = state.settings.cookies.shown(headers).is_some();
@@ -142,7 +143,7 @@ fn refused(refused: Refused) -> Problem {
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         Refused::AppFull => {
-            let detail = "This app has as many listeners as one app may have.";
+            let detail = "An app has as many listeners as one app may have.";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "app_listeners_full", detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }

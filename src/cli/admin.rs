@@ -9,19 +9,19 @@ use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::Clock;
 use crate::postgres::{Binaries, Embedded};
 use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::data_keys;
 use crate::store::operations::schema::{self, Contents};
+use crate::store::operations::workers;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
 const FILES_WANTED: u64 = 4_096;
-/// Beyond this difference tokens and log lines confuse; the server itself follows the database's clock.
-const CLOCK_TOLERANCE_US: i64 = 2_000_000;
 
 /// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work.
 pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()> {
@@ -79,45 +79,12 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     Ok(Rotation::Rotated)
 }
 
-/// How a check went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Health {
-    /// As it should be.
-    Ok,
-    /// It works, but something should be done.
-    Warning,
-    /// The server would not start, or not work.
-    Failure,
-}
-
-/// One thing that `doctor` looked at.
-#[derive(Debug, Serialize)]
-pub(crate) struct Finding {
-    /// What was looked at.
-    pub check: &'static str,
-    /// How it is.
-    pub health: Health,
-    /// What was found, and what to do about it.
-    pub detail: String,
-}
-
-impl Finding {
-    fn ok(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, health: Health::Ok, detail: detail.into() }
-    }
-
-    fn warning(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, health: Health::Warning, detail: detail.into() }
-    }
-
-    fn failure(check: &'static str, error: impl std::fmt::Display) -> Self {
-        Self { check, health: Health::Failure, detail: format!("{error:#}") }
-    }
-}
-
-/// Looks at everything that a start depends on, and changes nothing.
+/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first.
 pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
+    checks::by_gravity(examine(config).await)
+}
+
+async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();
@@ -145,9 +112,13 @@ pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
                 "postgres",
                 if postgres.is_some() { "embedded".to_owned() } else { config.origin("database_url") },
             ));
-            findings.push(match store::check_schema(&options).await {
+            let schema = store::check_schema(&options).await;
+            let is_current = schema.is_ok();
+            findings.push(match schema {
                 Ok(()) => Finding::ok("schema", "up to date"),
-                Err(error @ store::SchemaError::Old { .. }) => Finding::warning("schema", error.to_string()),
+                Err(error @ store::SchemaError::Old { .. }) => {
+                    Finding::warning("schema", error.to_string()).by("bellwire migrate")
+                }
                 Err(error) => Finding::failure("schema", error),
             });
             findings.push(match schema::inspect(&options).await {
@@ -159,7 +130,10 @@ pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
                     Err(error) => Finding::failure("master key", error),
                 },
             });
-            findings.push(clock(&pool).await);
+            findings.extend(checks::of_database(&pool).await);
+            if is_current {
+                findings.extend(of_server(&pool, config).await);
+            }
             pool.close().await;
         }
         Err(error) => findings.push(Finding::failure("postgres", error)),
@@ -184,19 +158,15 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
     }
 }
 
-async fn clock(pool: &PgPool) -> Finding {
-    match store::database_now(pool).await {
-        Ok(now) => {
-            let ahead_us = Clock::system().follow(now);
-            let detail = format!("the database is {:+.3} s ahead of this host", ahead_us as f64 / 1e6);
-            if ahead_us.abs() > CLOCK_TOLERANCE_US {
-                Finding::warning("clock", detail)
-            } else {
-                Finding::ok("clock", detail)
-            }
-        }
-        Err(error) => Finding::failure("clock", error),
+/// What a server says of itself. That nothing is sent is no fault where no server runs.
+async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
+    let now = Clock::system().now();
+    let mut findings = checks::of_machine(&config.setup()).await;
+    findings.extend(checks::of_upkeep(pool, now).await);
+    if workers::any(pool, now).await.unwrap_or(false) {
+        findings.extend(checks::of_dispatch(pool, now).await);
     }
+    findings
 }
 
 fn open_files() -> Finding {

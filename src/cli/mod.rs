@@ -31,12 +31,12 @@ use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
+use crate::checks::{Finding, Health};
 use crate::config::{self, Config, Flags};
 use crate::model::delivery::Tier;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
-use admin::{Finding, Health};
 use local::{Beginning, Local};
 use output::Output;
 
@@ -397,7 +397,8 @@ fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
                 Health::Warning => "warning",
                 Health::Failure => "FAILURE",
             };
-            format!("{mark:<8} {:<11} {}", finding.check, finding.detail)
+            let more = finding.advice.iter().chain(&finding.line).map(|more| format!("\n{:<30} {more}", ""));
+            format!("{mark:<8} {:<21} {}{}", finding.check, finding.detail, more.collect::<String>())
         })
         .collect();
     out.say(&serde_json::json!({"healthy": healthy, "findings": findings}), &lines.join("\n"))?;

@@ -20,6 +20,7 @@ use http::HeaderMap;
 use url::Url;
 
 use crate::api::example::Audience;
+use crate::checks;
 use crate::model::role::Role;
 use crate::oidc;
 use crate::otlp::{self, Sampling};
@@ -493,6 +494,20 @@ impl Config {
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
             ..postgres::Options::default()
+        }
+    }
+
+    /// What checks look at.
+    pub(crate) fn setup(&self) -> checks::Setup {
+        let file = match self.master_key_source() {
+            master_key::Source::File(file) => Some(file),
+            master_key::Source::Given(_) => None,
+        };
+        checks::Setup {
+            listen: self.listen,
+            public_url: self.public_url.clone(),
+            master_key_file: file,
+            data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
         }
     }
 

@@ -218,6 +218,17 @@ impl FairQueue {
         self.inner.lock().forget_idle(now, instant);
     }
 
+    /// How many POSTs each lane may have in flight at present, all its origins together, in the order of their numbers.
+    pub(super) fn limits(&self) -> Vec<(LaneId, i32)> {
+        let inner = self.inner.lock();
+        let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.limit.get()).sum::<u32>();
+        let groups = inner.groups.iter().filter(|(_, group)| !group.slots.is_empty());
+        let mut limits: Vec<_> =
+            groups.map(|(lane, group)| (*lane, i32::try_from(of_group(&group.slots)).unwrap_or(i32::MAX))).collect();
+        limits.sort_unstable();
+        limits
+    }
+
     /// What is going on.
     pub(super) fn load(&self, now: Timestamp) -> Load {
         self.inner.lock().load(now)

@@ -13,6 +13,7 @@ use super::settle::Settling;
 use super::shared::Shared;
 use crate::model::clock::Timestamp;
 use crate::store;
+use crate::store::operations::reports;
 use crate::store::queue::claims::LEASE;
 
 /// How often stops and lane states are read.
@@ -142,7 +143,18 @@ impl Heartbeat {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
+        self.report_lanes().await?;
         self.report_reliability(now).await
+    }
+
+    /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.
+    async fn report_lanes(&self) -> sqlx::Result<()> {
+        let Shared { pool, worker, words, .. } = &*self.shared;
+        reports::tell_limits(pool, *worker, &self.queue.limits()).await?;
+        match words.take() {
+            none if none.is_empty() => Ok(()),
+            words => reports::tell_words(pool, &words).await,
+        }
     }
 
     /// Adds what was counted to the database; what could not be told is told the next time.

@@ -49,6 +49,7 @@ mod stops;
 mod tests;
 mod turn;
 mod turns;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -90,6 +91,7 @@ use settle::Settling;
 use settler::Settler;
 use shared::{Progress, Shared};
 use stops::StopSet;
+use words::LastWords;
 
 pub(crate) use prepare::ATTEMPT_DEADLINE;
 pub(crate) use turn::Load;
@@ -149,6 +151,7 @@ impl Dispatcher {
             progress: Progress::default(),
             stops: StopSet::default(),
             reliability: Tally::default(),
+            words: LastWords::default(),
         });
         let dispatcher = Arc::new(Self::assemble(shared, gateways, refills.clone()));
         let mut tasks = JoinSet::new();

@@ -117,6 +117,7 @@ impl Posting {
         sent: usize,
     ) -> u32 {
         let job = &turn.job;
+        self.shared.words.hear(job.lane.id, outcome, now);
         let answered = Answered {
             outcome,
             reached,

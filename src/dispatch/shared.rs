@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Settings;
 use super::stops::StopSet;
+use super::words::LastWords;
 use crate::metrics::Metrics;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::SubscriptionId;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub stops: StopSet,
     /// Counts what became of retries.
     pub reliability: Tally,
+    /// What gateways last said.
+    pub words: LastWords,
 }
 
 impl Shared {

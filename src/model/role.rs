@@ -66,6 +66,14 @@ impl Grants {
         self.everywhere().is_some()
     }
 
+    /// The apps of which they let somebody read what is told of single apps; none: of all, and of the server as a whole.
+    pub(crate) fn apps(&self) -> Option<Vec<AppId>> {
+        match self.may_watch_server() {
+            true => None,
+            false => Some(self.0.iter().filter_map(|grant| grant.app).collect()),
+        }
+    }
+
     /// Whether they let somebody change the team.
     pub(crate) fn may_change_team(&self) -> bool {
         self.everywhere() == Some(Role::Admin)
@@ -114,7 +122,9 @@ mod tests {
         assert!(of_shop.know(SHOP) && !of_shop.know(OTHER));
         assert!(scopes().all(|scope| !of_shop.may(Some(OTHER), scope) && !of_shop.may(None, scope)));
         assert!(!of_shop.may_watch_server() && !of_shop.may_change_team());
+        assert_eq!(of_shop.apps(), Some(vec![SHOP]));
         let both = Grants(vec![of_shop.0[0], Grant { role: Role::Viewer, app: None }]);
+        assert_eq!((both.apps(), Grants::default().apps()), (None, Some(Vec::new())));
         assert!(both.know(OTHER) && both.may(Some(OTHER), Scope::Read) && !both.may(Some(OTHER), Scope::Send));
         assert!(both.may(Some(SHOP), Scope::Keys) && both.may_watch_server() && !both.may_change_team());
         assert!(!both.may(Some(SHOP), Scope::Operator), "an admin of the app does not run the server");

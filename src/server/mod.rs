@@ -258,6 +258,8 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         receipts: receipts::Settings { retention_days: config.retention_days, ..receipts::Settings::default() },
         live: api::Settings::default().live,
         charts_at_once: api::Settings::default().charts_at_once,
+        simulations_at_once: api::Settings::default().simulations_at_once,
+        simulation_steps_max: api::Settings::default().simulation_steps_max,
         chart_patience: api::Settings::default().chart_patience,
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
@@ -266,6 +268,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
         metrics_kept: metrics_kept(config),
+        setup: config.setup(),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());

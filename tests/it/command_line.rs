@@ -144,9 +144,11 @@ async fn doctor_tells_what_is_wrong_and_exits_with_3() {
     };
 
     let answer = json(&run(&mut doctor()).await);
-    for check in ["postgres", "schema", "master key", "clock"] {
+    for check in ["postgres", "schema", "master key", "clock", "master key file", "partitions", "api keys"] {
         assert_eq!(health(&answer, check), Some("ok".into()), "{check} in {answer}");
     }
+    assert_eq!(health(&answer, "workers"), None, "that nothing is sent is no fault where no server runs");
+    assert_eq!(answer["findings"][0]["health"], "failure", "the gravest first: {answer}");
 
     std::fs::remove_file(dir.path().join("master.key")).expect("the key that migrate made");
     sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 4").execute(&database.pool).await.expect("1 row");

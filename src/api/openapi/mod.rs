@@ -27,7 +27,8 @@ not valid count against their client, too (`keys`). No path or query value may h
 
 /// What the cookie of a session is, and what it takes beside it.
 const SESSION: &str = "The cookie that `POST /v1/session` sets; without TLS it is called `bellwire`. The role that a route names \
-must be held on the app that its path names, or for all apps; on routes without an app, and to delete one, for all apps. \
+must be held on the app that its path names, or for all apps; on routes without an app, and to delete one, for all apps; where \
+`any_app` stands beside it, the role on any app is enough, and what is shown is of the apps on which it is held. \
 Browsers send it from this server's own pages only: requests must come with `Sec-Fetch-Site: same-origin`, or, if they change \
 anything, at least with an `Origin` of this server.";
 

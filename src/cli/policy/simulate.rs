@@ -10,7 +10,7 @@ use super::{CHART_WIDTH, Given, write_svg};
 use crate::cli::output::Output;
 use crate::policy::Policy;
 use crate::policy::chart::{Panel, load_svg, load_text};
-use crate::simulate::policies::{self, Load, Report, Scenario};
+use crate::simulate::policies::{self, Load, Report, STEPS_MAX, Scenario};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;
@@ -84,7 +84,7 @@ impl Simulate {
         let variants = self.variants(&scenario)?;
         let mut reports: Vec<(String, Report)> = Vec::with_capacity(variants.len());
         for variant in variants {
-            let report = policies::run(&variant.scenario, &variant.policy, self.seed)?;
+            let report = policies::run(&variant.scenario, &variant.policy, self.seed, STEPS_MAX)?;
             reports.push((variant.name, report));
         }
         let shaded: Vec<_> = scenario.outages().map(|outage| (outage.from_s, outage.until_s())).collect();

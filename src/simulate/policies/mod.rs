@@ -38,22 +38,22 @@ use report::Tally;
 use worker::{Post, Worker};
 
 pub(crate) use report::{Load, Report, compare};
-pub(crate) use scenario::{Scenario, ScenarioError};
+pub(crate) use scenario::{BuiltIn, Fault, Scenario, ScenarioError};
 
-/// More events than this are not simulated: a policy of very many retries against a gateway that never answers would
-/// take for ever.
-const EVENTS_MAX: u64 = 200_000_000;
+/// More steps than this are not simulated at the command line: a policy of very many retries against a gateway that never
+/// answers would take for ever. A million take one to two seconds.
+pub(crate) const STEPS_MAX: u64 = 200_000_000;
 
 /// Why a simulation was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "takes more than {EVENTS_MAX} steps: fewer deliveries, fewer retries or a shorter time to live make it shorter"
-)]
-pub(crate) struct TooLong;
+#[error("takes more than {steps_max} steps: fewer deliveries, fewer retries or a shorter time to live make it shorter")]
+pub(crate) struct TooLong {
+    steps_max: u64,
+}
 
-/// Simulates `scenario` under `policy` until every delivery has ended.
-pub(crate) fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
-    Simulation::new(scenario, policy, seed).run()
+/// Simulates `scenario` under `policy` until every delivery has ended, in at most so many steps.
+pub(crate) fn run(scenario: &Scenario, policy: &Policy, seed: u64, steps_max: u64) -> Result<Report, TooLong> {
+    Simulation::new(scenario, policy, seed, steps_max).run()
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -102,6 +102,7 @@ struct Simulation<'a> {
     now_us: u64,
     events: BinaryHeap<Reverse<Planned>>,
     planned: u64,
+    steps_max: u64,
     arrived: u32,
     /// Due deliveries that no worker has taken yet.
     backlog: VecDeque<u32>,
@@ -120,7 +121,7 @@ fn micros(time: Timestamp) -> u64 {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(scenario: &'a Scenario, policy: &'a Policy, seed: u64) -> Self {
+    fn new(scenario: &'a Scenario, policy: &'a Policy, seed: u64, steps_max: u64) -> Self {
         Self {
             scenario,
             policy,
@@ -133,6 +134,7 @@ impl<'a> Simulation<'a> {
             now_us: 0,
             events: BinaryHeap::new(),
             planned: 0,
+            steps_max,
             arrived: 0,
             backlog: VecDeque::new(),
             retries: vec![0; scenario.arrival.deliveries as usize],
@@ -143,8 +145,8 @@ impl<'a> Simulation<'a> {
     fn run(mut self) -> Result<Report, TooLong> {
         self.plan(0, Event::Arrival);
         while let Some(Reverse(Planned { at_us, event, .. })) = self.events.pop() {
-            if self.planned > EVENTS_MAX {
-                return Err(TooLong);
+            if self.planned > self.steps_max {
+                return Err(TooLong { steps_max: self.steps_max });
             }
             self.now_us = at_us;
             match event {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Scenario;
 use crate::classify::DeadReason;
@@ -17,7 +18,8 @@ const AFTER_S: usize = 10;
 const RECOVERY_S: usize = 60;
 
 /// The result of a simulation. `deliveries` = `accepted_at_once` + `accepted_after_retry` + `gone` + `expired` + all of `dead`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = SimulationReport)]
 pub(crate) struct Report {
     /// How many were simulated.
     pub deliveries: u64,
@@ -36,6 +38,7 @@ pub(crate) struct Report {
     /// Deliveries whose time to live ran out.
     pub expired: u64,
     /// Given up, by reason.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub dead: BTreeMap<&'static str, u64>,
     /// Times from arrival to acceptance; none if nothing was accepted.
     pub to_acceptance: Option<Quantiles>,
@@ -56,7 +59,7 @@ pub(crate) struct Report {
 }
 
 /// Times in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Quantiles {
     /// Half took no longer.
     pub p50_s: f64,
@@ -69,7 +72,7 @@ pub(crate) struct Quantiles {
 }
 
 /// How the gateway is met when it is back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Recovery {
     /// When, in seconds from the beginning.
     pub at_s: f64,
@@ -82,12 +85,14 @@ pub(crate) struct Recovery {
 }
 
 /// POSTs over time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Load {
     /// Seconds that one entry stands for.
     pub bucket_s: u32,
     /// The most POSTs in one second of each.
     pub posts_per_s: Vec<u32>,
+    /// How many of that second's POSTs were accepted.
+    pub accepted_per_s: Vec<u32>,
 }
 
 /// What is counted while it runs.
@@ -181,7 +186,7 @@ impl Tally {
             breaker_trips: self.trips,
             holds: self.holds,
             deferrals: self.deferred,
-            load: load(&self.posts),
+            load: load(self.posts, self.accepted),
         }
     }
 
@@ -207,10 +212,22 @@ fn quantiles(sorted_ms: &[u32]) -> Option<Quantiles> {
     Some(Quantiles { p50_s: of(0.5), p95_s: of(0.95), p99_s: of(0.99), max_s: of(1.0) })
 }
 
-fn load(posts: &[u32]) -> Load {
-    let bucket = posts.len().div_ceil(BUCKETS_MAX).max(1);
-    let posts_per_s = posts.chunks(bucket).map(|chunk| chunk.iter().copied().max().unwrap_or(0)).collect();
-    Load { bucket_s: u32::try_from(bucket).unwrap_or(u32::MAX), posts_per_s }
+fn load(posts: Vec<u32>, mut accepted: Vec<u32>) -> Load {
+    accepted.resize(posts.len(), 0);
+    Load { bucket_s: 1, posts_per_s: posts, accepted_per_s: accepted }.in_at_most(BUCKETS_MAX)
+}
+
+impl Load {
+    /// The same in at most so many entries, at least one.
+    #[must_use]
+    pub(crate) fn in_at_most(self, entries: usize) -> Self {
+        let together = self.posts_per_s.len().div_ceil(entries.max(1)).max(1);
+        let seconds: Vec<(u32, u32)> = self.posts_per_s.into_iter().zip(self.accepted_per_s).collect();
+        let busiest = |entry: &[(u32, u32)]| entry.iter().copied().max().unwrap_or_default();
+        let (posts_per_s, accepted_per_s) = seconds.chunks(together).map(busiest).unzip();
+        let bucket_s = u32::try_from(together).unwrap_or(u32::MAX).saturating_mul(self.bucket_s);
+        Self { bucket_s, posts_per_s, accepted_per_s }
+    }
 }
 
 /// A row of the comparison: its name, and how to find its cell.

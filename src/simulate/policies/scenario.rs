@@ -7,6 +7,7 @@ use serde_path_to_error::Segment;
 
 use crate::model::delivery::Tier;
 use crate::model::lane::Gateway;
+use crate::model::named;
 use crate::policy::TierDefaults;
 
 /// The longest stretch of time that a member may name, in seconds: 28 days, the longest time to live.
@@ -194,25 +195,55 @@ pub(crate) enum Mishap {
     Refused,
 }
 
-const BUILT_IN: [(&str, &str); 7] = [
-    ("calm", include_str!("scenarios/calm.json")),
-    ("outage", include_str!("scenarios/outage.json")),
-    ("part", include_str!("scenarios/part.json")),
-    ("herd", include_str!("scenarios/herd.json")),
-    ("throttled", include_str!("scenarios/throttled.json")),
-    ("flaky", include_str!("scenarios/flaky.json")),
-    ("slow", include_str!("scenarios/slow.json")),
-];
+named! {
+    /// A scenario that comes with the program.
+    pub(crate) enum BuiltIn {
+        /// A million deliveries to a gateway that copes.
+        Calm = "calm",
+        /// A steady stream while the gateway answers 503 to everything for a minute.
+        Outage = "outage",
+        /// One in 200 subscriptions cannot be reached for ten minutes: too little to trip a breaker.
+        Part = "part",
+        /// A campaign that is sent within 4 s as the gateway goes down for a minute.
+        Herd = "herd",
+        /// A gateway that takes 500 a second and answers 429 beyond, for a while with `Retry-After`.
+        Throttled = "throttled",
+        /// Of a hundred POSTs three are answered 503, one 500, and one not at all.
+        Flaky = "flaky",
+        /// Answers take two seconds, some of them longer than the deadline.
+        Slow = "slow",
+    }
+}
+
+impl BuiltIn {
+    /// Its JSON.
+    fn text(self) -> &'static str {
+        match self {
+            Self::Calm => include_str!("scenarios/calm.json"),
+            Self::Outage => include_str!("scenarios/outage.json"),
+            Self::Part => include_str!("scenarios/part.json"),
+            Self::Herd => include_str!("scenarios/herd.json"),
+            Self::Throttled => include_str!("scenarios/throttled.json"),
+            Self::Flaky => include_str!("scenarios/flaky.json"),
+            Self::Slow => include_str!("scenarios/slow.json"),
+        }
+    }
+
+    /// What it describes.
+    pub(crate) fn scenario(self) -> Scenario {
+        Scenario::parse(self.text()).expect("a test reads each of them")
+    }
+}
 
 impl Scenario {
     /// The names of the built-in scenarios.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        BUILT_IN.iter().map(|(name, _)| *name)
+        BuiltIn::ALL.into_iter().map(BuiltIn::name)
     }
 
     /// The JSON of a built-in scenario.
     pub(crate) fn built_in(name: &str) -> Option<&'static str> {
-        BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+        BuiltIn::from_name(name).map(BuiltIn::text)
     }
 
     /// Reads and checks a scenario.
@@ -233,6 +264,18 @@ impl Scenario {
         deserializer.end().map_err(|error| wrong("", error.to_string()))?;
         scenario.check()?;
         Ok(scenario)
+    }
+
+    /// The same situation with at most so many deliveries, for a push service that takes as much less.
+    #[must_use]
+    pub(crate) fn with_at_most(mut self, deliveries: u32) -> Self {
+        let share = f64::from(deliveries) / f64::from(self.arrival.deliveries);
+        if share < 1.0 {
+            self.arrival.deliveries = deliveries;
+            let less = |capacity_per_s: u32| ((f64::from(capacity_per_s) * share).round() as u32).max(1);
+            self.gateway.capacity_per_s = self.gateway.capacity_per_s.map(less);
+        }
+        self
     }
 
     /// Time to live in seconds, its own or the tier's.

@@ -14,6 +14,10 @@ fn policy(value: &Value) -> Policy {
     Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() })
 }
 
+fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Result<Report, TooLong> {
+    super::run(scenario, policy, seed, STEPS_MAX)
+}
+
 fn default() -> Policy {
     Policy::tier_default(Tier::Promotional)
 }
@@ -220,9 +224,8 @@ fn what_would_never_end_is_given_up() {
         "arrival": {"deliveries": 1, "over_s": 0}, "gateway": {"faults": [{"answer": {"status": 503}}]}}));
     let aws = policy(&json!({"preset": "sns-aws-managed"}));
     assert_eq!(run(&endless, &aws, 1).unwrap().posts, 100_016);
-    endless.arrival.deliveries = 5_000_000;
-    let simulation = Simulation { planned: EVENTS_MAX, ..Simulation::new(&endless, &aws, 1) };
-    assert_eq!(simulation.run().unwrap_err(), TooLong);
+    endless.arrival.deliveries = 1_000;
+    assert_eq!(super::run(&endless, &aws, 1, 50_000).unwrap_err(), TooLong { steps_max: 50_000 });
 }
 
 #[test]
@@ -236,4 +239,32 @@ fn reports_are_compared_side_by_side() {
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{text}"));
     assert_eq!(line("deliveries").split_whitespace().collect::<Vec<_>>(), ["deliveries", "2,000", "2,000"]);
     assert!(text.contains("POSTs in each second after the outage, two: "), "{text}");
+}
+
+#[test]
+fn fewer_deliveries_stand_for_the_same_situation() {
+    let outage = Scenario::parse(Scenario::built_in("outage").unwrap()).unwrap();
+    let small = outage.clone().with_at_most(20_000);
+    assert_eq!((small.arrival.deliveries, small.gateway.capacity_per_s), (20_000, Some(300)));
+    assert_eq!(small.clone().with_at_most(50_000), small, "one that is small enough stays as it is");
+    let share = |scenario: &Scenario| {
+        let report = run(scenario, &default(), 1).unwrap();
+        let accepted = report.accepted_at_once + report.accepted_after_retry;
+        accepted as f64 / report.deliveries as f64
+    };
+    assert!((share(&outage.with_at_most(40_000)) - share(&small)).abs() < 0.02);
+}
+
+#[test]
+fn of_the_busiest_second_it_is_told_how_many_posts_were_accepted() {
+    let down =
+        scenario(json!({"breaker": false, "workers": {"adaptive": false}, "arrival": {"deliveries": 400, "over_s": 4},
+        "gateway": {"latency": {"p50_ms": 10, "p99_ms": 10}, "faults": [{"for_s": 1, "answer": {"status": 503}}]}}));
+    let Load { bucket_s, posts_per_s, accepted_per_s } = run(&down, &default(), 1).unwrap().load;
+    assert_eq!((bucket_s, accepted_per_s.len(), accepted_per_s[0]), (1, posts_per_s.len(), 0));
+    assert!(
+        posts_per_s[0] >= 100
+            && posts_per_s.iter().zip(&accepted_per_s).skip(1).all(|(posts, accepted)| posts == accepted)
+    );
+    assert_eq!(accepted_per_s.iter().sum::<u32>(), 400);
 }

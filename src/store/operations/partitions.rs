@@ -58,6 +58,18 @@ pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error>
     Ok(made)
 }
 
+/// From today on, for how many days in a row there are partitions of every table.
+pub(crate) async fn days_ahead(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
+    let today = now.date_naive();
+    let mut ahead = DAYS_AHEAD + 1;
+    for table in TABLES {
+        let there = existing(pool, table).await?;
+        let days = (0..ahead).take_while(|n| there.contains(&name_of(table, today + Days::new(*n))));
+        ahead = days.count() as u64;
+    }
+    Ok(ahead)
+}
+
 /// Drops the partitions of all days that ended before `cutoff`. Returns how many. The cutoff must lie further back than the
 /// longest time to live.
 pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx::Error> {

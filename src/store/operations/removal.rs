@@ -249,7 +249,7 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// What is left: settings, lanes, keys and the app itself, whose short name is free again then. Fails if another table
+/// What is left: settings, lanes with what is reported of them, keys and the app itself, whose short name is free again then. Fails if another table
 /// refers to any of them still.
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;

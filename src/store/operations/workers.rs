@@ -15,6 +15,9 @@ use crate::policy::payload_limit::Learned;
 /// A worker that has not been heard of for so long is taken for dead.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
+/// The version of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Who shares the work, as one worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {
@@ -36,11 +39,12 @@ impl Replicas {
 /// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
 pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Replicas> {
     sqlx::query!(
-        "INSERT INTO workers (id, started_at, beat_at) VALUES ($1, $2, $3)
+        "INSERT INTO workers (id, started_at, beat_at, version) VALUES ($1, $2, $3, $4)
          ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
         worker,
         started_at,
-        now
+        now,
+        VERSION
     )
     .execute(pool)
     .await?;
@@ -70,6 +74,13 @@ pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now
 pub(crate) async fn any(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<bool> {
     sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
         .fetch_one(executor)
+        .await
+}
+
+/// The versions of the workers that live, one for each; none: it does not tell.
+pub(crate) async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Option<String>>> {
+    sqlx::query_scalar!("SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", now - SILENCE)
+        .fetch_all(pool)
         .await
 }
 

@@ -100,17 +100,17 @@ pub(crate) async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
     Ok(Kept { floor: if floor > end { Position::FIRST } else { floor }, end })
 }
 
-/// Rows behind a position, in order and no further than `until`: of all apps or of one, and of all kinds or of these. What
+/// Rows behind a position, in order and no further than `until`: of everything or of these apps, and of all kinds or of these. What
 /// a transaction that began earlier is still to commit comes before what follows it, so that is held back.
 pub(crate) async fn read(
     pool: &PgPool,
     after: Position,
     until: Position,
-    app: Option<AppId>,
+    apps: Option<&[AppId]>,
     kinds: Option<&[String]>,
     limit: i64,
 ) -> sqlx::Result<Vec<StreamRow>> {
-    let Some(app) = app else {
+    let Some(apps) = apps else {
         let of_all = sqlx::query_as!(
             StreamRow,
             r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
@@ -126,21 +126,27 @@ pub(crate) async fn read(
         );
         return of_all.fetch_all(pool).await;
     };
-    let of_one = sqlx::query_as!(
+    // As many of each as there may be of all together: an app's rows lie in this order by themselves.
+    let of_some = sqlx::query_as!(
         StreamRow,
-        r#"SELECT xid::text::bigint AS "xid!", seq, at, app AS "app: AppId", kind, data FROM stream_events
-           WHERE app = $7 AND (xid, seq) > ($1::bigint::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-             AND (xid, seq) <= ($3::bigint::text::xid8, $4) AND ($5::text[] IS NULL OR kind = ANY ($5))
-           ORDER BY xid, seq LIMIT $6"#,
+        r#"SELECT e.xid::text::bigint AS "xid!", e.seq AS "seq!", e.at AS "at!", e.app AS "app: AppId", e.kind AS "kind!",
+             e.data AS "data!"
+           FROM unnest($7::uuid[]) AS wanted (app), LATERAL (
+               SELECT xid, seq, at, app, kind, data FROM stream_events
+               WHERE app = wanted.app AND (xid, seq) > ($1::bigint::text::xid8, $2)
+                 AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND (xid, seq) <= ($3::bigint::text::xid8, $4)
+                 AND ($5::text[] IS NULL OR kind = ANY ($5))
+               ORDER BY xid, seq LIMIT $6) e
+           ORDER BY e.xid, e.seq LIMIT $6"#,
         after.xid,
         after.seq,
         until.xid,
         until.seq,
         kinds,
         limit,
-        app.0
+        apps as &[AppId]
     );
-    of_one.fetch_all(pool).await
+    of_some.fetch_all(pool).await
 }
 
 /// How far a campaign has come.

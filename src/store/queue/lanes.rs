@@ -87,15 +87,21 @@ pub(crate) struct OriginRow {
     pub changed_at: Timestamp,
 }
 
-/// Lanes with numbers below `below`, the newest first.
-pub(crate) async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<LaneRow>, sqlx::Error> {
+/// Lanes with numbers below `below`, the newest first: of all apps or of these.
+pub(crate) async fn list(
+    pool: &PgPool,
+    apps: Option<&[AppId]>,
+    below: i32,
+    limit: i64,
+) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as!(
         LaneRow,
         r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
              coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = l.id), 0)::bigint AS "subscriptions!"
-         FROM lanes l WHERE l.id < $1 ORDER BY l.id DESC LIMIT $2"#,
+         FROM lanes l WHERE l.id < $1 AND ($3::uuid[] IS NULL OR l.app = ANY ($3)) ORDER BY l.id DESC LIMIT $2"#,
         below,
-        limit
+        limit,
+        apps as Option<&[AppId]>
     )
     .fetch_all(pool)
     .await
@@ -104,7 +110,7 @@ pub(crate) async fn list(pool: &PgPool, below: i32, limit: i64) -> Result<Vec<La
 /// One lane.
 pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
     let above = lane.0.saturating_add(1);
-    Ok(list(pool, above, 1).await?.pop().filter(|row| row.id == lane))
+    Ok(list(pool, None, above, 1).await?.pop().filter(|row| row.id == lane))
 }
 
 /// What is known of these lanes' origins.

@@ -15,9 +15,9 @@ export const PAGES: readonly Page[] = [
   { path: "/lanes", title: "Lanes", letter: "l", question: "Which gateway is ill?" },
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
   { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?" },
-  { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?", today: "bellwire policy preview --tier promotional" },
+  { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?" },
   { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?", today: "bellwire admin list" },
-  { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?", today: "bellwire doctor" },
+  { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?" },
 ];
 
 /** The page that an address belongs to. */

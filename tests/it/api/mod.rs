@@ -9,6 +9,7 @@ mod lineage;
 mod message_list;
 mod messages;
 mod oidc;
+mod onlookers;
 mod passkeys;
 mod permissions;
 mod policies;

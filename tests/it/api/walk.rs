@@ -65,6 +65,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         }
         "GET /v1/apps/{app}/deliveries" => return ("?user_id=ann", Value::Null),
         "GET /v1/apps/{app}/dead-letters/groups" => return ("?by=reason", Value::Null),
+        "POST /v1/apps/{app}/policies/simulate" => return ("?scenario=calm&deliveries=100", json!({})),
         "GET /v1/apps/{app}/dead-letters/export" => return ("?format=ndjson", Value::Null),
         "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
@@ -437,6 +438,38 @@ async fn every_route_lets_in_whom_its_description_names_and_nobody_else() {
         }
         surprises.extend(walk.operation(&name, method, path, &Security::of(path, operation)).await);
     }
+    assert!(surprises.is_empty(), "{} surprises:\n{}", surprises.len(), surprises.join("\n"));
+}
+
+/// Routes by which viewers change nothing but what is their own, or change nothing at all though they are no GET.
+const OF_VIEWERS: [&str; 5] = [
+    "/v1/sessions",
+    "/v1/session",
+    "/v1/apps/{app}/policies/preview",
+    "/v1/apps/{app}/policies/simulate",
+    "/v1/apps/{app}/receipts",
+];
+
+#[tokio::test]
+async fn a_viewer_is_refused_by_every_route_that_acts() {
+    let walk = Walk::begin().await;
+    let is_theirs =
+        |path: &str| OF_VIEWERS.iter().any(|theirs| path == *theirs || path.starts_with(&format!("{theirs}/")));
+    let acting = operations(&description(&walk.api).await)
+        .into_iter()
+        .filter(|(path, method, _)| *method != Method::GET && !is_theirs(path));
+    let (mut refused, mut surprises) = (0, Vec::new());
+    for (path, method, _) in acting {
+        let (name, place) = (format!("{method} {path}"), walk.place(&path, None).await);
+        for on in [On::TheApp, On::All] {
+            let (status, body) = walk.call(&name, &method, &place, Shown::Session("viewer", on)).await;
+            refused += 1;
+            if status != 403 {
+                surprises.push(format!("{name} by a viewer of {on:?}: {status}: {body}"));
+            }
+        }
+    }
+    assert!(refused > 80, "{refused}");
     assert!(surprises.is_empty(), "{} surprises:\n{}", surprises.len(), surprises.join("\n"));
 }
 

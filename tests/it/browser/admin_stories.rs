@@ -15,10 +15,10 @@ use crate::support::TempDir;
 
 /// Finds what keeps people out who do not see, or use no mouse; `npm ci` puts it there.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/static/admin/node_modules/axe-core/axe.min.js");
-const SHOWN: &str = "document.body.innerText";
+pub(super) const SHOWN: &str = "document.body.innerText";
 
 /// A site whose campaign was accepted for most, with some who are gone and some dead.
-async fn with_a_campaign() -> Site {
+pub(super) async fn with_a_campaign() -> Site {
     let site = Site::for_admins().await;
     site.app.subscribe("fcm", 0..24).await;
     site.app.subscribe("mozilla", 100..108).await;

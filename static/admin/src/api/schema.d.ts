@@ -880,6 +880,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/policies/simulate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Simulates what a policy would come to against a push service in trouble, beside the one that holds today. Nothing is sent.
+         * @description The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and
+         *     the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so
+         *     many retries that it would take too long; `bellwire policy simulate` has more patience.
+         */
+        post: operations["policies_simulate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/policies/subscriptions/{subscription}": {
         parameters: {
             query?: never;
@@ -1181,6 +1203,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/checks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes. Nothing is changed.
+         * @description What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers.
+         */
+        get: operations["checks_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events/stream": {
         parameters: {
             query?: never;
@@ -1189,7 +1231,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams what happens on the server, in all apps, as server-sent events.
+         * Streams what happens on the server, in all apps, as server-sent events. Whoever has roles for some apps only hears of those.
          * @description Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
          *     `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
          *     hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
@@ -1231,7 +1273,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists all lanes, the newest first. */
+        /** Lists lanes, the newest first: of all apps that the caller may look at, or of one of them. */
         get: operations["gateways_list"];
         put?: never;
         post?: never;
@@ -2050,6 +2092,11 @@ export interface components {
          */
         BrowserRight: "create_topics" | "set_tags" | "set_attributes";
         /**
+         * @description A scenario that comes with the program.
+         * @enum {string}
+         */
+        BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "flaky" | "slow";
+        /**
          * @description When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
          *     time to live lasts that long.
          */
@@ -2465,6 +2512,29 @@ export interface components {
              */
             until?: string | null;
         };
+        /** @description One thing that was looked at. */
+        Finding: {
+            /** @description What to do about it; null: nothing, or it goes without saying. */
+            advice?: string | null;
+            /** @description What was looked at, in a word or three: `partitions`, `master key file`. */
+            check: string;
+            /** @description What was found, in one sentence. */
+            detail: string;
+            /** @description How it is. */
+            health: components["schemas"]["Health"];
+            /** @description The command, setting or statement that does it, to be copied; null: there is none. */
+            line?: string | null;
+        };
+        /** @description What was looked at. */
+        Findings: {
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            at: string;
+            /** @description Everything that was looked at, the gravest first. */
+            data: components["schemas"]["Finding"][];
+        };
         /** @description What to let through. It replaces what was; whether it is paused stays. */
         FlowBody: {
             /**
@@ -2639,6 +2709,11 @@ export interface components {
              */
             user_left: number;
         };
+        /**
+         * @description How a check went, the gravest first.
+         * @enum {string}
+         */
+        Health: "failure" | "warning" | "ok";
         /** @description From one time of day until, not including, another: past midnight if that is the earlier one. */
         Hours: {
             /** @example 22:00 */
@@ -2714,6 +2789,12 @@ export interface components {
         LaneView: {
             /** @description The app it belongs to. */
             app: string;
+            /**
+             * Format: int64
+             * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
+             *     answers. Null: no worker has sent anything in it lately. A few seconds old.
+             */
+            concurrency?: number | null;
             /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
             gateway: string;
             /**
@@ -2721,6 +2802,7 @@ export interface components {
              * @description Its number.
              */
             lane: number;
+            last_words?: components["schemas"]["LastWords"] | null;
             /** @description What is in force on its way to each origin, where anything is. */
             origins: components["schemas"]["OriginView"][];
             /**
@@ -2735,6 +2817,21 @@ export interface components {
             trips_last_hour: number;
             /** @description The key that signs in it. */
             vapid_key_id: string;
+        };
+        /** @description What a push service last answered to a POST that it did not take, other than that the subscription is gone. */
+        LastWords: {
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            at: string;
+            /** @description Its words, without endpoints and tokens, or what kept an answer from coming; null: it said nothing. */
+            detail?: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status; null: there was no answer.
+             */
+            status?: number | null;
         };
         /** @description A one-time link. */
         Link: {
@@ -2786,6 +2883,18 @@ export interface components {
              * @description When it was last used, to the minute.
              */
             seen_at: string;
+        };
+        /** @description POSTs over time. */
+        Load: {
+            /** @description How many of that second's POSTs were accepted. */
+            accepted_per_s: number[];
+            /**
+             * Format: int32
+             * @description Seconds that one entry stands for.
+             */
+            bucket_s: number;
+            /** @description The most POSTs in one second of each. */
+            posts_per_s: number[];
         };
         /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
         Loss: {
@@ -3183,7 +3292,7 @@ export interface components {
              * @description When any of this changed.
              */
             changed_at: string;
-            /** @description The operator's words. */
+            /** @description The operator's words, for whoever may look at the server as a whole. */
             held_note?: string | null;
             /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`. */
             held_reason?: string | null;
@@ -3211,6 +3320,19 @@ export interface components {
             payload_max?: number | null;
             /** @description The worker that probes, while one does. */
             prober?: string | null;
+        };
+        /** @description A stretch of time in which nobody gets through. */
+        Outage: {
+            /**
+             * Format: double
+             * @description When it begins, in seconds from the beginning.
+             */
+            from_s: number;
+            /**
+             * Format: double
+             * @description When it ends; null: never.
+             */
+            until_s?: number | null;
         };
         /** @description What is set where. */
         Overview: {
@@ -3568,6 +3690,12 @@ export interface components {
             data: {
                 /** @description The app it belongs to. */
                 app: string;
+                /**
+                 * Format: int64
+                 * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
+                 *     answers. Null: no worker has sent anything in it lately. A few seconds old.
+                 */
+                concurrency?: number | null;
                 /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
                 gateway: string;
                 /**
@@ -3575,6 +3703,7 @@ export interface components {
                  * @description Its number.
                  */
                 lane: number;
+                last_words?: components["schemas"]["LastWords"] | null;
                 /** @description What is in force on its way to each origin, where anything is. */
                 origins: components["schemas"]["OriginView"][];
                 /**
@@ -4042,6 +4171,11 @@ export interface components {
             tier: components["schemas"]["Tier"];
             /** @description The retries, as they follow on failures. */
             timetable: components["schemas"]["Timetable"];
+            /**
+             * Format: int32
+             * @description The tier's time to live in seconds: a retry that is due later is not made, unless the message says otherwise.
+             */
+            ttl_s: number;
             /** @description What to know about the policies all the same. */
             warnings?: components["schemas"]["FieldError"][];
             when_throttled?: components["schemas"]["Timetable"] | null;
@@ -4097,6 +4231,29 @@ export interface components {
             expirationTime?: number | null;
             /** @description What payloads are sealed with. */
             keys: components["schemas"]["PushKeys"];
+        };
+        /** @description Times in seconds. */
+        Quantiles: {
+            /**
+             * Format: double
+             * @description All.
+             */
+            max_s: number;
+            /**
+             * Format: double
+             * @description Half took no longer.
+             */
+            p50_s: number;
+            /**
+             * Format: double
+             * @description 95 of 100.
+             */
+            p95_s: number;
+            /**
+             * Format: double
+             * @description 99 of 100.
+             */
+            p99_s: number;
         };
         /** @description What waits in all apps. */
         QueueView: {
@@ -4156,6 +4313,26 @@ export interface components {
             at: string;
             /** @description What happened. */
             kind: components["schemas"]["ReceiptKind"];
+        };
+        /** @description How the gateway is met when it is back. */
+        Recovery: {
+            /**
+             * Format: double
+             * @description When, in seconds from the beginning.
+             */
+            at_s: number;
+            /**
+             * Format: int64
+             * @description POSTs of that minute that were not accepted.
+             */
+            in_vain: number;
+            /**
+             * Format: int32
+             * @description The most in one second of the minute that follows.
+             */
+            peak_per_s: number;
+            /** @description POSTs in each of the 10 seconds that follow. */
+            posts_per_s: number[];
         };
         /** @description Something that was left out of a browser's request, while the rest of it holds. */
         RefusedView: {
@@ -4368,6 +4545,101 @@ export interface components {
             passkey?: Record<string, never> | null;
             /** @description The teammate's password. */
             password?: string | null;
+        };
+        /** @description What a policy would come to. */
+        Simulation: {
+            /** @description When the push service is down for everybody. */
+            outages: components["schemas"]["Outage"][];
+            /** @description What comes of it under the policy that would hold. */
+            report: components["schemas"]["SimulationReport"];
+            /** @description The situation. */
+            scenario: components["schemas"]["BuiltIn"];
+            /** @description The tier of all deliveries. */
+            tier: components["schemas"]["Tier"];
+            today?: components["schemas"]["SimulationReport"] | null;
+            /**
+             * Format: int32
+             * @description Their time to live in seconds: the tier's.
+             */
+            ttl_s: number;
+            /** @description What to know about the policies all the same. */
+            warnings?: components["schemas"]["FieldError"][];
+        };
+        /** @description The result of a simulation. `deliveries` = `accepted_at_once` + `accepted_after_retry` + `gone` + `expired` + all of `dead`. */
+        SimulationReport: {
+            /**
+             * Format: int64
+             * @description Accepted later.
+             */
+            accepted_after_retry: number;
+            /**
+             * Format: int64
+             * @description Accepted without a retry that counts.
+             */
+            accepted_at_once: number;
+            /**
+             * Format: int64
+             * @description How often a breaker opened.
+             */
+            breaker_trips: number;
+            /** @description Given up, by reason. */
+            dead: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description How often a delivery was deferred without an attempt.
+             */
+            deferrals: number;
+            /**
+             * Format: int64
+             * @description How many were simulated.
+             */
+            deliveries: number;
+            /**
+             * Format: int64
+             * @description Deliveries whose time to live ran out.
+             */
+            expired: number;
+            /**
+             * Format: int64
+             * @description Ended as the subscription was gone.
+             */
+            gone: number;
+            /**
+             * Format: int64
+             * @description How often throttling shut the lane.
+             */
+            holds: number;
+            /** @description The load on the gateway. */
+            load: components["schemas"]["Load"];
+            /**
+             * Format: int32
+             * @description Which second that was, from the beginning.
+             */
+            peak_at_s: number;
+            /**
+             * Format: int32
+             * @description The most POSTs in one second.
+             */
+            peak_per_s: number;
+            /**
+             * Format: int64
+             * @description POSTs that were made.
+             */
+            posts: number;
+            /**
+             * Format: int64
+             * @description POSTs that were not accepted.
+             */
+            posts_in_vain: number;
+            /**
+             * Format: double
+             * @description POSTs for each delivery.
+             */
+            posts_per_delivery: number;
+            recovery?: components["schemas"]["Recovery"] | null;
+            to_acceptance?: components["schemas"]["Quantiles"] | null;
         };
         /** @description Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter. */
         Slas: {
@@ -6905,6 +7177,60 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    policies_simulate: {
+        parameters: {
+            query: {
+                /** @description The situation. */
+                scenario: "calm" | "outage" | "part" | "herd" | "throttled" | "flaky" | "slow";
+                /** @description Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them. */
+                deliveries?: number;
+                /** @description Decides all that is random: the same seed gives the same figures. 1 by default. */
+                seed?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "policy": {
+                 *         "retries": 3
+                 *       },
+                 *       "tier": "transactional",
+                 *       "topic": "news"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PreviewBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     policies_subscriptions_show_subscription: {
         parameters: {
             query?: never;
@@ -8067,6 +8393,30 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    checks_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Findings"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     events_stream_all: {
         parameters: {
             query?: {
@@ -8125,6 +8475,8 @@ export interface operations {
     gateways_list: {
         parameters: {
             query?: {
+                /** @description Of this app alone: its id or slug. */
+                app?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
                 /** @description `iterator` of the page before. */

@@ -29,12 +29,16 @@ const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const Messages = lazy(() => import("../pages/messages/list"));
 const MessagePage = lazy(() => import("../pages/messages/message"));
 const Composer = lazy(() => import("../pages/composer/page"));
+const DeadLetterPage = lazy(() => import("../pages/dead-letters/letter"));
+const Policies = lazy(() => import("../pages/policies/page"));
+const PolicyPage = lazy(() => import("../pages/policies/editor"));
+const Checks = lazy(() => import("../pages/checks/page"));
 const NotYet = lazy(() => import("../pages/not-yet"));
 
-/** Where what happens is told of: everywhere for operators of all apps, else in the chosen app. Nobody may: figures come by the minute. */
+/** Where what happens is told of: in the chosen app, else in all that somebody has roles for. Nobody may: figures come by the minute. */
 function streamFor(session: Session, app: AppView | undefined): string | null {
   if (app && may(session, "viewer", app.id)) return `/v1/apps/${app.id}/events/stream`;
-  return may(session, "operator", null) ? "/v1/events/stream" : null;
+  return session.roles.length > 0 ? "/v1/events/stream" : null;
 }
 
 /** Everything around a page. */
@@ -87,6 +91,10 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
               <Route path={`${BASE}/subscribers/:subscription`} component={AnySubscription} />
               <Route path={`${BASE}/subscribers/:app/users/:user`} component={PersonPage} />
               <Route path={`${BASE}/subscribers/:app/subscriptions/:subscription`} component={PersonPage} />
+              <Route path={`${BASE}/dead-letters/:letter`} component={DeadLetterPage} />
+              <Route path={`${BASE}/policies`} component={Policies} />
+              <Route path={`${BASE}/policies/:place/:name`} component={PolicyPage} />
+              <Route path={`${BASE}/checks`} component={Checks} />
               <Route default component={NotYet} />
             </Router>
           )}

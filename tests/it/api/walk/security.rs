@@ -76,8 +76,12 @@ pub struct Security {
     pub scopes: Vec<String>,
     /// … by somebody who is signed in: with this role, if one is named.
     pub session: Option<Option<String>>,
+    /// That role is enough on any app: what is shown is of those on which it is held.
+    pub any_app: bool,
     /// The path names an app, and what is done concerns that alone.
     pub of_app: bool,
+    /// The path names something of the app.
+    pub of_thing: bool,
 }
 
 impl Security {
@@ -94,8 +98,10 @@ impl Security {
             }
             if let Some(roles) = way.get("session").and_then(Value::as_array) {
                 read.session = Some(roles.first().map(text));
+                read.any_app = roles.iter().any(|role| role == "any_app");
             }
         }
+        read.of_thing = path.contains('{');
         read.of_app = path.starts_with("/v1/apps/{app}") && read.scopes != [Scope::Operator.name()];
         read
     }
@@ -129,8 +135,8 @@ impl Security {
         let needed = self.session.as_ref().expect("whatever takes a key or a token takes a role");
         let Some(needed) = needed else { return None };
         match on {
-            On::AnotherApp if self.of_app => Some(404),
-            On::TheApp | On::AnotherApp if !self.of_app => Some(403),
+            On::AnotherApp if self.of_app || self.any_app && self.of_thing => Some(404),
+            On::TheApp | On::AnotherApp if !self.of_app && !self.any_app => Some(403),
             _ => (rank(held) < rank(needed)).then_some(403),
         }
     }

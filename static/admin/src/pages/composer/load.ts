@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, told } from "../../api/client";
 import { refusal, type Refusal } from "../../api/problem";
-import type { Calendar, DryRun, NewMessage, PolicyPreview, Preset, Sent, Tier } from "../../api/types";
+import type { Calendar, DryRun, NewMessage, Preset, Preview, Sent, Tier } from "../../api/types";
 
 /** Checks and counts; nothing is sent. */
 export async function dryRun(app: string, body: NewMessage, signal?: AbortSignal): Promise<DryRun> {
@@ -19,9 +19,9 @@ export const loadCalendar = (app: string, signal: AbortSignal): Promise<Calendar
 
 export const loadPresets = (app: string, signal: AbortSignal): Promise<Preset[]> => told(api.GET("/v1/apps/{app}/policies/presets", { params: { path: { app } }, signal }));
 
-export function loadTimetable(app: string, tier: Tier, topic: string, policy: NewMessage["policy"], signal: AbortSignal): Promise<PolicyPreview> {
+export function loadTimetable(app: string, tier: Tier, topic: string, policy: NewMessage["policy"], signal: AbortSignal): Promise<Preview> {
   const body = { tier, ...(topic ? { topic } : {}), ...(policy ? { policy } : {}) };
-  return told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal })) as Promise<PolicyPreview>;
+  return told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal })) as Promise<Preview>;
 }
 
 /** What a dry run has come to: of the newest request that was asked about. */

@@ -5,7 +5,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
-import { ChooseApp } from "../../ui/choose-app";
+import { ChooseApp } from "../../shell/choose-app";
 import { Shown } from "../../ui/shown";
 import { loadSaid } from "../messages/load";
 import { AudienceCard } from "./audience";
@@ -28,7 +28,7 @@ export default function Composer() {
         <a href={link("/messages")}>Messages</a>
       </p>
       <Head title="New message" lead="What will they see, and who are they?" />
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} path="/messages/new" what="Messages" />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Messages are kept by app." />}
     </>
   );
 }

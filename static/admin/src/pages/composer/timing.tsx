@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { PolicyPreview, Tier, Timetable } from "../../api/types";
+import type { Preview, Tier, Timetable } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { message } from "../../lib/draft";
 import { duration } from "../../lib/format";
@@ -97,7 +97,7 @@ export function TimingCard({ app, draft, change, check }: PartProps) {
   );
 }
 
-function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: PolicyPreview }) {
+function Retries({ preview: { timetable, when_throttled, set_by } }: { preview: Preview }) {
   const by = set_by.retry === "default" ? "This is the server’s default." : `This is set by the ${set_by.retry}.`;
   return (
     <>

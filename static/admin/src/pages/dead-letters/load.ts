@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { DeadLetter, Group, Handled } from "../../api/types";
+import type { DeadLetter, Group, Handled, OpenedLetter } from "../../api/types";
 import { clock } from "../../lib/clock";
 import type { Filters } from "../../lib/url";
 
@@ -47,6 +47,15 @@ export type Handling = "replay" | "discard";
 export function handle(handling: Handling, app: string, filter: { reason: string; message: string | undefined }, dry_run: boolean): Promise<Handled> {
   const to = { params: { path: { app } }, body: { filter, dry_run } };
   return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/discard", to));
+}
+
+export const loadLetter = (app: string, dead_letter: string, signal: AbortSignal): Promise<OpenedLetter> =>
+  told(api.GET("/v1/apps/{app}/dead-letters/{dead_letter}", { params: { path: { app, dead_letter } }, signal }));
+
+/** Replays or discards one dead letter; it stands in the audit log. */
+export function handleOne(handling: Handling, app: string, dead_letter: string): Promise<OpenedLetter> {
+  const to = { params: { path: { app, dead_letter } } };
+  return handling === "replay" ? told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/replay", to)) : told(api.POST("/v1/apps/{app}/dead-letters/{dead_letter}/discard", to));
 }
 
 /** Where an export is to be had; the browser saves it. */

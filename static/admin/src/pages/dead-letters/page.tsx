@@ -4,9 +4,9 @@ import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { gatewayName, reasonWords } from "../../lib/words";
+import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
-import { ChooseApp } from "../../ui/choose-app";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -22,7 +22,7 @@ export default function DeadLetters() {
       <Head title="Dead letters" lead="What went wrong, can I mend it? Deliveries that were given up, by why.">
         {app && <Export app={app} reason={filters.reason} />}
       </Head>
-      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} path="/dead-letters" what="Dead letters" />}
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Dead letters are kept by app." />}
     </>
   );
 }
@@ -151,7 +151,7 @@ function LetterTable({ letters }: { letters: DeadLetter[] }) {
       rows={letters}
       id={({ id }) => id}
       columns={[
-        { head: "Died", cell: ({ at }) => <Time at={at} /> },
+        { head: "Died", cell: ({ id, at }) => <a href={link(`/dead-letters/${id}`)}><Time at={at} /></a> },
         { head: "Gateway", cell: ({ gateway }) => gatewayName(gateway) },
         { head: "Its words", cell: ({ status, detail }) => [status, detail].filter((word) => word != null).join(" ") || "none" },
         { head: "Retries", isNumber: true, isExtra: true, cell: ({ retries }) => retries },

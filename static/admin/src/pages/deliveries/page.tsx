@@ -9,7 +9,7 @@ import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { SearchField, Select, written } from "../../ui/filters";
 import { Time } from "../../ui/numbers";
-import { OfApp } from "../../ui/of-app";
+import { OfApp } from "../../shell/of-app";
 import { Shown } from "../../ui/shown";
 import { Table, type Column } from "../../ui/table";
 import { loadDevices, loadFound, loadLanes } from "./load";
@@ -20,7 +20,7 @@ export default function Deliveries() {
   return (
     <>
       <Head title="Deliveries" lead="Why did this person not get it? A delivery is one message on its way to one device." />
-      <OfApp path="/deliveries" question="Deliveries are kept by app. Of which?">
+      <OfApp what="Deliveries are kept by app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>
     </>

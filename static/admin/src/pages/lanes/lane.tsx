@@ -15,6 +15,7 @@ import { Card, Head } from "../../ui/card";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { LastWords } from "./last-words";
 import { loadAnswers, loadFlow, loadLane } from "./load";
 import { OrderDialog } from "./order";
 
@@ -25,7 +26,6 @@ export default function LanePage() {
   const number = Number(params.lane);
   const lane = useResource(`lane ${number}`, (stop) => loadLane(number, stop), { on: ["lane.held", "lane.released", "lane.breaker"], everyS: 15 });
   const flow = useResource(`flow ${number}`, (stop) => loadFlow(number, stop), { on: ["outcomes", "lane.held", "lane.released"], everyS: 15 });
-  const answers = useResource(`answers ${number}`, (stop) => loadAnswers(number, stop));
   const refresh = () => Promise.all([lane.refresh(), flow.refresh()]);
   return (
     <>
@@ -40,14 +40,10 @@ export default function LanePage() {
             <div class="grid halves">
               <Card title="Waiting">
                 <Shown of={flow} what="what waits">
-                  {(flow) => <FlowFigures flow={flow} />}
+                  {(flow) => <FlowFigures flow={flow} concurrency={shown.concurrency} />}
                 </Shown>
               </Card>
-              <Card title="Answers" aside={<span class="fine">last hour</span>}>
-                <Shown of={answers} what="answers" isEmpty={(answers) => answers.length === 0} empty={<p>Nothing was sent to it within the last hour.</p>}>
-                  {(answers) => <Answers answers={answers} />}
-                </Shown>
-              </Card>
+              <AnswersCard lane={shown} />
               <Card title="Origins" class="wide">
                 <Origins lane={shown} />
               </Card>
@@ -102,7 +98,28 @@ function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; o
   );
 }
 
-function FlowFigures({ flow }: { flow: Flow }) {
+function AnswersCard({ lane }: { lane: Lane }) {
+  const answers = useResource(`answers ${lane.lane}`, (stop) => loadAnswers(lane, stop));
+  return (
+    <Card title="Answers" aside={<span class="fine">last hour</span>}>
+      <Shown of={answers} what="answers" isEmpty={(answers) => answers.length === 0} empty={<p>Nothing was sent to it within the last hour.</p>}>
+        {(answers) => <Answers answers={answers} />}
+      </Shown>
+      {lane.last_words && (
+        <dl class="figures">
+          <div>
+            <dt>Its last words</dt>
+            <dd>
+              <LastWords words={lane.last_words} />
+            </dd>
+          </div>
+        </dl>
+      )}
+    </Card>
+  );
+}
+
+function FlowFigures({ flow, concurrency }: { flow: Flow; concurrency: number | null | undefined }) {
   const limits = [
     flow.paused ? "nothing is let through: flow control pauses it" : "",
     flow.rate == null ? "" : `${flow.rate} in ${duration(flow.period ?? 1)}`,
@@ -121,7 +138,11 @@ function FlowFigures({ flow }: { flow: Flow }) {
         <dd>{flow.oldest_waiting_s == null ? "–" : duration(flow.oldest_waiting_s)}</dd>
       </div>
       <div>
-        <dt>Limit in use</dt>
+        <dt>POSTs at a time</dt>
+        <dd>{concurrency == null ? "nothing was sent lately" : <>up to <Count n={concurrency} />, as it answers</>}</dd>
+      </div>
+      <div>
+        <dt>Flow control</dt>
         <dd>{limits.join("; ") || "none"}</dd>
       </div>
     </dl>

@@ -7,23 +7,25 @@ import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { GATEWAY_NAMES, gatewayName } from "../../lib/words";
-import { useHere } from "../../shell/context";
+import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
 import { Count } from "../../ui/numbers";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { LastWords } from "./last-words";
 import { loadAttempts, loadLanes, type Attempts } from "./load";
 
 /** Which gateway is ill? The gravest first. */
 export default function Lanes() {
   const { apps, app } = useHere();
   const { filters, change, link } = useFilters();
-  const lanes = useResource(`lanes page ${filters.after ?? ""}`, (stop) => loadLanes(filters.after, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
-  const attempts = useResource("attempts by lane", loadAttempts, { on: ["outcomes"] });
-  const fits = (lane: Lane) =>
-    (!app || lane.app === app.id) && (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
+  const server = useMay("viewer", null);
+  const of = app ? [app.id] : server.may ? undefined : apps.map(({ id }) => id);
+  const lanes = useResource(`lanes page ${app?.id ?? ""} ${filters.after ?? ""}`, (stop) => loadLanes(app?.id, filters.after, stop), { on: ["lane.held", "lane.released", "lane.breaker"] });
+  const attempts = useResource(`attempts by lane ${of?.join() ?? ""}`, (stop) => loadAttempts(of, stop), { on: ["outcomes"] });
+  const fits = (lane: Lane) => (!filters.gateway || lane.gateway === filters.gateway) && (!filters.state || laneState(lane) === filters.state);
   return (
     <>
       <Head title="Lanes" lead="Which gateway is ill? A lane is the way to one push service under one VAPID key." />
@@ -98,6 +100,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
         },
         { head: "Until", isExtra: true, cell: (lane) => endOf(worstOrigin(lane)?.held_until ?? worstOrigin(lane)?.open_until, clock.shown.value, zone.value) || "–" },
         { head: "Subscriptions", isNumber: true, isExtra: true, cell: ({ subscriptions }) => <Count n={subscriptions} /> },
+        { head: "At a time", isNumber: true, isExtra: true, cell: ({ concurrency }) => (concurrency == null ? "–" : <Count n={concurrency} />) },
         { head: "POSTs, last hour", isNumber: true, isExtra: true, cell: ({ lane }) => (attempts ? <Count n={attempts.get(lane)?.attempts ?? 0} /> : "…") },
         {
           head: "Not taken",
@@ -108,6 +111,7 @@ function LaneTable({ lanes, apps, attempts }: { lanes: Lane[]; apps: readonly Ap
           },
         },
         { head: "Breaker opened", isNumber: true, isExtra: true, cell: ({ trips_last_hour }) => (trips_last_hour === 0 ? "–" : `${trips_last_hour} ×`) },
+        { head: "Last words", isExtra: true, cell: ({ last_words }) => <LastWords words={last_words} /> },
       ]}
     />
   );

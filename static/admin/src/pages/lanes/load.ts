@@ -11,8 +11,9 @@ export interface LanePage {
   next: string | null | undefined;
 }
 
-export async function loadLanes(after: string | undefined, signal: AbortSignal): Promise<LanePage> {
-  const { data, iterator } = await told(api.GET("/v1/gateways", { params: { query: { limit: 100, iterator: after } }, signal }));
+/** Lanes of one app, or of all that somebody may look at. */
+export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal): Promise<LanePage> {
+  const { data, iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit: 100, iterator: after } }, signal }));
   return { lanes: data, next: iterator };
 }
 
@@ -27,34 +28,31 @@ export interface Attempts {
   errorRate: number | null;
 }
 
-export async function loadAttempts(signal: AbortSignal): Promise<Map<number, Attempts>> {
+const lastHour = () => {
   const end = clock.now();
-  const query = {
-    "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(),
-    "time[end]": end.toISOString(),
-    "measures[]": ["attempts", "error_rate"],
-    "dimensions[]": ["lane"],
-  };
-  const { data } = await told(api.GET("/v1/metrics", { params: { query }, signal }));
+  return { "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(), "time[end]": end.toISOString() };
+};
+
+/** Of these apps' lanes; undefined: of all apps at once, for whoever may look at the server. */
+export async function loadAttempts(apps: readonly string[] | undefined, signal: AbortSignal): Promise<Map<number, Attempts>> {
+  const query = { ...lastHour(), "measures[]": ["attempts", "error_rate"], "dimensions[]": ["lane"] };
+  const charts = apps
+    ? await Promise.all(apps.map((app) => told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }))))
+    : [await told(api.GET("/v1/metrics", { params: { query }, signal }))];
   return new Map(
-    data.map(({ dimensions, metrics }) => {
-      const { attempts = 0, error_rate = null } = metrics as { attempts?: number; error_rate?: number | null };
-      return [Number((dimensions as { lane?: number }).lane), { attempts, errorRate: error_rate }];
-    }),
+    charts.flatMap(({ data }) =>
+      data.map(({ dimensions, metrics }): [number, Attempts] => {
+        const { attempts = 0, error_rate = null } = metrics as { attempts?: number; error_rate?: number | null };
+        return [Number((dimensions as { lane?: number }).lane), { attempts, errorRate: error_rate }];
+      }),
+    ),
   );
 }
 
 /** How attempts were answered, by class. */
-export async function loadAnswers(lane: number, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
-  const end = clock.now();
-  const query = {
-    "time[start]": new Date(end.getTime() - HOUR_MS).toISOString(),
-    "time[end]": end.toISOString(),
-    "measures[]": ["attempts"],
-    "dimensions[]": ["status"],
-    "filters[lane]": [lane],
-  };
-  const { data } = await told(api.GET("/v1/metrics", { params: { query }, signal }));
+export async function loadAnswers({ app, lane }: Pick<Lane, "app" | "lane">, signal: AbortSignal): Promise<{ status: string; n: number }[]> {
+  const query = { ...lastHour(), "measures[]": ["attempts"], "dimensions[]": ["status"], "filters[lane]": [lane] };
+  const { data } = await told(api.GET("/v1/apps/{app}/metrics", { params: { path: { app }, query }, signal }));
   const answers = data.map(({ dimensions, metrics }) => ({
     status: String((dimensions as { status?: string }).status),
     n: Number((metrics as { attempts?: number }).attempts ?? 0),

@@ -6,7 +6,7 @@ import { useFilters, type Filters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Head } from "../../ui/card";
-import { ChooseApp } from "../../ui/choose-app";
+import { ChooseApp } from "../../shell/choose-app";
 import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { PartsBar } from "../../ui/parts";
@@ -24,7 +24,7 @@ export default function Messages() {
       <Head title="Messages" lead="How is this one going? What was sent, the newest first.">
         {app && <Write app={app} />}
       </Head>
-      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} path="/messages" what="Messages" />}
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Messages are kept by app." />}
     </>
   );
 }

@@ -25,7 +25,7 @@ import { useResource, type Resource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
-import { ChooseApp } from "../../ui/choose-app";
+import { ChooseApp } from "../../shell/choose-app";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
@@ -45,7 +45,7 @@ export default function MessagePage() {
     return (
       <>
         <Head title="Message" lead={id} />
-        <ChooseApp apps={apps} path={`/messages/${id}`} what="Messages" />
+        <ChooseApp apps={apps} what="Messages are kept by app." />
       </>
     );
   }

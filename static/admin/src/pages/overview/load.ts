@@ -35,8 +35,7 @@ export const loadQueue = (app: string | undefined, signal: AbortSignal): Promise
 
 /** The newest lanes, of one app or of all. */
 export async function loadLanes(app: string | undefined, signal: AbortSignal): Promise<Lane[]> {
-  const { data } = await told(api.GET("/v1/gateways", { params: { query: { limit: 250 } }, signal }));
-  return app ? data.filter((lane) => lane.app === app) : data;
+  return (await told(api.GET("/v1/gateways", { params: { query: { app, limit: 250 } }, signal }))).data;
 }
 
 export const loadAlerts = async (app: string | undefined, signal: AbortSignal) => {

@@ -15,13 +15,26 @@ import { StackedBars, type Layer } from "../../ui/chart";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { useHere } from "../../shell/context";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
 import { FunnelFigure } from "./funnel";
 import * as load from "./load";
 
 const OF_SENDING: readonly Kind[] = ["outcomes", "message.progress", "message.done", "lane.held", "lane.released", "lane.breaker"];
 
 export default function Overview() {
+  const { apps, app } = useHere();
+  const server = useMay("viewer", null);
+  if (app || server.may) return <Figures />;
+  return (
+    <>
+      <h1>Overview</h1>
+      <ChooseApp apps={apps} what="What all apps come to together takes a role for all of them." />
+    </>
+  );
+}
+
+function Figures() {
   const { apps, app } = useHere();
   const id = app?.id;
   const about = id ?? "all";

@@ -11,7 +11,7 @@ import { Card, Head } from "../../ui/card";
 import { StackedBars, type Layer } from "../../ui/chart";
 import { SearchField, Select, written } from "../../ui/filters";
 import { Count, Time } from "../../ui/numbers";
-import { OfApp } from "../../ui/of-app";
+import { OfApp } from "../../shell/of-app";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
 import { loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
@@ -22,7 +22,7 @@ export default function Subscribers() {
   return (
     <>
       <Head title="Subscribers" lead="Is my base healthy; who is this? A subscription is one browser that said yes." />
-      <OfApp path="/subscribers" question="Subscribers are kept by app. Of which?">
+      <OfApp what="Subscribers are kept by app.">
         {(app) => <OfOneApp key={app.id} app={app} />}
       </OfApp>
     </>

@@ -1,8 +1,9 @@
 import type { AppView } from "../api/types";
-import { to } from "../lib/url";
+import { to, useFilters } from "../lib/url";
 
-/** For pages about one app, while none is chosen. `path` is the page; `what` begins a sentence: "Messages". */
-export function ChooseApp({ apps, path, what }: { apps: readonly AppView[]; path: string; what: string }) {
+/** For pages that are about one app, while none is chosen. `what` says why there has to be one. */
+export function ChooseApp({ apps, what }: { apps: readonly AppView[]; what: string }) {
+  const { here } = useFilters();
   if (apps.length === 0) {
     return (
       <div class="empty">
@@ -15,11 +16,11 @@ export function ChooseApp({ apps, path, what }: { apps: readonly AppView[]; path
   }
   return (
     <div class="empty">
-      <p>{what} are kept by app. Of which?</p>
+      <p>{what} Of which?</p>
       <ul class="list">
         {apps.map(({ id, slug, name }) => (
           <li key={id} data-row>
-            <a href={to(path, { app: slug })}>{name}</a>
+            <a href={to(here, { app: slug })}>{name}</a>
           </li>
         ))}
       </ul>

@@ -1,0 +1,146 @@
+//! `/v1/apps/{app}/policies/simulate`: what a delivery policy would come to against a push service in trouble. Nothing is sent.
+//!
+//! A simulation costs CPU time and nothing else, so its size is bounded, few run at a time, and none on the threads that
+//! answer requests.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::{Json, Query};
+use super::places::{self, Busy};
+use super::preview::PreviewBody;
+use super::problem::{FieldError, Problem};
+use crate::model::delivery::Tier;
+use crate::policy::Policy;
+use crate::simulate::policies::{self, BuiltIn, Fault, Report, Scenario, TooLong};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(simulate))
+}
+
+/// Deliveries unless the request says otherwise.
+const DELIVERIES_DEFAULT: u32 = 10_000;
+/// Most deliveries: a few tens of milliseconds' work.
+const DELIVERIES_MAX: u32 = 20_000;
+/// Fewest: below, nothing can be said of shares.
+const DELIVERIES_MIN: u32 = 100;
+/// Entries of a load.
+const LOAD_MAX: usize = 300;
+
+const BUSY: Busy =
+    Busy { code: "simulations_busy", detail: "More simulations are asked for than this process makes at a time." };
+
+/// What to simulate.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SimulationQuery {
+    /// The situation.
+    #[param(inline)]
+    scenario: BuiltIn,
+    /// Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them.
+    deliveries: Option<u32>,
+    /// Decides all that is random: the same seed gives the same figures. 1 by default.
+    seed: Option<u32>,
+}
+
+impl SimulationQuery {
+    fn scenario(&self, tier: Tier) -> Result<Scenario, Problem> {
+        let deliveries = self.deliveries.unwrap_or(DELIVERIES_DEFAULT);
+        if !(DELIVERIES_MIN..=DELIVERIES_MAX).contains(&deliveries) {
+            let rule = format!("must be {DELIVERIES_MIN} to {DELIVERIES_MAX}");
+            return Err(Problem::invalid_parameter("deliveries", rule));
+        }
+        Ok(Scenario { tier, ..self.scenario.scenario() }.with_at_most(deliveries))
+    }
+}
+
+/// A stretch of time in which nobody gets through.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Outage {
+    /// When it begins, in seconds from the beginning.
+    from_s: f64,
+    /// When it ends; null: never.
+    until_s: Option<f64>,
+}
+
+impl From<&Fault> for Outage {
+    fn from(fault: &Fault) -> Self {
+        Self { from_s: fault.from_s, until_s: Some(fault.until_s()).filter(|until_s| until_s.is_finite()) }
+    }
+}
+
+/// What a policy would come to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Simulation {
+    /// The situation.
+    scenario: BuiltIn,
+    /// The tier of all deliveries.
+    tier: Tier,
+    /// Their time to live in seconds: the tier's.
+    ttl_s: u32,
+    /// When the push service is down for everybody.
+    outages: Vec<Outage>,
+    /// What comes of it under the policy that would hold.
+    report: Report,
+    /// What comes of it under the one that holds today; null: none is tried in its place.
+    today: Option<Report>,
+    /// What to know about the policies all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+}
+
+/// Simulates what a policy would come to against a push service in trouble, beside the one that holds today. Nothing is sent.
+///
+/// The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and
+/// the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so
+/// many retries that it would take too long; `bellwire policy simulate` has more patience.
+#[utoipa::path(post, path = "/v1/apps/{app}/policies/simulate", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug"), SimulationQuery), request_body = PreviewBody,
+    security(("api_key" = ["read"])), responses((status = 200, body = Simulation)))]
+pub(crate) async fn simulate(
+    Server { app, .. }: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(query): Query<SimulationQuery>,
+    Json(body, _): Json<PreviewBody>,
+) -> Result<Answer<Simulation>, Problem> {
+    let tier = body.tier();
+    let scenario = query.scenario(tier)?;
+    let mut said = body.gather(&state, &app).await?;
+    let warnings = std::mem::take(&mut said.warnings);
+    let policy = Policy::in_force(tier, &said.places(state.settings.policy));
+    let today = said.untried().map(|said| Policy::in_force(tier, &said.places(state.settings.policy)));
+    let (ttl_s, outages) = (scenario.ttl_s(), scenario.outages().map(Outage::from).collect());
+    let place = places::take(&state.simulations, state.settings.chart_patience, &BUSY).await?;
+    let (seed, steps_max) = (query.seed.unwrap_or(1).into(), state.settings.simulation_steps_max);
+    // Whoever asked may leave: the place is free again when the work has ended.
+    let simulated = spawn_blocking(move || {
+        let _place = place;
+        let run = |policy: &Policy| policies::run(&scenario, policy, seed, steps_max);
+        Ok::<_, TooLong>((run(&policy)?, today.as_ref().map(run).transpose()?))
+    });
+    let (report, today) = simulated.await.map_err(|_| Problem::internal())??;
+    let (report, today) = (drawable(report), today.map(drawable));
+    Ok(Answer(Simulation { scenario: query.scenario, tier, ttl_s, outages, report, today, warnings }))
+}
+
+/// With no more entries of load than a chart shows.
+fn drawable(report: Report) -> Report {
+    Report { load: report.load.in_at_most(LOAD_MAX), ..report }
+}
+
+impl From<TooLong> for Problem {
+    fn from(too_long: TooLong) -> Self {
+        let detail = format!("The simulation {too_long}.");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "simulation_too_long", detail)
+    }
+}

@@ -1,0 +1,32 @@
+//! What gateways last said that was not what was hoped for, by lane, until the next heartbeat tells it to people.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::classify::{Kind, Outcome};
+use crate::model::clock::Timestamp;
+use crate::model::id::LaneId;
+use crate::store::operations::reports::WordsRow;
+
+/// What was said since the last heartbeat: one answer a lane.
+#[derive(Default)]
+pub(super) struct LastWords(Mutex<HashMap<LaneId, WordsRow>>);
+
+impl LastWords {
+    /// Notes an answer, unless it is what was hoped for, or says no more than that a subscription is gone.
+    pub(super) fn hear(&self, lane: LaneId, outcome: &Outcome, now: Timestamp) {
+        if matches!(outcome.kind, Kind::Accepted { .. } | Kind::Gone | Kind::Unprocessed) {
+            return;
+        }
+        let detail = outcome.detail.as_deref().map(str::to_owned);
+        let row =
+            WordsRow { lane, at: now, status: outcome.status.and_then(|status| i16::try_from(status).ok()), detail };
+        self.0.lock().insert(lane, row);
+    }
+
+    /// What has not been told yet.
+    pub(super) fn take(&self) -> Vec<WordsRow> {
+        std::mem::take(&mut *self.0.lock()).into_values().collect()
+    }
+}

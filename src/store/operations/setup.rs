@@ -1,0 +1,121 @@
+//! How the database is set up, and what goes on in it: for checks, which compare it with what Bellwire needs.
+
+use chrono::TimeDelta;
+use sqlx::PgPool;
+
+use crate::model::clock::Timestamp;
+
+/// Settings of the database that matter, and how full it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The version for people.
+    pub version: String,
+    /// The version for programs: 170004.
+    pub version_number: i32,
+    /// Whether what is committed is written down to the disk.
+    pub fsync: bool,
+    /// Whether pages that a crash tore can be mended.
+    pub full_page_writes: bool,
+    /// `on`, `local`, `off` and others.
+    pub synchronous_commit: String,
+    /// Whether dead rows are cleared.
+    pub autovacuum: bool,
+    /// Connections that it takes, without those kept for superusers.
+    pub connections_max: i64,
+    /// Connections that there are.
+    pub connections: i64,
+    /// Transactions since the oldest row that is not frozen.
+    pub xid_age: i64,
+}
+
+/// Reads them.
+pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<Settings> {
+    sqlx::query_as!(
+        Settings,
+        r#"SELECT current_setting('server_version') AS "version!", current_setting('server_version_num')::integer AS "version_number!",
+             current_setting('fsync')::boolean AS "fsync!", current_setting('full_page_writes')::boolean AS "full_page_writes!",
+             current_setting('synchronous_commit') AS "synchronous_commit!", current_setting('autovacuum')::boolean AS "autovacuum!",
+             current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
+               AS "connections_max!",
+             (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS "connections!",
+             (SELECT age(datfrozenxid)::bigint FROM pg_database WHERE datname = current_database()) AS "xid_age!""#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Something that keeps dead rows from being cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A transaction of this session, which has lasted for so many seconds.
+    Session {
+        /// Its process.
+        pid: i32,
+        /// What it calls itself.
+        name: String,
+    },
+    /// A transaction that was prepared for a second phase.
+    Prepared(String),
+    /// A replication slot that nobody reads.
+    Slot(String),
+}
+
+/// What has kept dead rows from being cleared for longest, and for how many seconds; a slot does not tell. None: nothing does,
+/// or nothing that this role may see.
+pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(Holder, Option<f64>)>> {
+    let row = sqlx::query!(
+        r#"SELECT kind AS "kind!", pid, name AS "name!", since_s FROM (
+             SELECT 1 AS kind, pid, application_name AS name, extract(epoch FROM now() - xact_start)::double precision AS since_s
+             FROM pg_stat_activity
+             WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+               AND xact_start IS NOT NULL
+             UNION ALL
+             SELECT 2, NULL, gid, extract(epoch FROM now() - prepared)::double precision FROM pg_prepared_xacts
+             WHERE database = current_database()
+             UNION ALL
+             SELECT 3, NULL, slot_name::text, NULL FROM pg_replication_slots WHERE NOT active
+           ) holders ORDER BY since_s DESC NULLS LAST LIMIT 1"#
+    );
+    Ok(row.fetch_optional(pool).await?.map(|row| {
+        let holder = match row.kind {
+            1 => Holder::Session { pid: row.pid.unwrap_or_default(), name: row.name },
+            2 => Holder::Prepared(row.name),
+            _ => Holder::Slot(row.name),
+        };
+        (holder, row.since_s)
+    }))
+}
+
+/// How many lanes stand still.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Held by throttling, an operator, or a refused key.
+    pub held: i64,
+    /// With an open breaker.
+    pub broken: i64,
+}
+
+/// Counts the lanes that stand still.
+pub(crate) async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<Standing> {
+    sqlx::query_as!(
+        Standing,
+        r#"SELECT count(DISTINCT lane) FILTER (WHERE greatest(held_until, key_held_until) > $1) AS "held!",
+             count(DISTINCT lane) FILTER (WHERE breaker = 'open' AND open_until > $1 AND breaker_of IS NULL) AS "broken!"
+           FROM lane_states"#,
+        now
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// API keys that are valid and expire within a time, the next one first: their names, at most 11.
+pub(crate) async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timestamp) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar!(
+        "SELECT name FROM api_keys WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2
+         ORDER BY expires_at LIMIT 11",
+        now,
+        now + within
+    )
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,32 @@
+/** What checks found, in words. Pure. */
+import type { Finding } from "../api/types";
+import type { Tone } from "./words";
+
+export const HEALTH_WORDS: Record<Finding["health"], { word: string; tone: Tone }> = {
+  failure: { word: "Mend this", tone: "lost" },
+  warning: { word: "Needs attention", tone: "retrying" },
+  ok: { word: "All right", tone: "accepted" },
+};
+
+/** What needs somebody, the gravest first as the server has it, and what does not. */
+export function grouped(findings: readonly Finding[]): { wrong: Finding[]; right: Finding[] } {
+  return { wrong: findings.filter(({ health }) => health !== "ok"), right: findings.filter(({ health }) => health === "ok") };
+}
+
+const things = (n: number) => (n === 1 ? "One thing" : `${n} things`);
+
+/** All findings in one sentence. */
+export function state(findings: readonly Finding[]): { tone: Tone; words: string } {
+  const n = (health: Finding["health"]) => findings.filter((finding) => finding.health === health).length;
+  const [failures, warnings] = [n("failure"), n("warning")];
+  if (failures === 0 && warnings === 0) return { tone: "accepted", words: "All is set up right" };
+  const rest = warnings === 0 ? "" : `, ${warnings} more ${warnings === 1 ? "needs" : "need"} attention`;
+  if (failures > 0) return { tone: "lost", words: `${things(failures)} ${failures === 1 ? "is" : "are"} wrong${rest}` };
+  return { tone: "retrying", words: `${things(warnings)} ${warnings === 1 ? "needs" : "need"} attention` };
+}
+
+/** `api keys` as a title: `API keys`. */
+export function titleOf(check: string): string {
+  if (check.startsWith("api ")) return `API ${check.slice(4)}`;
+  return check.slice(0, 1).toUpperCase() + check.slice(1);
+}

@@ -1,0 +1,90 @@
+/** The fields of each form of delivery policy, with the names that its publisher gave them. */
+import type { PolicyPlace } from "../api/types";
+
+/** How a field is written. */
+export type Written = "integer" | "number" | "text" | "choice" | "switch";
+
+export interface Field {
+  /** The member within the policy (RFC 6901). */
+  pointer: string;
+  label: string;
+  /** What stands in an empty field: what holds then. */
+  standard: string;
+  kind: Written;
+  unit?: string;
+  choices?: readonly string[];
+  /** Fields of one group stand together, under its name. */
+  group?: string;
+  help?: string;
+}
+
+const sns = (name: string, label: string, standard: string, more: Partial<Field> = {}): Field => ({
+  pointer: `/healthyRetryPolicy/${name}`,
+  label,
+  standard,
+  kind: "integer",
+  ...more,
+});
+
+export const FORM_FIELDS: Record<"guide" | "sns" | "qstash" | "preset", readonly Field[]> = {
+  guide: [
+    { pointer: "/maxAttempts", label: "Retries", standard: "5", kind: "integer", help: "The first POST does not count." },
+    { pointer: "/immediateRetries", label: "Of these at once", standard: "0", kind: "integer" },
+    { pointer: "/baseDelayMs", label: "First delay", standard: "2000", kind: "integer", unit: "ms" },
+    { pointer: "/maxDelayMs", label: "Longest delay", standard: "60000", kind: "integer", unit: "ms" },
+    { pointer: "/jitterPercent", label: "Jitter, as a share", standard: "0.2", kind: "number", help: "0.2 spreads each delay by a fifth either way." },
+  ],
+  sns: [
+    sns("numRetries", "Retries", "3", { help: "All phases together." }),
+    sns("numNoDelayRetries", "Of these at once", "0"),
+    sns("numMinDelayRetries", "Then at the shortest delay", "0"),
+    sns("numMaxDelayRetries", "Last at the longest delay", "0"),
+    sns("minDelayTarget", "Shortest delay", "20", { unit: "s" }),
+    sns("maxDelayTarget", "Longest delay", "20", { unit: "s" }),
+    sns("backoffFunction", "Growth between them", "linear", { kind: "choice", choices: ["linear", "arithmetic", "geometric", "exponential"] }),
+    {
+      pointer: "/throttlePolicy/maxReceivesPerSecond",
+      label: "Deliveries a second to one subscription",
+      standard: "no limit",
+      kind: "integer",
+      group: "Throttle and label",
+    },
+    { pointer: "/requestPolicy/headerContentType", label: "Media type of raw payloads", standard: "text/plain; charset=UTF-8", kind: "text", group: "Throttle and label" },
+  ],
+  qstash: [
+    { pointer: "/retries", label: "Retries", standard: "the app’s maximum", kind: "integer" },
+    {
+      pointer: "/retryDelay",
+      label: "Delay in milliseconds, by “retried”",
+      standard: "growing by e^2.5, up to a day",
+      kind: "text",
+      help: "pow(2, retried) * 1000, say; retried is 0 for the first retry. Also sqrt abs exp floor ceil round min max.",
+    },
+  ],
+  preset: [{ pointer: "/preset", label: "Preset", standard: "", kind: "choice", choices: ["guide", "sns-customer-managed", "sns-aws-managed"] }],
+};
+
+const BREAKER = "Breaker and retry tokens";
+const breaker = (name: string, label: string, more: Partial<Field> = {}): Field => ({
+  pointer: `/${name}`,
+  label,
+  standard: "the server’s",
+  kind: "integer",
+  group: BREAKER,
+  ...more,
+});
+
+/** Fields beside those of the form. */
+export const COMMON_FIELDS: Record<PolicyPlace, readonly Field[]> = {
+  tier: [
+    breaker("circuitFailureThreshold", "Share of failures that opens the breaker", { kind: "number" }),
+    breaker("circuitMinAttempts", "… of at least so many POSTs a minute"),
+    breaker("circuitConsecutiveFailures", "Failures in a row that open it"),
+    breaker("circuitOpenMs", "First opening", { unit: "ms" }),
+    breaker("circuitOpenMaxMs", "Longest opening", { unit: "ms" }),
+    breaker("retryTokenTtlSec", "A retry’s token is good for", { unit: "s" }),
+  ],
+  topic: [{ pointer: "/disableSubscriptionOverrides", label: "Subscriptions of this topic have no say", standard: "", kind: "switch" }],
+  subscription: [],
+  message: [],
+};

@@ -1,0 +1,90 @@
+import { api, told } from "../../api/client";
+import type { Finding } from "../../api/types";
+import { grouped, HEALTH_WORDS, state, titleOf } from "../../lib/checks";
+import { useResource } from "../../lib/resource";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Copy } from "../../ui/copy";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import "./checks.css";
+
+const load = (signal: AbortSignal) => told(api.GET("/v1/checks", { signal }));
+
+/** Is it set up right? What is wrong comes first, with the line that mends it. */
+export default function Checks() {
+  const found = useResource("checks", load, { everyS: 120 });
+  return (
+    <>
+      <Head title="Checks" lead="Is it set up right? What this server says of itself; bellwire doctor says the same without it.">
+        <button type="button" id="check-again" disabled={found.isLoading.value} onClick={() => found.refresh()}>
+          {found.isLoading.value ? "Looking…" : "Look again"}
+        </button>
+      </Head>
+      <Shown of={found} what="the checks">
+        {({ at, data }) => <Findings at={at} findings={data} />}
+      </Shown>
+    </>
+  );
+}
+
+function Findings({ at, findings }: { at: string; findings: Finding[] }) {
+  const { wrong, right } = grouped(findings);
+  const { tone, words } = state(findings);
+  return (
+    <>
+      <p class="verdict" id="checks-state">
+        <Badge tone={tone}>{words}</Badge> <span class="fine">looked at <Time at={at} /></span>
+      </p>
+      {wrong.length > 0 && (
+        <ul class="findings">
+          {wrong.map((finding) => (
+            <li key={finding.check} class="card" data-health={finding.health}>
+              <Wrong finding={finding} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {right.length > 0 && (
+        <Card title="As it should be">
+          <ul class="right-ones">
+            {right.map(({ check, detail }) => (
+              <li key={check}>
+                <Badge tone="accepted">{titleOf(check)}</Badge>
+                <span>
+                  <Marked text={detail} />
+                </span>
+              </li>
+            ))}
+          </ul>
+        </Card>
+      )}
+    </>
+  );
+}
+
+function Wrong({ finding: { check, health, detail, advice, line } }: { finding: Finding }) {
+  const { word, tone } = HEALTH_WORDS[health];
+  return (
+    <>
+      <header class="card-head">
+        <h2>{titleOf(check)}</h2>
+        <Badge tone={tone}>{word}</Badge>
+      </header>
+      <p>
+        <Marked text={detail} />
+      </p>
+      {advice && (
+        <p>
+          <Marked text={advice} />
+        </p>
+      )}
+      {line && <Copy text={line} />}
+    </>
+  );
+}
+
+/** What stands between backticks is code. */
+function Marked({ text }: { text: string }) {
+  return <>{text.split("`").map((part, n) => (n % 2 === 1 ? <code key={n}>{part}</code> : part))}</>;
+}

@@ -1,0 +1,185 @@
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, OpenedLetter, Policy } from "../../api/types";
+import { duration } from "../../lib/format";
+import { formWords } from "../../lib/policies";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { gatewayName, reasonWords, type Tone } from "../../lib/words";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { useAction } from "../../ui/action";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Dialog } from "../../ui/dialog";
+import { Time } from "../../ui/numbers";
+import { Refused, Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { handleOne, loadLetter, type Handling } from "./load";
+
+/** One dead letter: what went wrong, everything that was tried, and what may be done. */
+export default function DeadLetterPage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  const id = params.letter ?? "";
+  return (
+    <>
+      <p class="back">
+        <a href={link("/dead-letters")}>Dead letters</a>
+      </p>
+      {app ? <Letter key={id} app={app} id={id} /> : <ChooseApp apps={apps} what="Dead letters are kept by app." />}
+    </>
+  );
+}
+
+const STATES: Record<OpenedLetter["state"], { word: string; tone: Tone }> = {
+  open: { word: "Open", tone: "lost" },
+  replayed: { word: "Sent again", tone: "accepted" },
+  discarded: { word: "Discarded", tone: "cancelled" },
+  closed: { word: "Closed: there is no way back", tone: "cancelled" },
+};
+
+function Letter({ app, id }: { app: AppView; id: string }) {
+  // Whoever may see the content is noted in the audit log each time: it is asked for once.
+  const letter = useResource(`letter ${app.id} ${id}`, (stop) => loadLetter(app.id, id, stop), { everyS: 86_400 });
+  return (
+    <Shown of={letter} what="this dead letter">
+      {(opened) => <Opened app={app} opened={opened} onHandled={letter.refresh} />}
+    </Shown>
+  );
+}
+
+function Opened({ app, opened, onHandled }: { app: AppView; opened: OpenedLetter; onHandled: () => unknown }) {
+  const { link } = useFilters();
+  const { title, help } = reasonWords(opened.reason);
+  const { word, tone } = STATES[opened.state];
+  return (
+    <>
+      <Head title={title} lead={help} />
+      <p class="verdict" id="letter-state">
+        <Badge tone={tone}>{word}</Badge>{" "}
+        <span>
+          {gatewayName(opened.gateway)} · died <Time at={opened.at} />
+          {opened.settled_at && (
+            <>
+              {" "}
+              · settled <Time at={opened.settled_at} />
+            </>
+          )}
+        </span>
+      </p>
+      {opened.state === "open" && <Acts app={app} id={opened.id} onHandled={onHandled} />}
+      <div class="grid halves">
+        <Card title="Its last words">
+          <p>
+            {opened.status != null && <code>{opened.status}</code>} {opened.detail ?? (opened.status == null ? "There was no answer." : "The gateway said no more.")}
+          </p>
+        </Card>
+        <Card title="What it was">
+          <ul class="list">
+            <li data-row>
+              Message <a href={link(`/messages/${opened.message}`)}>{opened.message}</a>
+            </li>
+            <li data-row>
+              To <a href={link(`/subscribers/${opened.subscription}`)}>{opened.subscription}</a>
+            </li>
+            <li>Tier {opened.tier}</li>
+            {opened.replay && (
+              <li data-row>
+                Sent again by <a href={link(`/messages/${opened.replay}`)}>{opened.replay}</a>
+              </li>
+            )}
+          </ul>
+        </Card>
+        <Card title="What was tried" class="wide">
+          <History history={opened.history} />
+        </Card>
+        <Content opened={opened} />
+        {opened.policy && (
+          <Card title="Policy in force" aside={<span class="fine">{formWords(opened.policy as Policy)}</span>}>
+            <pre tabIndex={0}>
+              <code>{JSON.stringify(opened.policy, null, 2)}</code>
+            </pre>
+          </Card>
+        )}
+      </div>
+    </>
+  );
+}
+
+function History({ history }: { history: OpenedLetter["history"] }) {
+  if (history.length === 0) return <p>The log of its attempts is not kept any more.</p>;
+  return (
+    <Table
+      caption="Attempts"
+      rows={history}
+      id={({ attempt, at }) => `${attempt} ${at}`}
+      columns={[
+        { head: "Attempt", cell: ({ attempt }) => (attempt === 0 ? "First POST" : `Retry ${attempt}`) },
+        { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
+        { head: "Answer", cell: ({ status, reason }) => [status, reason].filter((word) => word != null).join(" ") || "none" },
+        { head: "Took", isNumber: true, isExtra: true, cell: ({ took_ms }) => (took_ms == null ? "–" : duration(took_ms / 1_000)) },
+      ]}
+    />
+  );
+}
+
+function Content({ opened: { content, content_state, dropped } }: { opened: OpenedLetter }) {
+  return (
+    <Card title="Content">
+      {content_state === "withheld" && <p>What it says is shown to admins of this app only.</p>}
+      {content_state === "deleted" && <p>Its content is not kept any more.</p>}
+      {content_state === "shown" && (
+        <pre tabIndex={0}>
+          <code>{JSON.stringify(content, null, 2)}</code>
+        </pre>
+      )}
+      {dropped && <p class="fine">Of its last version was left out, since it was too large: {dropped.join(", ")}.</p>}
+    </Card>
+  );
+}
+
+const DOES: Record<Handling, { title: string; words: string }> = {
+  replay: {
+    title: "Replay",
+    words: "It is sent again as a new message, to this one subscription. If the browser did show it, it drops the repeat. Replaying works only once the cause is mended.",
+  },
+  discard: { title: "Discard", words: "It is put aside: it stays in the archive until that is cleared, but nothing brings it back to anybody." },
+};
+
+function Acts({ app, id, onHandled }: { app: AppView; id: string; onHandled: () => unknown }) {
+  const sender = useMay("sender", app.id);
+  const [handling, choose] = useState<Handling>();
+  const { run, isBusy, problem } = useAction(async (handling: Handling) => {
+    await handleOne(handling, app.id, id);
+    choose(undefined);
+    await onHandled();
+  });
+  if (!sender.may) return <p class="fine">Replaying and discarding are not yours to do. {sender.why}</p>;
+  return (
+    <>
+      <div class="row" role="group" aria-label="What to do with it">
+        {(["replay", "discard"] as const).map((handling) => (
+          <button key={handling} type="button" data-do={handling} onClick={() => choose(handling)}>
+            {DOES[handling].title}…
+          </button>
+        ))}
+      </div>
+      {handling && (
+        <Dialog title={`${DOES[handling].title} this one?`} onClose={() => choose(undefined)}>
+          <p>{DOES[handling].words}</p>
+          <Refused problem={problem} />
+          <p class="row end">
+            <button type="button" onClick={() => choose(undefined)}>
+              Leave it
+            </button>
+            <button type="button" class="primary" id="handle-one" disabled={isBusy} onClick={() => run(handling)}>
+              {DOES[handling].title}
+            </button>
+          </p>
+        </Dialog>
+      )}
+    </>
+  );
+}

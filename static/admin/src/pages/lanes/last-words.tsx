@@ -1,0 +1,17 @@
+import type { Lane } from "../../api/types";
+import { Time } from "../../ui/numbers";
+
+/** What a gateway last said that was not what was hoped for. */
+export function LastWords({ words }: { words: Lane["last_words"] }) {
+  if (!words) return <span class="fine">none</span>;
+  const { status, detail, at } = words;
+  return (
+    <span class="last-words">
+      {status != null && <code>{status}</code>} {detail ?? (status == null ? "no answer" : "")}
+      <br />
+      <span class="fine">
+        <Time at={at} />
+      </span>
+    </span>
+  );
+}

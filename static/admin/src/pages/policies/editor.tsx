@@ -1,0 +1,202 @@
+import { useMemo, useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, Policy, PolicyView, Tier } from "../../api/types";
+import { Refusal } from "../../api/problem";
+import { duration, things } from "../../lib/format";
+import { formWords, placeWords, saysSomething, toDraft, toPolicy } from "../../lib/policies";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { ChooseApp } from "../../shell/choose-app";
+import { Card, Head } from "../../ui/card";
+import { Refused, Shown } from "../../ui/shown";
+import { PolicyForm } from "./form";
+import { about, loadPlace, PLACES, preview, TIERS, type PlaceName } from "./load";
+import { SaveDialog } from "./save";
+import { TimetableFigure } from "./timetable";
+import { Trial } from "./trial";
+import { usePreview } from "./use-preview";
+import "./policies.css";
+
+/** The policy of one place: a form, with what comes of it drawn beside it. */
+export default function PolicyPage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  const [place, name] = [params.place as PlaceName, params.name ?? ""];
+  if (!(place in PLACES)) return <Head title="Nothing here" lead="Policies are set for tiers, topics and subscriptions." />;
+  return (
+    <>
+      <p class="back">
+        <a href={link("/policies")}>Policies</a>
+      </p>
+      {app ? <OfPlace key={`${app.id} ${place} ${name}`} app={app} place={place} name={name} /> : <ChooseApp apps={apps} what="Policies are set by app." />}
+    </>
+  );
+}
+
+interface Of {
+  app: AppView;
+  place: PlaceName;
+  name: string;
+}
+
+function OfPlace({ app, place, name }: Of) {
+  const { filters } = useFilters();
+  const tier = place === "tiers" ? (name as Tier) : (TIERS.find((tier) => tier === filters.tier) ?? "promotional");
+  const stored = useResource(`policy ${app.id} ${place} ${name}`, (stop) => loadPlace(app.id, place, name, stop), { everyS: 600 });
+  return (
+    <>
+      <Head title={titleOf(place, name)} lead={place === "subscriptions" ? <code>{name}</code> : "What happens when it fails?"} />
+      <Shown of={stored} what="this policy">
+        {(view) => <Editor key={JSON.stringify(view.policy)} app={app} place={place} name={name} tier={tier} view={view} onChanged={stored.refresh} />}
+      </Shown>
+    </>
+  );
+}
+
+function titleOf(place: PlaceName, name: string): string {
+  if (place === "tiers") return `Tier ${name}`;
+  return place === "topics" ? `Topic ${name}` : "A subscription";
+}
+
+interface EditorProps extends Of {
+  tier: Tier;
+  view: PolicyView;
+  onChanged: () => unknown;
+}
+
+function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
+  const { change } = useFilters();
+  const stored = (view.policy ?? null) as Policy | null;
+  const [draft, setDraft] = useState(() => toDraft(stored, PLACES[place]));
+  const [dialog, setDialog] = useState<"save" | "remove">();
+  const policy = useMemo(() => toPolicy(draft, PLACES[place]), [draft, place]);
+  const tried = saysSomething(policy) && typeof policy !== "string" ? policy : undefined;
+  const body = about(place, name, tier, tried, stored !== null);
+  const previewed = usePreview(app.id, body);
+  const before = useResource(`holds ${app.id} ${place} ${name} ${tier}`, (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop), { everyS: 600 });
+  // A text that is no JSON never reaches the server.
+  const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.problem;
+  const isNew = JSON.stringify(tried ?? null) !== JSON.stringify(stored);
+  const { shown } = previewed;
+  return (
+    <>
+      {place !== "tiers" && (
+        <label class="filters">
+          <span class="fine">Seen for a message of the tier</span>
+          <select id="seen-tier" value={tier} onChange={(event) => change({ tier: event.currentTarget.value }, true)}>
+            {TIERS.map((tier) => (
+              <option key={tier}>{tier}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      {view.backlog && (
+        <p>
+          For it {things(view.backlog.waiting, "delivery waits", "deliveries wait")}
+          {view.backlog.throttled > 0 && `, of which ${view.backlog.throttled} for their turn at the throttle`}
+          {view.backlog.oldest_s != null && `; the oldest is ${duration(view.backlog.oldest_s)} late`}.
+        </p>
+      )}
+      <div class="beside">
+        <Card title={stored ? `Set: ${formWords(stored)}` : "Nothing is set here"}>
+          <PolicyForm draft={draft} place={PLACES[place]} problem={problem} change={setDraft} />
+          <Acts
+            app={app}
+            canSave={isNew && tried !== undefined && problem === undefined && previewed.isCurrent}
+            isNew={isNew}
+            isSet={stored !== null}
+            says={tried !== undefined}
+            onSave={() => setDialog("save")}
+            onRemove={() => setDialog("remove")}
+            onUndo={() => setDraft(toDraft(stored, PLACES[place]))}
+          />
+        </Card>
+        <Card title={isNew ? "What would hold" : "What holds"} aside={shown && <span class="fine">retries are {placeWords(shown.set_by.retry)}</span>}>
+          {shown ? (
+            <div class={previewed.isCurrent && !problem ? "" : "dimmed"} aria-busy={!previewed.isCurrent} id="timetable">
+              <TimetableFigure caption="Timetable of retries" table={shown.timetable} ttlS={shown.ttl_s} />
+              {shown.when_throttled && (
+                <details>
+                  <summary>When the gateway throttles (429)</summary>
+                  <TimetableFigure caption="Timetable of retries after throttling" table={shown.when_throttled} ttlS={shown.ttl_s} />
+                </details>
+              )}
+              <Warnings preview={shown} />
+            </div>
+          ) : problem ? (
+            <Refused problem={problem} />
+          ) : (
+            <p class="loading">Drawing…</p>
+          )}
+        </Card>
+      </div>
+      <Trial app={app} body={body} canRun={problem === undefined && previewed.isCurrent} />
+      {dialog && (
+        <SaveDialog
+          app={app}
+          place={place}
+          name={name}
+          policy={dialog === "save" ? (tried ?? null) : null}
+          before={before.known.value?.value}
+          after={dialog === "save" ? shown : undefined}
+          onClose={() => setDialog(undefined)}
+          onSaved={async () => {
+            setDialog(undefined);
+            await Promise.all([onChanged(), before.refresh()]);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Warnings({ preview: { warnings = [] } }: { preview: { warnings?: { pointer?: string | null; detail: string }[] } }) {
+  if (warnings.length === 0) return null;
+  return (
+    <ul class="warnings">
+      {warnings.map(({ pointer, detail }) => (
+        <li key={`${pointer} ${detail}`} class="fine">
+          {pointer && <code>{pointer.replace(/^\/policy/, "")}</code>} {detail}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface ActsProps {
+  app: AppView;
+  canSave: boolean;
+  isNew: boolean;
+  isSet: boolean;
+  says: boolean;
+  onSave: () => void;
+  onRemove: () => void;
+  onUndo: () => void;
+}
+
+function Acts({ app, canSave, isNew, isSet, says, onSave, onRemove, onUndo }: ActsProps) {
+  const operator = useMay("operator", app.id);
+  if (!operator.may) return <p class="fine">You may try policies here, but not save them. {operator.why}</p>;
+  return (
+    <>
+      <div class="row" role="group" aria-label="What to do with it">
+        <button type="button" id="save-policy" class="primary" disabled={!canSave} onClick={onSave}>
+          Save…
+        </button>
+        {isNew && (isSet || says) && (
+          <button type="button" onClick={onUndo}>
+            Undo
+          </button>
+        )}
+        {isSet && (
+          <button type="button" id="remove-policy" onClick={onRemove}>
+            Remove…
+          </button>
+        )}
+      </div>
+      {!says && <p class="fine">{isSet ? "An empty policy says nothing: remove it instead." : "Fill in what is to differ; the rest keeps the form’s defaults."}</p>}
+    </>
+  );
+}

@@ -1,0 +1,81 @@
+/** What the pages of policies ask the server for. */
+import { api, told } from "../../api/client";
+import { Refusal } from "../../api/problem";
+import type { Flow, Policy, PolicyOverview, PolicyView, Preset, Preview, PreviewBody, Simulation, Tier } from "../../api/types";
+import type { Scenario } from "../../lib/policies";
+
+export const TIERS: readonly Tier[] = ["transactional", "promotional", "engagement"];
+
+/** Places that have policies of their own, by how addresses name them. */
+export const PLACES = { tiers: "tier", topics: "topic", subscriptions: "subscription" } as const;
+export type PlaceName = keyof typeof PLACES;
+
+export const loadOverview = (app: string, iterator: string | undefined, signal: AbortSignal): Promise<PolicyOverview> =>
+  told(api.GET("/v1/apps/{app}/policies", { params: { path: { app }, query: { limit: 50, iterator } }, signal }));
+
+/** What holds for a message of each tier of which nobody says anything. */
+export const loadTiers = (app: string, signal: AbortSignal): Promise<Preview[]> => Promise.all(TIERS.map((tier) => preview(app, { tier }, signal)));
+
+export const loadPresets = (app: string, signal: AbortSignal): Promise<Preset[]> =>
+  told(api.GET("/v1/apps/{app}/policies/presets", { params: { path: { app } }, signal }));
+
+export const preview = async (app: string, body: PreviewBody, signal: AbortSignal): Promise<Preview> =>
+  (await told(api.POST("/v1/apps/{app}/policies/preview", { params: { path: { app } }, body, signal }))) as Preview;
+
+export const simulate = (app: string, scenario: Scenario, body: PreviewBody): Promise<Simulation> =>
+  told(api.POST("/v1/apps/{app}/policies/simulate", { params: { path: { app }, query: { scenario } }, body }));
+
+/** What is set at a place. */
+export async function loadPlace(app: string, place: PlaceName, name: string, signal: AbortSignal): Promise<PolicyView> {
+  switch (place) {
+    case "tiers":
+      return told(api.GET("/v1/apps/{app}/policies/tiers/{tier}", { params: { path: { app, tier: name } }, signal }));
+    case "topics":
+      return told(api.GET("/v1/apps/{app}/policies/topics/{topic}", { params: { path: { app, topic: name } }, signal })).catch((thrown: unknown) => {
+        // A topic may have a policy before anybody has joined it.
+        if (thrown instanceof Refusal && thrown.status === 404) return { place: PLACES[place], name, policy: null, warnings: [] };
+        throw thrown;
+      });
+    case "subscriptions":
+      return told(api.GET("/v1/apps/{app}/policies/subscriptions/{subscription}", { params: { path: { app, subscription: name } }, signal }));
+  }
+}
+
+/** What is due of the app, for whoever is about to change what holds for it. */
+export const loadFlow = (app: string, signal: AbortSignal): Promise<Flow> => told(api.GET("/v1/apps/{app}/flow", { params: { path: { app } }, signal }));
+
+/** Sets a policy; null takes it away. It stands in the audit log. */
+export async function set(app: string, place: PlaceName, name: string, policy: Policy | null): Promise<void> {
+  switch (place) {
+    case "tiers": {
+      const to = { params: { path: { app, tier: name } } };
+      await (policy ? told(api.PUT("/v1/apps/{app}/policies/tiers/{tier}", { ...to, body: policy as Record<string, never> })) : told(api.DELETE("/v1/apps/{app}/policies/tiers/{tier}", to)));
+      return;
+    }
+    case "topics": {
+      const to = { params: { path: { app, topic: name } } };
+      await (policy ? told(api.PUT("/v1/apps/{app}/policies/topics/{topic}", { ...to, body: policy as Record<string, never> })) : told(api.DELETE("/v1/apps/{app}/policies/topics/{topic}", to)));
+      return;
+    }
+    case "subscriptions": {
+      const to = { params: { path: { app, subscription: name } } };
+      await (policy
+        ? told(api.PUT("/v1/apps/{app}/policies/subscriptions/{subscription}", { ...to, body: policy as Record<string, never> }))
+        : told(api.DELETE("/v1/apps/{app}/policies/subscriptions/{subscription}", to)));
+      return;
+    }
+  }
+}
+
+/** Of which delivery a policy at a place is shown: of that tier, topic or subscription. A topic that says nothing need not exist. */
+export function about(place: PlaceName, name: string, tier: Tier, policy: Policy | undefined, isSet: boolean): PreviewBody {
+  const tried = policy ? { policy: policy as Record<string, never>, place: PLACES[place] } : {};
+  switch (place) {
+    case "tiers":
+      return { tier: name as Tier, ...tried };
+    case "topics":
+      return policy || isSet ? { tier, topic: name, ...tried } : { tier };
+    case "subscriptions":
+      return { tier, subscription: name, ...tried };
+  }
+}

@@ -1,0 +1,142 @@
+import { useRef } from "preact/hooks";
+import type { AppView, Policy, PolicyOverview, Preset, Preview } from "../../api/types";
+import { duration } from "../../lib/format";
+import { formWords, placeWords, summary } from "../../lib/policies";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere } from "../../shell/context";
+import { Card, Head } from "../../ui/card";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadOverview, loadPresets, loadTiers } from "./load";
+import { TimetableFigure } from "./timetable";
+import "./policies.css";
+
+/** What happens when it fails? */
+export default function Policies() {
+  const { app, apps } = useHere();
+  return (
+    <>
+      <Head title="Policies" lead="What happens when it fails? When deliveries are tried again, how often, and when they are given up." />
+      {app ? <OfApp app={app} /> : <ChooseApp apps={apps} what="Policies are set by app." />}
+    </>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const { filters } = useFilters();
+  const overview = useResource(`policies ${app.id} ${filters.after ?? ""}`, (stop) => loadOverview(app.id, filters.after, stop), { everyS: 300 });
+  const tiers = useResource(`tiers ${app.id}`, (stop) => loadTiers(app.id, stop), { everyS: 300 });
+  const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
+  return (
+    <>
+      <p class="fine order">
+        Each message goes by the first of these that says something: the message itself, its subscription, its topic, the tier, and last what is built in.
+      </p>
+      <Shown of={tiers} what="the tiers">
+        {(previews) => (
+          <div class="grid tiers">
+            {previews.map((preview) => (
+              <TierCard key={preview.tier} preview={preview} overview={overview.known.value?.value} />
+            ))}
+          </div>
+        )}
+      </Shown>
+      <Card title="Topics with a policy of their own">
+        <Shown of={overview} what="the topics" isEmpty={({ topics }) => topics.data.length === 0} empty={<p>No topic has one: their messages go by their tier.</p>}>
+          {({ topics }) => <Topics topics={topics} />}
+        </Shown>
+      </Card>
+      <Card title="Of another topic, or of one subscription">
+        <OpenOther />
+      </Card>
+      <Card title="Presets" aside={<span class="fine">published policies, to be named instead of written</span>}>
+        <Shown of={presets} what="the presets">
+          {(presets) => <Presets presets={presets} />}
+        </Shown>
+      </Card>
+    </>
+  );
+}
+
+const TIER_WORDS: Record<string, string> = {
+  transactional: "One-time codes, payments: at once, before everything else",
+  promotional: "Campaigns and announcements",
+  engagement: "Nudges and digests: when there is room",
+};
+
+function TierCard({ preview, overview }: { preview: Preview; overview: PolicyOverview | undefined }) {
+  const { link } = useFilters();
+  const set = overview?.tiers.find(({ name }) => name === preview.tier)?.policy as Policy | null | undefined;
+  return (
+    <Card title={preview.tier[0]?.toUpperCase() + preview.tier.slice(1)} aside={<span class="fine">{set ? formWords(set) : placeWords(preview.set_by.retry)}</span>}>
+      <p class="fine">{TIER_WORDS[preview.tier]}</p>
+      <TimetableFigure caption={`Timetable of ${preview.tier} retries`} table={preview.timetable} ttlS={preview.ttl_s} brief />
+      <p data-row>
+        <a href={link(`/policies/tiers/${preview.tier}`)}>{set ? "Change or try it" : "Set or try one"}</a>
+      </p>
+    </Card>
+  );
+}
+
+function Topics({ topics }: { topics: PolicyOverview["topics"] }) {
+  const { filters, link } = useFilters();
+  return (
+    <>
+      <Table
+        caption="Topics with a policy"
+        rows={topics.data}
+        id={({ name }) => name}
+        columns={[
+          { head: "Topic", cell: ({ name }) => <a href={link(`/policies/topics/${encodeURIComponent(name)}`)}>{name}</a> },
+          { head: "Written as", cell: ({ policy }) => formWords((policy ?? {}) as Policy) },
+          { head: "Policy", isExtra: true, cell: ({ policy }) => <code>{JSON.stringify(policy)}</code> },
+          { head: "To know", cell: ({ warnings }) => warnings?.map(({ detail }) => detail).join("; ") || "–" },
+        ]}
+      />
+      {(topics.iterator || filters.after) && (
+        <p class="row">
+          {filters.after && <a href={link("/policies")}>The newest</a>}
+          {topics.iterator && <a href={link("/policies", { after: topics.iterator })}>Older ones</a>}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Ids of subscriptions are told from names of topics by their prefix. */
+function OpenOther() {
+  const { go } = useFilters();
+  const input = useRef<HTMLInputElement>(null);
+  const open = (event: SubmitEvent) => {
+    event.preventDefault();
+    const name = input.current?.value.trim() ?? "";
+    if (name) go(`/policies/${name.startsWith("sub_") ? "subscriptions" : "topics"}/${encodeURIComponent(name)}`);
+  };
+  return (
+    <form class="row" onSubmit={open}>
+      <label>
+        <span class="hidden">Name of a topic, or id of a subscription</span>
+        <input ref={input} id="other-place" name="other-place" placeholder="news, or sub_…" autocomplete="off" required pattern="[A-Za-z0-9_.~%\-]{1,128}" />
+      </label>
+      <button type="submit">Open</button>
+      <span class="fine">A topic may have a policy before anybody has joined it.</span>
+    </form>
+  );
+}
+
+function Presets({ presets }: { presets: Preset[] }) {
+  return (
+    <Table
+      caption="Presets"
+      rows={presets}
+      id={({ name }) => name}
+      columns={[
+        { head: "Name", cell: ({ name }) => <code>{name}</code> },
+        { head: "What it does", cell: ({ timetable }) => summary(timetable) },
+        { head: "With jitter", isExtra: true, cell: ({ timetable }) => `${duration(timetable.shortest_window_s)} to ${duration(timetable.longest_window_s)}` },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import type { Finding } from "../src/api/types";
+import { grouped, state, titleOf } from "../src/lib/checks";
+
+const finding = (check: string, health: Finding["health"]): Finding => ({ check, health, detail: "So it is.", advice: null, line: null });
+
+test.each([
+  [["ok", "ok"], "accepted", "All is set up right"],
+  [["warning"], "retrying", "One thing needs attention"],
+  [["warning", "warning", "ok"], "retrying", "2 things need attention"],
+  [["failure"], "lost", "One thing is wrong"],
+  [["failure", "failure", "warning"], "lost", "2 things are wrong, 1 more needs attention"],
+] as const)("what was found in one sentence: %j", (healths, tone, words) => {
+  expect(state(healths.map((health, n) => finding(`check ${n}`, health)))).toEqual({ tone, words });
+});
+
+test("what needs somebody is apart from what does not, in the server's order", () => {
+  const { wrong, right } = grouped([finding("a", "failure"), finding("b", "warning"), finding("c", "ok")]);
+  expect([wrong.map(({ check }) => check), right.map(({ check }) => check)]).toEqual([["a", "b"], ["c"]]);
+  expect([titleOf("api keys"), titleOf("old transactions")]).toEqual(["API keys", "Old transactions"]);
+});

@@ -1,0 +1,113 @@
+//! What a server says of its own set-up, and what `bellwire doctor` says with and without one.
+
+use axum::http::Method;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::support::TestApp;
+use crate::support::app::scalar;
+
+async fn checks(app: &TestApp) -> Vec<Value> {
+    app.operate(Method::GET, "/v1/checks", Value::Null).await.ok(200)["data"].as_array().unwrap().clone()
+}
+
+fn of<'a>(findings: &'a [Value], check: &str) -> &'a Value {
+    findings.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("no {check} in {findings:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_it() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    app.run_until_idle().await;
+    let found = checks(&app).await;
+    let rank =
+        |finding: &Value| ["failure", "warning", "ok"].iter().position(|health| finding["health"] == *health).unwrap();
+    assert!(found.is_sorted_by_key(rank), "{found:?}");
+    for check in [
+        "public URL",
+        "master key file",
+        "schema",
+        "clock",
+        "database version",
+        "database connections",
+        "cleaning",
+        "old transactions",
+        "partitions",
+        "api keys",
+        "workers",
+        "lanes",
+        "queue",
+    ] {
+        assert_eq!(of(&found, check)["health"], "ok", "{check}: {found:?}");
+    }
+    // The tests' own Postgres does not wait for its disk.
+    let durability = of(&found, "durability");
+    assert_eq!((&durability["health"], &found[0]["check"]), (&json!("failure"), &json!("durability")));
+    assert_eq!(durability["line"], "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();");
+    assert!(of(&found, "workers")["detail"].as_str().unwrap().contains(env!("CARGO_PKG_VERSION")));
+
+    let lane = app.lane("fcm").await;
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), Value::Null).await.ok(200);
+    let day_after_tomorrow = (app.clock.now() + chrono::TimeDelta::days(2)).format("%Y%m%d");
+    let drop = format!("DROP TABLE receipts_{day_after_tomorrow}");
+    sqlx::query(sqlx::AssertSqlSafe(drop)).execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE api_keys SET expires_at = $1 WHERE app IS NOT NULL")
+        .bind(app.clock.now() + chrono::TimeDelta::days(3))
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    sqlx::query("INSERT INTO workers (id, started_at, beat_at, version) VALUES (gen_random_uuid(), $1, $1, '0.0.1')")
+        .bind(app.clock.now())
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let found = checks(&app).await;
+    for (check, named) in [
+        ("lanes", "1 lane is held."),
+        ("partitions", "for today and tomorrow"),
+        ("api keys", "expires within 14 days"),
+        ("workers", "0.0.1"),
+    ] {
+        let finding = of(&found, check);
+        assert_eq!(finding["health"], "warning", "{finding}");
+        assert!(finding["detail"].as_str().unwrap().contains(named) && finding["advice"].is_string(), "{finding}");
+    }
+    sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
+    assert_eq!(of(&checks(&app).await, "workers")["health"], "failure");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_shows_how_much_it_lets_through_and_what_its_push_service_last_said() {
+    let app = TestApp::start().await;
+    app.subscribe("mozilla", 0..3).await;
+    let lane = app.lane("mozilla").await;
+    let show = async || app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
+    let refuse = Action::Answer { status: 400, headers: Vec::new(), body: "no more of this".to_owned() };
+    let rule = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(refuse) }).unwrap();
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.rule(rule).0, 1);
+    app.run_until_idle().await; // with a heartbeat
+    let shown = show().await;
+    assert!(shown["concurrency"].as_i64().is_some_and(|n| n >= 32), "{shown}");
+    assert_eq!(
+        (&shown["last_words"]["status"], &shown["last_words"]["detail"]),
+        (&json!(400), &json!("no more of this"))
+    );
+    assert!(shown["last_words"]["at"].is_string());
+    // That it takes what is sent, or that somebody is gone, is not what people ask for.
+    let gone = Action::Answer { status: 410, headers: Vec::new(), body: "gone".to_owned() };
+    app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(gone) }).unwrap();
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    app.run_until_idle().await;
+    assert_eq!(show().await["last_words"], shown["last_words"]);
+    // A worker that is gone lets nothing through; what was said stays.
+    app.dispatcher.stop(std::time::Duration::from_secs(10)).await;
+    let after = show().await;
+    assert_eq!((&after["concurrency"], &after["last_words"]), (&Value::Null, &shown["last_words"]));
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM lane_limits").await, 0);
+    app.finish().await;
+}
