@@ -16,11 +16,14 @@ export const PAGES: readonly Page[] = [
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
   { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?", today: "GET /v1/apps/{app}/subscriptions" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?", today: "bellwire policy preview --tier promotional" },
-  { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?", today: "bellwire admin list" },
+  { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?", today: "bellwire doctor" },
 ];
 
+/** What an empty server begins with. It is no place to come back to, so it has none in the navigation. */
+export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", question: "How do I begin?" };
+
 /** The page that an address belongs to. */
 export function pageOf(here: string): Page | undefined {
-  return PAGES.find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
+  return [...PAGES, FIRST_RUN].find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
 }

@@ -1802,6 +1802,7 @@ export interface components {
         Algorithm: "HS256" | "ES256";
         /** @description An API key, without its secret. */
         ApiKeyView: {
+            last_used_on?: string | null;
             /**
              * Format: date-time
              * @description When it was made.

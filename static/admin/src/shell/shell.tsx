@@ -8,7 +8,7 @@ import { isOurs, Keys, step } from "../lib/keys";
 import { may } from "../lib/roles";
 import { useResource } from "../lib/resource";
 import { BASE, useFilters } from "../lib/url";
-import { pageOf } from "../pages";
+import { FIRST_RUN, pageOf } from "../pages";
 import { Time } from "../ui/numbers";
 import { Shown } from "../ui/shown";
 import { HereContext } from "./context";
@@ -21,6 +21,8 @@ const Overview = lazy(() => import("../pages/overview/page"));
 const Lanes = lazy(() => import("../pages/lanes/list"));
 const LanePage = lazy(() => import("../pages/lanes/lane"));
 const DeadLetters = lazy(() => import("../pages/dead-letters/page"));
+const Settings = lazy(() => import("../pages/settings/page"));
+const FirstRun = lazy(() => import("../pages/first-run/page"));
 const NotYet = lazy(() => import("../pages/not-yet"));
 
 /** Where what happens is told of: everywhere for operators of all apps, else in the chosen app. Nobody may: figures come by the minute. */
@@ -34,12 +36,12 @@ export function Shell({ session }: { session: Session }) {
   const apps = useResource("apps", (stop) => appsOf(session, stop), { everyS: 300 });
   return (
     <Shown of={apps} what="your apps">
-      {(apps) => <Frame session={session} apps={apps} />}
+      {(known) => <Frame session={session} apps={known} refreshApps={apps.refresh} />}
     </Shown>
   );
 }
 
-function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
+function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView[]; refreshApps: () => Promise<void> }) {
   const { filters, go, here } = useFilters();
   const app = chosen(apps, filters.app);
   const [isHelpOpen, showHelp] = useState(false);
@@ -48,10 +50,11 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
 
   useEffect(() => live.listenTo(stream), [stream]);
   useTitle(here);
+  useFirstRun(session, apps, here);
   useKeys({ help: () => showHelp(true), search: () => search.current?.focus(), go });
 
   return (
-    <HereContext.Provider value={{ session, apps, app }}>
+    <HereContext.Provider value={{ session, apps, app, refreshApps }}>
       <div class="frame">
         <a class="skip" href="#main">
           Skip to the page
@@ -70,6 +73,8 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
               <Route path={`${BASE}/lanes`} component={Lanes} />
               <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
               <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
+              <Route path={`${BASE}/settings/:part?`} component={Settings} />
+              <Route path={`${BASE}/first-run`} component={FirstRun} />
               <Route default component={NotYet} />
             </Router>
           )}
@@ -101,6 +106,15 @@ function useTitle(here: string): void {
     if (!isFirst.current) document.getElementById("main")?.focus({ preventScroll: true });
     isFirst.current = false;
   }, [here]);
+}
+
+/** Whoever may make the first app is led to where that is done; from there they may go anywhere. */
+function useFirstRun(session: Session, apps: readonly AppView[], here: string): void {
+  const { route } = useLocation();
+  const [isEmpty] = useState(apps.length === 0 && may(session, "operator", null));
+  useEffect(() => {
+    if (isEmpty && here === "/") route(`${BASE}${FIRST_RUN.path}`, true);
+  }, [isEmpty]);
 }
 
 function useKeys(wishes: { help: () => void; search: () => void; go: (path: string) => void }): void {
