@@ -11,7 +11,9 @@ import { changeApp, deleteApp, makeApp, type AppChange, type Right } from "./loa
 
 export function Apps() {
   const { app } = useHere();
-  return app ? <OneApp app={app} /> : <AllApps />;
+  const { filters } = useFilters();
+  // The only app there is needs no naming elsewhere, but here others are made.
+  return app && filters.app ? <OneApp app={app} /> : <AllApps />;
 }
 
 function AllApps() {

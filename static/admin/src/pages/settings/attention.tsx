@@ -89,7 +89,7 @@ export function Progress({ rotation: { moved, of, since }, what }: { rotation: R
     <div class="progress">
       <progress value={moved} max={of} aria-label={`Moved to the new key of ${what}`} />
       <p>
-        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">since <Time at={since} />; each of the rest with its browser’s next visit</span>
+        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">· begun <Time at={since} />; each of the rest with its browser’s next visit</span>
       </p>
     </div>
   );

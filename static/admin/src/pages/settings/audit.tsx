@@ -13,9 +13,11 @@ import { loadAudit, loadTeam, type Entry } from "./load";
 /** What people did. */
 export function Audit() {
   const { app } = useHere();
+  const { filters } = useFilters();
   const operator = useMay("operator", null);
-  if (!app && !operator.may) return <ChooseApp path="/settings/audit" what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
-  return <Log app={app?.id} />;
+  if (operator.may) return <Log app={filters.app ? app?.id : undefined} />;
+  if (!app) return <ChooseApp path="/settings/audit" what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
+  return <Log app={app.id} />;
 }
 
 const NAMES = ["actor", "action", "since", "until"] as const;
@@ -152,5 +154,5 @@ function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: Readonl
 function Target({ of, names }: { of: string; names: ReadonlyMap<string, string> }) {
   const name = names.get(of);
   const isId = /^[a-z]+_[0-9a-f-]{20,}$/.test(of);
-  return <span title={of}>{name ?? <code>{isId ? `${of.slice(0, of.indexOf("_") + 1)}…${of.slice(-6)}` : of}</code>}</span>;
+  return <span title={of} class="keep">{name ?? <code>{isId ? `${of.slice(0, of.indexOf("_") + 1)}…${of.slice(-6)}` : of}</code>}</span>;
 }

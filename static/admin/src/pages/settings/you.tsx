@@ -129,7 +129,7 @@ function Passkeys() {
           onClose={() => add(false)}
         >
           <Field label="Its name" hint="To tell yours apart: blue key, phone.">
-            {(tie) => <input name="name" required maxLength={100} autocomplete="off" {...tie} />}
+            {(tie) => <input name="name" required maxLength={64} autocomplete="off" {...tie} />}
           </Field>
           <SignInAgain />
         </Ask>
