@@ -49,7 +49,13 @@ impl Client {
     }
 
     /// The answer to a request of any method, which must succeed.
-    pub(super) async fn call(&self, caller: Caller<'_>, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+    pub(super) async fn call(
+        &self,
+        caller: Caller<'_>,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Value> {
         let what = format!("{method} {path}");
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = match caller {

@@ -67,7 +67,8 @@ impl Furnisher<'_> {
     }
 
     async fn post(&self, path: &str, body: Value) -> anyhow::Result<Value> {
-        self.setup.api.post(self.operator, path, &body).await
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.setup.api.call(self.operator, Method::POST, path, body.into()).await
     }
 
     async fn patch(&self, path: &str, body: Value) -> anyhow::Result<Value> {
@@ -86,7 +87,8 @@ impl Furnisher<'_> {
         let codes = json!({"retries": 3, "retryDelay": "pow(2, retried) * 1000"});
         self.put(&format!("{app}/policies/tiers/transactional"), codes).await?;
         let topics = [TOPIC, "offers", "releases", "staff"];
-        let cities = [("Berlin", "Europe/Berlin", "de"), ("Lisbon", "Europe/Lisbon", "pt"), ("Osaka", "Asia/Tokyo", "ja")];
+        let cities =
+            [("Berlin", "Europe/Berlin", "de"), ("Lisbon", "Europe/Lisbon", "pt"), ("Osaka", "Asia/Tokyo", "ja")];
         let people = (0..CUSTOMERS).map(|n| {
             let (city, timezone, locale) = cities[n as usize % cities.len()];
             let tags = if n % 5 == 0 { json!([city.to_lowercase(), "vip"]) } else { json!([city.to_lowercase()]) };
@@ -126,11 +128,15 @@ impl Furnisher<'_> {
         let body = json!({"slug": "support", "name": "Support desk", "origins": ["https://help.example"],
             "subject": "https://help.example/contact"});
         self.post("/v1/apps", body).await?;
-        let topics = |n: u32| json!({"topics": [if n.is_multiple_of(3) { "weekend" } else { "daily" }], "locale": "en"});
+        let topics =
+            |n: u32| json!({"topics": [if n.is_multiple_of(3) { "weekend" } else { "daily" }], "locale": "en"});
         let before = self.public_key(&app).await?;
         let ids = self.register(JOURNAL, &before, 2 * BEYOND, (0..READERS).map(topics).collect()).await?;
-        self.send(&app, json!({"to": {"all": true}, "content": {"title": "Good morning", "body": "Five things before breakfast."}}))
-            .await?;
+        self.send(
+            &app,
+            json!({"to": {"all": true}, "content": {"title": "Good morning", "body": "Five things before breakfast."}}),
+        )
+        .await?;
         self.post(&format!("{app}/vapid-keys"), json!({})).await?;
         let after = self.public_key(&app).await?;
         let moved = ids.iter().take(MOVED as usize).map(|id| json!({"replaces": {"id": id}})).collect();
@@ -141,9 +147,11 @@ impl Furnisher<'_> {
         let running = json!({"to": {"all": true}, "tier": "transactional",
             "content": {"title": "Election night", "body": "The first results are in."}});
         self.send(&app, running).await?;
-        let paused = self.send(&app, json!({"to": {"topic": "weekend"}, "content": {"title": "The long read"}})).await?;
+        let paused =
+            self.send(&app, json!({"to": {"topic": "weekend"}, "content": {"title": "The long read"}})).await?;
         self.post(&format!("{app}/messages/{paused}/pause"), Value::Null).await?;
-        let cancelled = self.send(&app, json!({"to": {"topic": "daily"}, "content": {"title": "Sent by mistake"}})).await?;
+        let cancelled =
+            self.send(&app, json!({"to": {"topic": "daily"}, "content": {"title": "Sent by mistake"}})).await?;
         self.post(&format!("{app}/messages/{cancelled}/cancel"), Value::Null).await?;
         self.put(&format!("{app}/calendar"), quiet).await.map(drop)
     }
@@ -154,13 +162,14 @@ impl Furnisher<'_> {
         let answer = |status, body: &str| Action::Answer { status, headers: Vec::new(), body: body.to_owned() };
         let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
         for rule in [
-            share([0.50, 0.512], Action::BadRequest),
-            share([0.52, 0.526], Action::Redirect { to: "https://elsewhere.example/".to_owned() }),
-            share([0.53, 0.534], answer(418, "This endpoint is a teapot.")),
+            share([0.50, 0.53], Action::BadRequest),
+            share([0.54, 0.56], Action::Redirect { to: "https://elsewhere.example/".to_owned() }),
+            share([0.57, 0.58], answer(418, "This endpoint is a teapot.")),
         ] {
             self.setup.simulator.add_rule(rule)?;
         }
-        let news = json!({"to": {"topic": TOPIC}, "content": {"title": "New in this week", "body": "Boots, and a sale."}});
+        let news =
+            json!({"to": {"topic": TOPIC}, "content": {"title": "New in this week", "body": "Boots, and a sale."}});
         let first = self.send(&app, news).await?;
         self.until(&app, &first, |message| message["state"] == "done").await?;
         let busy = share([0.10, 0.25], Action::Unavailable { retry_after_s: None });

@@ -36,7 +36,7 @@ async fn with_a_campaign() -> Site {
 }
 
 /// A promise that is kept when the page says so.
-fn says(text: &str) -> String {
+pub(super) fn says(text: &str) -> String {
     when(&format!("{SHOWN}.includes({text:?})"))
 }
 
@@ -57,7 +57,7 @@ async fn assert_accessible(chromium: &mut Chromium, view: &str) {
 }
 
 /// Pictures of a view: wide and on a phone, light and dark; axe looks at all of them.
-async fn look_at(chromium: &mut Chromium, view: &str) {
+pub(super) async fn look_at(chromium: &mut Chromium, view: &str) {
     chromium.evaluate("scrollTo(0, 0)").await;
     for theme in ["light", "dark"] {
         chromium.emulate_theme(theme).await;
@@ -174,7 +174,7 @@ async fn in_chromium_an_operator_sees_a_campaign_and_holds_a_lane() {
 }
 
 /// Invites somebody, as `bellwire admin invite` does, and returns what the link leads to.
-async fn invite(site: &Site, email: &str, roles: Value) -> String {
+pub(super) async fn invite(site: &Site, email: &str, roles: Value) -> String {
     let body = json!({"email": email, "roles": roles}).to_string();
     let request = Request::post("/v1/team").header("content-type", "application/json").body(Body::from(body)).unwrap();
     let response = site.app.local.clone().oneshot(request).await.unwrap();

@@ -158,7 +158,8 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings = api::Settings { live: setup.live, relying_party: setup.relying_party, ..api::Settings::default() };
+        let settings =
+            api::Settings { live: setup.live, relying_party: setup.relying_party, ..api::Settings::default() };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
             ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);

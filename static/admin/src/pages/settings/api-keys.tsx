@@ -128,7 +128,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
           },
         },
         { head: "May", isExtra: true, cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "everything" : scopes.join(", ")}</span> },
-        { head: "Last used", cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>) },
+        { head: "Last used", isExtra: true, cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>) },
         {
           head: "Made",
           isExtra: true,

@@ -51,7 +51,7 @@ export function IdentityKeys({ app }: { app: AppView }) {
                   <>
                     {name}
                     <br />
-                    <code class="soft">{id}</code>
+                    <code class="soft" title={id}>…{id.slice(-6)}</code>
                   </>
                 ),
               },

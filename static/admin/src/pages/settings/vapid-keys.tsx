@@ -69,8 +69,8 @@ function VapidTable({ app, keys, mayAct, begin }: { app: AppView; keys: VapidKey
           {
             head: "Key",
             cell: ({ public_key, id }) => (
-              <span title={`${public_key}\n${id}`}>
-                <code>{public_key.slice(0, 12)}…</code>
+              <span class="keep" title={`${public_key}\n${id}`}>
+                <code>{public_key.slice(0, 8)}…</code>
               </span>
             ),
           },

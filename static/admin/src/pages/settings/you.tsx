@@ -212,7 +212,7 @@ function Sessions() {
             {all.length > 1 && (
               <p>
                 <button type="button" id="end-others" disabled={end.isBusy} onClick={() => end.run(undefined)}>
-                  End {things(all.length - 1, "other one", "other ones")}
+                  {all.length === 2 ? "End the other one" : `End the ${all.length - 1} others`}
                 </button>
               </p>
             )}
