@@ -23,7 +23,7 @@ export function Copy({ text, what }: { text: string; what: string }) {
 export function Snippet({ text, what, id }: { text: string; what: string; id?: string }) {
   return (
     <div class="snippet">
-      <pre tabIndex={0} aria-label={what}>
+      <pre tabIndex={0} role="group" aria-label={what}>
         <code id={id}>{text}</code>
       </pre>
       <Copy text={text} what={what} />

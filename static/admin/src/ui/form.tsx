@@ -1,7 +1,6 @@
 import "./form.css";
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import type { Refusal } from "../api/problem";
 import { useAction } from "./action";
 import { Dialog } from "./dialog";
 import { Refused } from "./shown";
@@ -26,11 +25,13 @@ interface FormProps {
   /** Instead of doing it: in a dialog. */
   onLeave?: () => void;
   isGrave?: boolean;
+  /** It shows how things are, to somebody who may not change them: every field is off, and there is no button. */
+  isOff?: boolean;
   children?: ComponentChildren;
 }
 
 /** A form that does one thing, and says why if it comes to nothing. */
-export function Form({ button, id, work, onLeave, isGrave, children }: FormProps) {
+export function Form({ button, id, work, onLeave, isGrave, isOff = false, children }: FormProps) {
   const { run, isBusy, problem } = useAction(async (written: Written) => void (await work(written)));
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -38,18 +39,22 @@ export function Form({ button, id, work, onLeave, isGrave, children }: FormProps
   };
   return (
     <form class="form" onSubmit={submit}>
-      {children}
+      <fieldset class="plain-set" disabled={isOff}>
+        {children}
+      </fieldset>
       <Refused problem={problem} />
-      <p class={onLeave ? "row end" : "row"}>
-        {onLeave && (
-          <button type="button" onClick={onLeave}>
-            Leave it
+      {!isOff && (
+        <p class={onLeave ? "row end" : "row"}>
+          {onLeave && (
+            <button type="button" onClick={onLeave}>
+              Leave it
+            </button>
+          )}
+          <button type="submit" class={isGrave ? "primary grave" : "primary"} id={id} disabled={isBusy}>
+            {isBusy ? "One moment…" : button}
           </button>
-        )}
-        <button type="submit" class={isGrave ? "primary grave" : "primary"} id={id} disabled={isBusy}>
-          {isBusy ? "One moment…" : button}
-        </button>
-      </p>
+        </p>
+      )}
     </form>
   );
 }
@@ -57,7 +62,6 @@ export function Form({ button, id, work, onLeave, isGrave, children }: FormProps
 interface FieldProps {
   label: string;
   hint?: ComponentChildren;
-  problem?: Refusal;
   /** The input, given the ids that tie it to its hint. */
   children: (tie: { "aria-describedby": string | undefined }) => ComponentChildren;
 }

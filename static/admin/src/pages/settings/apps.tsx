@@ -128,35 +128,32 @@ function OneApp({ app }: { app: AppView }) {
         <a href={to("/settings/apps")}>All apps</a>
       </p>
       <Card title={app.name} aside={<code class="soft">{app.slug}</code>}>
-        <Form button="Review the change…" id="change-app" work={read}>
-          <fieldset class="plain-set" disabled={!operator.may}>
-            <legend class="hidden">The app {app.name}</legend>
-            <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
-            <Field label="Origins of its pages" hint="One a line. Browsers on other origins are refused, those that have subscribed before, too.">
-              {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
-            </Field>
-            <fieldset class="choices">
-              <legend>Its browsers may, beside joining open topics</legend>
-              {RIGHTS.map(([right, words]) => (
-                <label key={right}>
-                  <input type="checkbox" name="browsers_may" value={right} defaultChecked={app.browsers_may.includes(right)} /> {words}
-                </label>
-              ))}
-            </fieldset>
-            <Field label="Retries at most" hint="What a policy in QStash’s form may ask for, and how many there are if it names none.">
-              {(tie) => <input type="number" name="max_retries" min={0} max={1000} defaultValue={String(app.max_retries)} {...tie} />}
-            </Field>
-            <Field label="Weight" hint={ofServer.may ? "How many turns it has where an app of weight 1 has one, while several wait." : `While several apps wait. ${ofServer.why}`}>
-              {(tie) => <input type="number" name="weight" min={1} max={100} defaultValue={String(app.weight)} disabled={!ofServer.may} {...tie} />}
-            </Field>
-            <label class="check">
-              <input type="checkbox" name="allow_other_gateways" defaultChecked={app.allow_other_gateways} disabled={!ofServer.may && !app.allow_other_gateways} />
-              <span>
-                Let in push services that are not known
-                <span class="fine">The server then connects to hosts that any browser names.</span>
-              </span>
-            </label>
+        <Form button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
+          <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
+          <Field label="Origins of its pages" hint="One a line. Browsers on other origins are refused, those that have subscribed before, too.">
+            {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
+          </Field>
+          <fieldset class="choices">
+            <legend>Its browsers may, beside joining open topics</legend>
+            {RIGHTS.map(([right, words]) => (
+              <label key={right}>
+                <input type="checkbox" name="browsers_may" value={right} defaultChecked={app.browsers_may.includes(right)} /> {words}
+              </label>
+            ))}
           </fieldset>
+          <Field label="Retries at most" hint="What a policy in QStash’s form may ask for, and how many there are if it names none.">
+            {(tie) => <input type="number" name="max_retries" min={0} max={1000} defaultValue={String(app.max_retries)} {...tie} />}
+          </Field>
+          <Field label="Weight" hint={ofServer.may ? "How many turns it has where an app of weight 1 has one, while several wait." : `While several apps wait. ${ofServer.why}`}>
+            {(tie) => <input type="number" name="weight" min={1} max={100} defaultValue={String(app.weight)} disabled={!ofServer.may} {...tie} />}
+          </Field>
+          <label class="check">
+            <input type="checkbox" name="allow_other_gateways" defaultChecked={app.allow_other_gateways} disabled={!ofServer.may && !app.allow_other_gateways} />
+            <span>
+              Let in push services that are not known
+              <span class="fine">The server then connects to hosts that any browser names.</span>
+            </span>
+          </label>
         </Form>
         {saved && (
           <p role="status" class="done">

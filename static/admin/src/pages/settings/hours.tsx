@@ -36,66 +36,63 @@ function Edit({ app, known, onSaved }: { app: AppView; known: Calendar; onSaved:
   const [proposed, propose] = useState<Calendar>();
   return (
     <>
-      <Form button="Review the change…" id="change-hours" work={async (written) => propose(calendarFrom(written, windows.length))}>
-        <fieldset class="plain-set" disabled={!operator.may}>
-          <legend class="hidden">Hours of {app.name}</legend>
-          <Field label="Zone" hint="For the windows below, and for recipients whose own is not known.">
-            {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
-          </Field>
-          <datalist id="zones">
-            {ZONES.map((zone) => (
-              <option key={zone} value={zone} />
-            ))}
-          </datalist>
-          <fieldset class="choices">
-            <legend>Quiet hours, in each recipient’s zone</legend>
-            <label>
-              <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Let promotional and engagement messages wait</span>
-            </label>
-            {isQuiet && (
+      <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => propose(calendarFrom(written, windows.length))}>
+        <Field label="Zone" hint="For the windows below, and for recipients whose own is not known.">
+          {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
+        </Field>
+        <datalist id="zones">
+          {ZONES.map((zone) => (
+            <option key={zone} value={zone} />
+          ))}
+        </datalist>
+        <fieldset class="choices">
+          <legend>Quiet hours, in each recipient’s zone</legend>
+          <label>
+            <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Let promotional and engagement messages wait</span>
+          </label>
+          {isQuiet && (
+            <span class="row">
+              <label>
+                from <input type="time" name="quiet_from" required defaultValue={known.quiet_hours?.from ?? "22:00"} />
+              </label>
+              <label>
+                until <input type="time" name="quiet_to" required defaultValue={known.quiet_hours?.to ?? "08:00"} />
+              </label>
+            </span>
+          )}
+        </fieldset>
+        <fieldset class="choices column">
+          <legend>Engagement messages only within</legend>
+          {windows.length === 0 && <p class="fine">No window: at any time.</p>}
+          {windows.map((window, n) => (
+            <div class="window" key={n}>
               <span class="row">
                 <label>
-                  from <input type="time" name="quiet_from" required defaultValue={known.quiet_hours?.from ?? "22:00"} />
+                  from <input type="time" name={`from_${n}`} required defaultValue={window.from} />
                 </label>
                 <label>
-                  until <input type="time" name="quiet_to" required defaultValue={known.quiet_hours?.to ?? "08:00"} />
+                  until <input type="time" name={`to_${n}`} required defaultValue={window.to} />
                 </label>
               </span>
-            )}
-          </fieldset>
-          <fieldset class="choices column">
-            <legend>Engagement messages only within</legend>
-            {windows.length === 0 && <p class="fine">No window: at any time.</p>}
-            {windows.map((window, n) => (
-              <div class="window" key={n}>
-                <span class="row">
-                  <label>
-                    from <input type="time" name={`from_${n}`} required defaultValue={window.from} />
+              <span class="row tight">
+                {DAYS.map(([day, word]) => (
+                  <label key={day}>
+                    <input type="checkbox" name={`days_${n}`} value={day} defaultChecked={window.days?.includes(day) ?? true} /> {word}
                   </label>
-                  <label>
-                    until <input type="time" name={`to_${n}`} required defaultValue={window.to} />
-                  </label>
-                </span>
-                <span class="row tight">
-                  {DAYS.map(([day, word]) => (
-                    <label key={day}>
-                      <input type="checkbox" name={`days_${n}`} value={day} defaultChecked={window.days?.includes(day) ?? true} /> {word}
-                    </label>
-                  ))}
-                </span>
-              </div>
-            ))}
-            <span class="row">
-              <button type="button" disabled={windows.length >= 50} onClick={() => setWindows([...windows, { from: "10:00", to: "16:00" }])}>
-                Add a window
+                ))}
+              </span>
+            </div>
+          ))}
+          <span class="row">
+            <button type="button" disabled={windows.length >= 50} onClick={() => setWindows([...windows, { from: "10:00", to: "16:00" }])}>
+              Add a window
+            </button>
+            {windows.length > 0 && (
+              <button type="button" onClick={() => setWindows(windows.slice(0, -1))}>
+                Remove the last
               </button>
-              {windows.length > 0 && (
-                <button type="button" onClick={() => setWindows(windows.slice(0, -1))}>
-                  Remove the last
-                </button>
-              )}
-            </span>
-          </fieldset>
+            )}
+          </span>
         </fieldset>
       </Form>
       {!operator.may && <p class="fine">To change it is not yours. {operator.why}</p>}
