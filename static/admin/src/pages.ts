@@ -23,7 +23,10 @@ export const PAGES: readonly Page[] = [
 /** What an empty server begins with. It is no place to come back to, so it has none in the navigation. */
 export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", question: "How do I begin?" };
 
+/** Whatever keys, search and addresses lead to. */
+export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];
+
 /** The page that an address belongs to. */
 export function pageOf(here: string): Page | undefined {
-  return [...PAGES, FIRST_RUN].find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
+  return ALL_PAGES.find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
 }
