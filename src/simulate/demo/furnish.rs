@@ -126,7 +126,7 @@ impl Furnisher<'_> {
             "subject": "mailto:push@example.com", "allow_other_gateways": true, "topics": ["daily", "weekend"]});
         self.post("/v1/apps", body).await?;
         let body = json!({"slug": "support", "name": "Support desk", "origins": ["https://help.example"],
-            "subject": "https://help.example/contact"});
+            "subject": "mailto:push@example.com"});
         self.post("/v1/apps", body).await?;
         let topics =
             |n: u32| json!({"topics": [if n.is_multiple_of(3) { "weekend" } else { "daily" }], "locale": "en"});

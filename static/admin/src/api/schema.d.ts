@@ -1802,7 +1802,6 @@ export interface components {
         Algorithm: "HS256" | "ES256";
         /** @description An API key, without its secret. */
         ApiKeyView: {
-            last_used_on?: string | null;
             /**
              * Format: date-time
              * @description When it was made.
@@ -1822,6 +1821,11 @@ export interface components {
             hint: string;
             /** @description Its id. */
             id: string;
+            /**
+             * Format: date
+             * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+             */
+            last_used_on?: string | null;
             /** @description Its name for people. */
             name: string;
             /**
@@ -3177,6 +3181,11 @@ export interface components {
                 hint: string;
                 /** @description Its id. */
                 id: string;
+                /**
+                 * Format: date
+                 * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+                 */
+                last_used_on?: string | null;
                 /** @description Its name for people. */
                 name: string;
                 /**
