@@ -124,7 +124,7 @@ function ofTeammate(teammate: Teammate, now: Date): Note[] {
   const base = { id: teammate.id, path: "/settings/team" };
   switch (teammateState(teammate, now)) {
     case "invited":
-      return [{ ...base, tone: "waiting", words: `${teammate.email} has a one-time link that is not used yet`, why: `It works for another while: it ends ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
+      return [{ ...base, tone: "waiting", words: `${teammate.email} has a one-time link that is not used yet`, why: `It ends ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
     case "link ended":
       return [{ ...base, tone: "retrying", words: `${teammate.email} cannot come in: the one-time link has ended`, why: "Make another link, or remove them." }];
     default:
