@@ -4,10 +4,10 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test lint bench fuzz sqlx web sdk admin deps
+.PHONY: help demo run test lint bench fuzz sqlx pictures web sdk admin deps
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
 	cargo run --release --locked --bin bellwire -- demo $(if $(KEEP),--keep)
@@ -38,6 +38,11 @@ fuzz: web ## Search for inputs that break the parsers of policies; SECONDS_EACH=
 
 sqlx: deps web ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
+
+pictures: deps web ## Take the pictures of the admin page in docs/pictures, from the demo
+	cargo build --release --locked --bin bellwire
+	scripts/pictures
+pictures: NEEDS = --test
 
 web: sdk admin ## Build what browsers load, which the server embeds
 

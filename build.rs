@@ -9,19 +9,21 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Where files lie, and where they are served.
-const ROOTS: [(&str, &str); 4] = [
+const ROOTS: [(&str, &str); 5] = [
     ("static/sdk/dist", "/sdk"),
     ("static/admin/dist", "/admin"),
     ("static/example", "/example"),
+    ("static/try", "/try"),
     ("static/shared", "/shared"),
 ];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 6] = [
+const NEEDED: [&str; 7] = [
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
     "static/sdk/dist/service-worker.js",
     "static/admin/dist/index.html",
     "static/example/index.html",
+    "static/try/index.html",
     "static/shared/tokens.css",
 ];
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{delete, get};
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -45,6 +45,8 @@ pub(crate) struct ApiKeyView {
     expires_at: Option<DateTime<Utc>>,
     /// When it was revoked.
     revoked_at: Option<DateTime<Utc>>,
+    /// The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+    last_used_on: Option<NaiveDate>,
     /// By whom it was made: the id of an API key or a teammate, or `local` for the command line. Null: before this was
     /// recorded.
     created_by: Option<String>,
@@ -61,6 +63,7 @@ impl From<ApiKey> for ApiKeyView {
             created_at: key.created_at,
             expires_at: key.expires_at,
             revoked_at: key.revoked_at,
+            last_used_on: key.last_used_on,
             created_by,
         }
     }

@@ -398,6 +398,11 @@ pub(super) async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>,
     };
     let (id, slug) = shown.1.as_ref().map_or((None, None), AppRef::parts);
     let found = api_keys::authenticate(&state.pool, &shown.0, id, slug, now).await?;
+    if let Some((key, _)) = &found
+        && key.last_used_on.is_none_or(|day| day < now.date_naive())
+    {
+        api_keys::note_use(&state.pool, key.id, now.date_naive()).await?; // once a day
+    }
     // What is not there yet may be there a moment later: only what is complete is remembered.
     if let Some(read) = found.as_ref().filter(|(_, app)| app.is_some() == shown.1.is_some()) {
         state.known_keys.remember(reading, shown, read.clone());

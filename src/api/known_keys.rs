@@ -106,6 +106,7 @@ mod tests {
             created_at: AT,
             expires_at,
             revoked_at: None,
+            last_used_on: None,
             made_by: None,
             made_by_teammate: None,
             made_locally: true,

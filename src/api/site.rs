@@ -1,5 +1,5 @@
 //! What browsers load from here: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page
-//! under `/example`, and what pages share under `/shared`. All of it is compiled in.
+//! under `/example`, the page by which somebody who sets an app up subscribes under `/try`, and what pages share under `/shared`. All of it is compiled in.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -156,7 +156,9 @@ pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
         .route("/shared/{*file}", get(file))
         .route("/admin", get(to_admin))
         .route("/admin/", get(admin))
-        .route("/admin/{*file}", get(admin));
+        .route("/admin/{*file}", get(admin))
+        .route("/try/", get(try_page))
+        .route("/try/{*file}", get(file));
     if state.settings.example.is_none() {
         return always;
     }
@@ -200,6 +202,12 @@ async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let is_asset = path.starts_with("/admin/assets/");
     let file = FILES.get(path).or_else(|| FILES.get("/admin/index.html").filter(|_| !is_asset));
     Ok(file.ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
+}
+
+/// The page by which the browser of whoever sets an app up subscribes as a visitor's would. It is not the admin page's since no
+/// worker can be registered under [`ADMIN_POLICY`], and needs no sign-in: it does what pages of any site may do.
+async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
+    Ok(FILES.get("/try/index.html").ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }
 
 /// The example page, whose app is made by the first who looks at it.

@@ -131,9 +131,13 @@ fn list(keys: &Value) -> String {
             time(key, "/created_at"),
             time(key, "/expires_at"),
             time(key, "/revoked_at"),
+            text(key, "/last_used_on"),
             text(key, "/created_by"),
             text(key, "/name"),
         ]
     };
-    table(["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "MADE BY", "NAME"], rows(keys).map(row))
+    table(
+        ["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "LAST USED", "MADE BY", "NAME"],
+        rows(keys).map(row),
+    )
 }

@@ -1,11 +1,18 @@
 //! What `bellwire demo` promises: an account that adds up, and nothing left behind.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use axum::http::{Method, Request};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::TempDir;
 
@@ -64,4 +71,76 @@ async fn an_interrupted_demo_stops_everything() {
     assert_eq!(status.code(), Some(1), "{rest:?}");
     assert_eq!(rest.last().map(String::as_str), Some("bellwire: interrupted"), "{rest:?}");
     assert_eq!(left_in(dir.path()), Vec::<std::path::PathBuf>::new());
+}
+
+/// The answer to a request of the kept server, which must succeed.
+async fn ask(base: &str, method: Method, path: &str, operator: &str, body: Value) -> Value {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let request = Request::builder().method(method).uri(format!("{base}{path}"));
+    let request =
+        request.header("authorization", format!("Bearer {operator}")).header("content-type", "application/json");
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let answer = client.request(request.body(Full::new(Bytes::from(body))).unwrap()).await.expect("it is up");
+    let status = answer.status();
+    let octets = answer.into_body().collect().await.expect("an answer").to_bytes();
+    assert!(status.is_success(), "{path}: {status} {}", String::from_utf8_lossy(&octets));
+    serde_json::from_slice(&octets).expect("JSON")
+}
+
+/// What follows a word at the beginning of a line.
+fn told<'a>(lines: &'a [String], word: &str) -> &'a str {
+    let found = lines.iter().find_map(|line| line.trim().strip_prefix(word));
+    found.unwrap_or_else(|| panic!("{word}: {lines:?}")).trim()
+}
+
+#[tokio::test]
+async fn a_demo_that_is_kept_has_something_for_every_page_and_ends_with_a_link_that_signs_in() {
+    let dir = TempDir::new();
+    let mut command = tokio::process::Command::from(demo(dir.path()));
+    command.arg("--keep").stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut running = command.spawn().expect("it runs");
+    let mut said = BufReader::new(running.stderr.take().expect("piped")).lines();
+    let mut lines = Vec::new();
+    while !lines.last().is_some_and(|line: &String| line.contains("/admin/invite#bwl_")) {
+        let line = said.next_line().await.expect("UTF-8");
+        lines.push(line.unwrap_or_else(|| panic!("it ended: {lines:?}")));
+    }
+    let (base, operator) = (told(&lines, "server "), told(&lines, "operator key"));
+    let read = async |path: &str| ask(base, Method::GET, path, operator, Value::Null).await;
+    let n = async |path: &str| read(path).await["data"].as_array().unwrap().len();
+    let states = async |path: &str| -> BTreeSet<String> {
+        let all = read(path).await;
+        all["data"].as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap().to_owned()).collect()
+    };
+
+    let link = told(&lines, base).split_once('#').unwrap().1;
+    let body = json!({"link": link, "new_password": "correct horse battery"});
+    let session = ask(base, Method::POST, "/v1/session", operator, body).await;
+    assert_eq!((&session["email"], &session["may_change_team"]), (&json!("ann@example.com"), &json!(true)));
+    assert_eq!(n("/v1/apps").await, 3);
+    let messages = states("/v1/apps/journal/messages").await;
+    for state in ["cancelled", "paused", "sending"] {
+        assert!(messages.contains(state), "{state}: {messages:?}");
+    }
+    assert!(n("/v1/apps/demo/dead-letters/groups?by=reason&state=open").await >= 2);
+    let lanes = read("/v1/gateways").await;
+    let holds = |lane: &&Value| lane["origins"].as_array().unwrap().iter().any(|way| way["held_reason"] == "operator");
+    assert_eq!(lanes["data"].as_array().unwrap().iter().filter(holds).count(), 1, "{lanes}");
+    let keys = read("/v1/apps/journal/vapid-keys").await;
+    let signs_for: Vec<_> = keys["data"].as_array().unwrap().iter().map(|key| key["subscriptions"].as_i64()).collect();
+    assert_eq!(signs_for, [Some(248), Some(152)]);
+    for (path, least) in [
+        ("/v1/apps/demo/topics", 4),
+        ("/v1/apps/demo/api-keys", 4),
+        ("/v1/apps/demo/identity-keys", 1),
+        ("/v1/apps/demo/subscriptions?tag=vip", 10),
+        ("/v1/apps/demo/subscriptions?user_id=customer-0", 2),
+        ("/v1/audit-log?action=teammate.invited", 4),
+        ("/v1/audit-log?limit=100", 25),
+    ] {
+        let found = n(path).await;
+        assert!(found >= least, "{path}: {found}");
+    }
+    kill(Pid::from_raw(running.id().expect("it runs").cast_signed()), Signal::SIGINT).expect("it lives");
+    assert!(running.wait().await.expect("it ends").success());
 }

@@ -293,3 +293,24 @@ async fn the_example_gets_a_few_origins_a_minute_and_no_more_than_an_app_may_hav
     assert!(status == 409 && told.contains("example_unavailable"), "{status} {told}");
     assert_eq!(apps(&api).await[0]["origins"], json!(origins));
 }
+
+#[tokio::test]
+async fn the_page_that_subscribes_whoever_sets_an_app_up_is_for_everybody_and_as_strict_as_others() {
+    let api = TestApi::with(roomy(), None).await;
+    for (path, kind) in [
+        ("/try/?app=shop", "text/html; charset=utf-8"),
+        ("/try/try.js", "text/javascript; charset=utf-8"),
+        ("/try/try.css", "text/css; charset=utf-8"),
+        ("/try/service-worker.js", "text/javascript; charset=utf-8"),
+    ] {
+        let (status, headers, _) = load_from(&api, STRANGER, path, &[]).await;
+        assert_eq!((status, header(&headers, "content-type")), (200, kind), "{path}");
+        assert_eq!(header(&headers, "access-control-allow-origin"), "", "{path}");
+        let policy = header(&headers, "content-security-policy");
+        for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
+            assert!(policy.contains(part) && !policy.contains("unsafe"), "{path}: {part} in {policy}");
+        }
+    }
+    assert_eq!(apps(&api).await.len(), 1, "it makes no app");
+    assert_eq!(load(&api, "/try/nothing", &[]).await.0, 404);
+}

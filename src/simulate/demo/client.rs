@@ -48,7 +48,14 @@ impl Client {
         self.call(caller, Method::POST, path, body.to_string().into()).await
     }
 
-    async fn call(&self, caller: Caller<'_>, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+    /// The answer to a request of any method, which must succeed.
+    pub(super) async fn call(
+        &self,
+        caller: Caller<'_>,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Value> {
         let what = format!("{method} {path}");
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = match caller {

@@ -12,6 +12,7 @@ mod account;
 mod campaign;
 mod client;
 mod faults;
+mod furnish;
 mod progress;
 mod received;
 mod setup;
@@ -70,7 +71,7 @@ pub(crate) async fn run(
     };
     let shown = match shown {
         Ok((adds_up, campaign)) if args.keep => {
-            let kept = stay(&mut setup, &campaign, json, interrupted, &mut out).await;
+            let kept = stay(&mut setup, &campaign, json, &progress, interrupted, &mut out).await;
             kept.map(|()| adds_up)
         }
         shown => shown.map(|(adds_up, _)| adds_up),
@@ -104,13 +105,17 @@ async fn stay(
     setup: &mut Setup,
     campaign: &str,
     json: bool,
-    interrupted: impl Future<Output = ()>,
+    progress: &Progress,
+    mut interrupted: impl Future<Output = ()> + Unpin,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    for rule in setup.simulator.report().rules {
-        setup.simulator.remove_rule(rule.id);
-    }
-    let text = directions(setup, campaign);
+    calm(setup);
+    let link = tokio::select! {
+        link = furnish::furnish(setup, progress) => link?,
+        () = &mut interrupted => return Ok(()),
+    };
+    calm(setup);
+    let text = directions(setup, campaign, &link);
     match json {
         true => writeln!(std::io::stderr(), "{text}")?, // standard output is a program's
         false => writeln!(out, "{text}")?,
@@ -122,8 +127,15 @@ async fn stay(
     }
 }
 
+/// From now on the gateways behave.
+fn calm(setup: &Setup) {
+    for rule in setup.simulator.report().rules {
+        setup.simulator.remove_rule(rule.id);
+    }
+}
+
 /// What there is to try.
-fn directions(setup: &Setup, campaign: &str) -> String {
+fn directions(setup: &Setup, campaign: &str, link: &str) -> String {
     let (base, key, operator, topic) = (setup.api.base(), &setup.key, &setup.operator, setup::TOPIC);
     let (data, log) = (setup.data_dir().display(), setup.log());
     let (log, simulator) = (log.display(), setup.simulator.control());
@@ -136,6 +148,10 @@ fn directions(setup: &Setup, campaign: &str) -> String {
   data           {data} (stays; `rm -r` it when you are done)
   log            {log}
   simulator      http://{simulator}
+
+The admin page, by a link that works once and asks for a password to come back with:
+
+  {base}{link}
 
 Try:
 

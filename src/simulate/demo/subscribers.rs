@@ -36,7 +36,7 @@ pub(super) struct Browser {
 }
 
 /// The gateway of the n-th browser.
-fn gateway_of(n: u32) -> Gateway {
+pub(super) fn gateway_of(n: u32) -> Gateway {
     let mut at = n % 20;
     for (gateway, share) in SHARES {
         match at.checked_sub(share) {

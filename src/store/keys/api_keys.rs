@@ -1,6 +1,7 @@
 //! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
 
 use aws_lc_rs::rand;
+use chrono::NaiveDate;
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -35,6 +36,8 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// The day, in UTC, on which it was last shown; none: never, or not since that is noted.
+    pub last_used_on: Option<NaiveDate>,
     /// The key that made it.
     pub made_by: Option<ApiKeyId>,
     /// The teammate who made it.
@@ -107,6 +110,7 @@ pub(crate) async fn make(
         created_at: clock.now(),
         expires_at: new.expires_at,
         revoked_at: None,
+        last_used_on: None,
         made_by: maker.who.key(),
         made_by_teammate: maker.who.teammate(),
         made_locally: maker.who == Who::Local,
@@ -169,7 +173,7 @@ pub(crate) async fn authenticate(
     now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
     let found = sqlx::query!(
-        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.made_by,
+        r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.last_used_on, k.made_by,
              k.made_by_teammate, k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.browsers_may AS "browsers_may?",
@@ -208,12 +212,21 @@ pub(crate) async fn authenticate(
             created_at: row.created_at,
             expires_at: row.expires_at,
             revoked_at: None,
+            last_used_on: row.last_used_on,
             made_by: row.made_by.map(ApiKeyId),
             made_by_teammate: row.made_by_teammate.map(TeammateId),
             made_locally: row.made_locally,
         };
         (key, app)
     }))
+}
+
+/// Notes that a key was shown on that day.
+pub(crate) async fn note_use(pool: &PgPool, id: ApiKeyId, on: NaiveDate) -> Result<(), sqlx::Error> {
+    sqlx::query!("UPDATE api_keys SET last_used_on = $2 WHERE id = $1 AND (last_used_on < $2) IS NOT FALSE", id.0, on)
+        .execute(pool)
+        .await
+        .map(drop)
 }
 
 /// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
@@ -225,8 +238,8 @@ pub(crate) async fn list(
 ) -> Result<Vec<ApiKey>, sqlx::Error> {
     sqlx::query_as!(
         ApiKey,
-        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, made_by AS "made_by: ApiKeyId",
-             made_by_teammate AS "made_by_teammate: TeammateId", made_locally
+        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
+             made_by AS "made_by: ApiKeyId", made_by_teammate AS "made_by_teammate: TeammateId", made_locally
          FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
         app.map(|app| app.0),
         before,

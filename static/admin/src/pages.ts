@@ -4,8 +4,6 @@ export interface Page {
   title: string;
   letter: string;
   question: string;
-  /** How the same is done until the page is there; absent: it is. */
-  today?: string;
 }
 
 export const PAGES: readonly Page[] = [
@@ -16,11 +14,17 @@ export const PAGES: readonly Page[] = [
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
   { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?" },
-  { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?", today: "bellwire admin list" },
+  { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?" },
 ];
 
+/** What an empty server begins with. It is no place to come back to, so it has none in the navigation. */
+export const FIRST_RUN: Page = { path: "/first-run", title: "First run", letter: "f", question: "How do I begin?" };
+
+/** Whatever keys, search and addresses lead to. */
+export const ALL_PAGES: readonly Page[] = [...PAGES, FIRST_RUN];
+
 /** The page that an address belongs to. */
 export function pageOf(here: string): Page | undefined {
-  return PAGES.find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
+  return ALL_PAGES.find(({ path }) => here === path || (path !== "/" && here.startsWith(`${path}/`)));
 }

@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
 import { describe, expect, it } from "vitest";
 import { isOurs, Keys, step } from "../src/lib/keys";
-import { PAGES } from "../src/pages";
+import { ALL_PAGES as PAGES } from "../src/pages";
 import { resolve } from "../src/lib/search";
 
 describe("keys", () => {

@@ -189,3 +189,28 @@ async fn only_an_operator_lets_an_app_in_other_gateways() {
     let other = json!({"subscription": push_subscription("https://93.184.215.14/up/x")});
     assert_eq!(api.post("/subscriptions", other).await.ok(201)["gateway"], "other");
 }
+
+#[tokio::test]
+async fn a_key_tells_on_which_day_it_was_last_used() {
+    let api = TestApi::start().await;
+    let made = api.post("/api-keys", json!({"name": "nightly report", "scopes": ["read"]})).await.ok(201);
+    let secret = made["secret"].as_str().unwrap();
+    let last_used = async || {
+        let keys = api.get("/api-keys").await.ok(200);
+        let mut all = keys["data"].as_array().unwrap().iter();
+        all.find(|key| key["id"] == made["id"]).unwrap()["last_used_on"].clone()
+    };
+    let show = async || api.call(Method::GET, "/v1/apps/shop", Some(secret), None).await.status;
+    assert_eq!((&made["last_used_on"], last_used().await), (&Value::Null, Value::Null));
+    for _ in 0..2 {
+        assert_eq!(show().await, 200);
+        let today = api.clock.now().date_naive().to_string();
+        assert_eq!(last_used().await, today);
+        api.clock.advance(std::time::Duration::from_secs(86_400));
+        assert_eq!(last_used().await, today, "another key's use is not its own");
+    }
+    let path = format!("/v1/apps/shop/api-keys/{}", made["id"].as_str().unwrap());
+    api.call(Method::DELETE, &path, Some(&api.operator), None).await.ok(200);
+    let before = last_used().await;
+    assert_eq!((show().await, last_used().await), (401, before), "what is refused is no use");
+}

@@ -37,7 +37,7 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 14] = [
+const UNDESCRIBED: [&str; 16] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -52,6 +52,8 @@ const UNDESCRIBED: [&str; 14] = [
     "/openapi.json",
     "/sdk/{*file}",
     "/shared/{*file}",
+    "/try/",
+    "/try/{*file}",
 ];
 const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
 

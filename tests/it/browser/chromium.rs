@@ -146,8 +146,12 @@ impl Chromium {
     }
 
     pub async fn open(&mut self, url: &str) {
+        self.follow(url, &format!("location.href === {url:?} && document.readyState === 'complete'")).await;
+    }
+
+    /// Goes where a link leads, which need not keep its address, until that holds there.
+    pub async fn follow(&mut self, url: &str, there: &str) {
         self.call("Page.navigate", json!({"url": url})).await;
-        let there = format!("location.href === {url:?} && document.readyState === 'complete'");
         // What is asked while the page changes goes down with the old one.
         let arrived = async || {
             let params = json!({"expression": there, "returnByValue": true});

@@ -5,6 +5,7 @@
 mod admin_messages;
 mod admin_people;
 mod admin_policies;
+mod admin_settings;
 mod admin_stories;
 mod chromium;
 mod chromium_story;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
+use bellwire::testkit::api::RelyingParty;
 use bellwire::testkit::model::clock::Clock;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -89,10 +90,11 @@ impl Site {
     }
 
     async fn with(setup: Setup, scheme: Scheme, slug: &'static str) -> Self {
-        let app = TestApp::with(setup).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let origin = scheme.origin("push", addr);
+        let relying_party = RelyingParty::of(&origin.parse().unwrap());
+        let app = TestApp::with(Setup { relying_party, ..setup }).await;
         let mut site = Self { app, origin, slug, key: String::new(), scheme, addr, serving: None };
         site.serve(listener);
         site

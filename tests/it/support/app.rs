@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::api::{self, ApiState};
+use bellwire::testkit::api::{self, ApiState, RelyingParty};
 use bellwire::testkit::dispatch::{Dispatcher, Settings};
 use bellwire::testkit::gateway::{self, Gateways};
 use bellwire::testkit::live;
@@ -44,6 +44,8 @@ pub struct Setup {
     pub through_proxy: bool,
     /// What listeners may cost.
     pub live: live::Settings,
+    /// By what name browsers' passkeys know the server.
+    pub relying_party: Option<RelyingParty>,
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -156,7 +158,8 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings = api::Settings { live: setup.live, ..api::Settings::default() };
+        let settings =
+            api::Settings { live: setup.live, relying_party: setup.relying_party, ..api::Settings::default() };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
             ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);

@@ -1910,6 +1910,11 @@ export interface components {
             hint: string;
             /** @description Its id. */
             id: string;
+            /**
+             * Format: date
+             * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+             */
+            last_used_on?: string | null;
             /** @description Its name for people. */
             name: string;
             /**
@@ -3454,6 +3459,11 @@ export interface components {
                 hint: string;
                 /** @description Its id. */
                 id: string;
+                /**
+                 * Format: date
+                 * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+                 */
+                last_used_on?: string | null;
                 /** @description Its name for people. */
                 name: string;
                 /**

@@ -1,5 +1,5 @@
 /** What keys do everywhere. Nothing while somebody writes, while a dialog is open, or with a modifier that belongs to the browser. */
-import { PAGES } from "../pages";
+import { ALL_PAGES } from "../pages";
 
 /** `g` waits this long for its letter. */
 const PATIENCE_MS = 1_500;
@@ -12,7 +12,7 @@ export class Keys {
 
   /** What a key asks for, if anything. */
   read(key: string, atMs: number): Wish | undefined {
-    const page = atMs - this.#gPressedAt < PATIENCE_MS ? PAGES.find(({ letter }) => letter === key) : undefined;
+    const page = atMs - this.#gPressedAt < PATIENCE_MS ? ALL_PAGES.find(({ letter }) => letter === key) : undefined;
     this.#gPressedAt = key === "g" && !page ? atMs : -Infinity;
     if (page) return { kind: "go", path: page.path };
     if (key === "?") return { kind: "help" };

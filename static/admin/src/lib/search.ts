@@ -1,5 +1,5 @@
 /** Where a search leads: pages by name, lanes by gateway or number, dead letters by reason, everything else by id. Pure. */
-import { PAGES } from "../pages";
+import { ALL_PAGES } from "../pages";
 import type { Filters } from "./url";
 import { GATEWAY_NAMES, gatewayName, REASON_NAMES } from "./words";
 
@@ -23,9 +23,9 @@ export function resolve(text: string): Found | undefined {
   const gateway = GATEWAY_NAMES.find((name) => name === lower || gatewayName(name).toLowerCase() === lower);
   if (gateway) return { path: "/lanes", filters: { gateway } };
   if (REASON_NAMES.includes(lower)) return { path: "/dead-letters", filters: { reason: lower } };
-  const page = PAGES.find(({ title }) => title.toLowerCase().startsWith(lower));
+  const page = ALL_PAGES.find(({ title }) => title.toLowerCase().startsWith(lower));
   return page && { path: page.path };
 }
 
 /** What can be found by name, to choose from while writing. */
-export const SUGGESTIONS: readonly string[] = [...PAGES.map(({ title }) => title), ...GATEWAY_NAMES.map(gatewayName)];
+export const SUGGESTIONS: readonly string[] = [...ALL_PAGES.map(({ title }) => title), ...GATEWAY_NAMES.map(gatewayName)];

@@ -10,6 +10,8 @@ export interface Here {
   apps: readonly AppView[];
   /** The one that the page is about; undefined: all of them. */
   app: AppView | undefined;
+  /** Asks for the apps anew: one was made, changed or deleted. */
+  refreshApps: () => Promise<void>;
 }
 
 export const HereContext = createContext<Here | undefined>(undefined);

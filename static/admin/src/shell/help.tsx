@@ -1,4 +1,4 @@
-import { PAGES } from "../pages";
+import { ALL_PAGES } from "../pages";
 import { Dialog } from "../ui/dialog";
 
 const KEYS: readonly [string, string][] = [
@@ -22,7 +22,7 @@ export function Help({ onClose }: { onClose: () => void }) {
             <dd>{does}</dd>
           </div>
         ))}
-        {PAGES.map(({ letter, title, question }) => (
+        {ALL_PAGES.map(({ letter, title, question }) => (
           <div key={letter}>
             <dt>
               <kbd>g</kbd> <kbd>{letter}</kbd>

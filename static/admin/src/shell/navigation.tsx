@@ -15,7 +15,7 @@ export function Navigation() {
       <ul>
         {PAGES.map((page) => (
           <li key={page.path}>
-            <a href={link(page.path)} aria-current={page === current ? "page" : undefined} data-later={page.today ? "" : undefined}>
+            <a href={link(page.path)} aria-current={page === current ? "page" : undefined}>
               {page.title}
             </a>
           </li>

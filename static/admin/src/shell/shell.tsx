@@ -8,7 +8,7 @@ import { isOurs, Keys, step } from "../lib/keys";
 import { may } from "../lib/roles";
 import { useResource } from "../lib/resource";
 import { BASE, useFilters } from "../lib/url";
-import { pageOf } from "../pages";
+import { FIRST_RUN, pageOf } from "../pages";
 import { Time } from "../ui/numbers";
 import { Shown } from "../ui/shown";
 import { HereContext } from "./context";
@@ -18,22 +18,24 @@ import { Top } from "./top";
 
 // A page's code comes with its first visit; later pages are added here and in `pages.ts`.
 const Overview = lazy(() => import("../pages/overview/page"));
-const Lanes = lazy(() => import("../pages/lanes/list"));
-const LanePage = lazy(() => import("../pages/lanes/lane"));
-const DeadLetters = lazy(() => import("../pages/dead-letters/page"));
-const Deliveries = lazy(() => import("../pages/deliveries/page"));
-const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
-const Subscribers = lazy(() => import("../pages/subscribers/page"));
-const PersonPage = lazy(() => import("../pages/subscribers/person"));
-const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const Messages = lazy(() => import("../pages/messages/list"));
 const MessagePage = lazy(() => import("../pages/messages/message"));
 const Composer = lazy(() => import("../pages/composer/page"));
+const Deliveries = lazy(() => import("../pages/deliveries/page"));
+const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
+const Lanes = lazy(() => import("../pages/lanes/list"));
+const LanePage = lazy(() => import("../pages/lanes/lane"));
+const DeadLetters = lazy(() => import("../pages/dead-letters/page"));
 const DeadLetterPage = lazy(() => import("../pages/dead-letters/letter"));
+const Subscribers = lazy(() => import("../pages/subscribers/page"));
+const PersonPage = lazy(() => import("../pages/subscribers/person"));
+const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const Policies = lazy(() => import("../pages/policies/page"));
 const PolicyPage = lazy(() => import("../pages/policies/editor"));
+const Settings = lazy(() => import("../pages/settings/page"));
 const Checks = lazy(() => import("../pages/checks/page"));
-const NotYet = lazy(() => import("../pages/not-yet"));
+const FirstRun = lazy(() => import("../pages/first-run/page"));
+const NothingHere = lazy(() => import("../pages/nothing-here"));
 
 /** Where what happens is told of: in the chosen app, else in all that somebody has roles for. Nobody may: figures come by the minute. */
 function streamFor(session: Session, app: AppView | undefined): string | null {
@@ -46,12 +48,12 @@ export function Shell({ session }: { session: Session }) {
   const apps = useResource("apps", (stop) => appsOf(session, stop), { everyS: 300 });
   return (
     <Shown of={apps} what="your apps">
-      {(apps) => <Frame session={session} apps={apps} />}
+      {(known) => <Frame session={session} apps={known} refreshApps={apps.refresh} />}
     </Shown>
   );
 }
 
-function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
+function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView[]; refreshApps: () => Promise<void> }) {
   const { filters, go, here } = useFilters();
   const app = chosen(apps, filters.app);
   const [isHelpOpen, showHelp] = useState(false);
@@ -60,10 +62,11 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
 
   useEffect(() => live.listenTo(stream), [stream]);
   useTitle(here);
+  useFirstRun(session, apps, here);
   useKeys({ help: () => showHelp(true), search: () => search.current?.focus(), go });
 
   return (
-    <HereContext.Provider value={{ session, apps, app }}>
+    <HereContext.Provider value={{ session, apps, app, refreshApps }}>
       <div class="frame">
         <a class="skip" href="#main">
           Skip to the page
@@ -82,20 +85,22 @@ function Frame({ session, apps }: { session: Session; apps: AppView[] }) {
               <Route path={`${BASE}/messages`} component={Messages} />
               <Route path={`${BASE}/messages/new`} component={Composer} />
               <Route path={`${BASE}/messages/:message`} component={MessagePage} />
+              <Route path={`${BASE}/deliveries`} component={Deliveries} />
+              <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
               <Route path={`${BASE}/lanes`} component={Lanes} />
               <Route path={`${BASE}/lanes/:lane`} component={LanePage} />
               <Route path={`${BASE}/dead-letters`} component={DeadLetters} />
-              <Route path={`${BASE}/deliveries`} component={Deliveries} />
-              <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
+              <Route path={`${BASE}/dead-letters/:letter`} component={DeadLetterPage} />
               <Route path={`${BASE}/subscribers`} component={Subscribers} />
               <Route path={`${BASE}/subscribers/:subscription`} component={AnySubscription} />
               <Route path={`${BASE}/subscribers/:app/users/:user`} component={PersonPage} />
               <Route path={`${BASE}/subscribers/:app/subscriptions/:subscription`} component={PersonPage} />
-              <Route path={`${BASE}/dead-letters/:letter`} component={DeadLetterPage} />
               <Route path={`${BASE}/policies`} component={Policies} />
               <Route path={`${BASE}/policies/:place/:name`} component={PolicyPage} />
+              <Route path={`${BASE}/settings/:part?`} component={Settings} />
               <Route path={`${BASE}/checks`} component={Checks} />
-              <Route default component={NotYet} />
+              <Route path={`${BASE}/first-run`} component={FirstRun} />
+              <Route default component={NothingHere} />
             </Router>
           )}
         </main>
@@ -126,6 +131,15 @@ function useTitle(here: string): void {
     if (!isFirst.current) document.getElementById("main")?.focus({ preventScroll: true });
     isFirst.current = false;
   }, [here]);
+}
+
+/** Whoever may make the first app is led to where that is done; from there they may go anywhere. */
+function useFirstRun(session: Session, apps: readonly AppView[], here: string): void {
+  const { route } = useLocation();
+  const [isEmpty] = useState(apps.length === 0 && may(session, "operator", null));
+  useEffect(() => {
+    if (isEmpty && here === "/") route(`${BASE}${FIRST_RUN.path}`, true);
+  }, [isEmpty]);
 }
 
 function useKeys(wishes: { help: () => void; search: () => void; go: (path: string) => void }): void {

@@ -1,27 +1,42 @@
+import "./form.css";
 import { useState } from "preact/hooks";
 
-/** A line to be copied, as it stands. Where the browser keeps the clipboard to itself, it can be selected. */
-export function Copy({ text }: { text: string }) {
-  const [said, say] = useState("Copy");
+/** Puts a text on the clipboard. Where the browser does not let it, says so: the text stands beside it. */
+export function Copy({ text, what }: { text: string; what: string }) {
+  const [said, say] = useState("");
   const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      say("Copied");
-    } catch {
-      say("Select it");
-    }
+    const done = await navigator.clipboard?.writeText(text).then(
+      () => true,
+      () => false,
+    );
+    say(done ? "Copied" : "Select and copy it");
+    setTimeout(() => say(""), 2_000);
   };
   return (
-    <div class="copy">
-      <pre tabIndex={0}>
-        <code>{text}</code>
+    <button type="button" class="copy" aria-label={`Copy ${what}`} onClick={copy}>
+      <span role="status">{said || "Copy"}</span>
+    </button>
+  );
+}
+
+/** A text to take along as it is. */
+export function Snippet({ text, what, id }: { text: string; what: string; id?: string }) {
+  return (
+    <div class="snippet">
+      <pre tabIndex={0} role="group" aria-label={what}>
+        <code id={id}>{text}</code>
       </pre>
-      <button type="button" aria-label={`Copy ${text}`} onClick={() => void copy()}>
-        {said}
-      </button>
-      <span class="hidden" role="status">
-        {said === "Copied" && "Copied"}
-      </span>
+      <Copy text={text} what={what} />
+    </div>
+  );
+}
+
+/** What is shown once: nobody, this page included, can show it again. */
+export function ShownOnce({ text, what, id }: { text: string; what: string; id: string }) {
+  return (
+    <div class="once">
+      <Snippet text={text} what={what} id={id} />
+      <p class="fine">Keep it now: it is shown this once, and never again.</p>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { grouped, HEALTH_WORDS, state, titleOf } from "../../lib/checks";
 import { useResource } from "../../lib/resource";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
-import { Copy } from "../../ui/copy";
+import { Snippet } from "../../ui/copy";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import "./checks.css";
@@ -79,7 +79,7 @@ function Wrong({ finding: { check, health, detail, advice, line } }: { finding: 
           <Marked text={advice} />
         </p>
       )}
-      {line && <Copy text={line} />}
+      {line && <Snippet text={line} what="What to run or write" />}
     </>
   );
 }

@@ -1,0 +1,133 @@
+/** What in the settings needs somebody, and why. Pure. */
+import type { components } from "../api/schema";
+import { percent, relative, things } from "./format";
+import type { Tone } from "./words";
+
+type VapidKey = components["schemas"]["VapidKeyView"];
+type ApiKey = components["schemas"]["ApiKeyView"];
+type Teammate = components["schemas"]["TeammateView"];
+
+const DAY_MS = 86_400_000;
+/** A key that nobody showed for so long is forgotten somewhere. */
+export const UNUSED_AFTER_DAYS = 90;
+/** Said so long before a key ends. */
+const ENDS_SOON_DAYS = 30;
+
+/** How far subscriptions have moved to the active key. */
+export interface Rotation {
+  moved: number;
+  /** Those of all keys that sign for anybody. */
+  of: number;
+  /** Since when the active key is the active one. */
+  since: string;
+}
+
+/** The rotation that is under way; none: every subscription is on the active key. */
+export function rotation(keys: readonly VapidKey[]): Rotation | undefined {
+  const active = keys.find(({ state }) => state === "active");
+  const all = keys.reduce((sum, key) => sum + (key.subscriptions ?? 0), 0);
+  const moved = active?.subscriptions ?? 0;
+  return active && moved < all ? { moved, of: all, since: active.created_at } : undefined;
+}
+
+export type KeyState = "valid" | "ends soon" | "unused" | "expired" | "revoked";
+
+export const KEY_STATES: Record<KeyState, { word: string; tone: Tone }> = {
+  valid: { word: "Valid", tone: "accepted" },
+  "ends soon": { word: "Ends soon", tone: "retrying" },
+  unused: { word: "Unused", tone: "retrying" },
+  expired: { word: "Expired", tone: "cancelled" },
+  revoked: { word: "Revoked", tone: "cancelled" },
+};
+
+export function keyState({ revoked_at, expires_at, last_used_on, created_at }: ApiKey, now: Date): KeyState {
+  if (revoked_at) return "revoked";
+  const left = expires_at ? Date.parse(expires_at) - now.getTime() : Infinity;
+  if (left <= 0) return "expired";
+  if (left < ENDS_SOON_DAYS * DAY_MS) return "ends soon";
+  return now.getTime() - Date.parse(last_used_on ?? created_at) > UNUSED_AFTER_DAYS * DAY_MS ? "unused" : "valid";
+}
+
+export type TeammateState = "in" | "invited" | "link ended" | "shut out";
+
+export const TEAMMATE_STATES: Record<TeammateState, { word: string; tone: Tone }> = {
+  in: { word: "In", tone: "accepted" },
+  invited: { word: "Invited", tone: "waiting" },
+  "link ended": { word: "Link ended", tone: "retrying" },
+  "shut out": { word: "Shut out", tone: "cancelled" },
+};
+
+export function teammateState({ disabled_at, has_password, oidc_linked_at, link_expires_at }: Teammate, now: Date): TeammateState {
+  if (disabled_at) return "shut out";
+  if (link_expires_at && Date.parse(link_expires_at) > now.getTime()) return "invited";
+  return has_password || oidc_linked_at ? "in" : "link ended";
+}
+
+/** Something that needs somebody. */
+export interface Note {
+  id: string;
+  tone: Tone;
+  words: string;
+  why: string;
+  /** The page that does something about it. */
+  path: string;
+  /** The app that it is about, by slug. */
+  app?: string;
+}
+
+interface Known {
+  app: { slug: string; name: string };
+  vapidKeys: readonly VapidKey[];
+  apiKeys: readonly ApiKey[];
+}
+
+/** What needs somebody, the gravest first. `team` is undefined for whoever may not see it. */
+export function notes(apps: readonly Known[], team: readonly Teammate[] | undefined, now: Date): Note[] {
+  const found = [...apps.flatMap((known) => ofKeys(known, now)), ...apps.flatMap(ofRotation), ...(team ?? []).flatMap((teammate) => ofTeammate(teammate, now))];
+  const gravity = ({ tone }: Note) => ["lost", "retrying", "waiting"].indexOf(tone);
+  return found.sort((a, b) => gravity(a) - gravity(b));
+}
+
+function ofKeys({ app, apiKeys }: Known, now: Date): Note[] {
+  return apiKeys.flatMap((key): Note[] => {
+    const base = { id: key.id, path: "/settings/keys", app: app.slug };
+    switch (keyState(key, now)) {
+      case "ends soon":
+        return [{ ...base, tone: "lost", words: `The API key “${key.name}” of ${app.name} ends ${relative(new Date(key.expires_at ?? 0), now)}`, why: "Make another one and put it in place before; requests with this one fail then." }];
+      case "unused": {
+        const why = key.last_used_on ? `It was last used ${relative(new Date(key.last_used_on), now)}.` : `It was made ${relative(new Date(key.created_at), now)}, and never used since that is noted.`;
+        return [{ ...base, tone: "retrying", words: `Nobody uses the API key “${key.name}” of ${app.name}`, why: `${why} Revoke it if nothing needs it.` }];
+      }
+      default:
+        return [];
+    }
+  });
+}
+
+function ofRotation({ app, vapidKeys }: Known): Note[] {
+  const under = rotation(vapidKeys);
+  if (!under) return [];
+  const left = things(under.of - under.moved, "subscription is", "subscriptions are");
+  return [
+    {
+      id: `rotation ${app.slug}`,
+      tone: "waiting",
+      words: `${app.name} changes its VAPID key: ${percent(under.moved / under.of)} of ${things(under.of, "subscription")} moved`,
+      why: `${left} still on a retired key, which goes on signing for them. Each moves with its browser’s next visit.`,
+      path: "/settings/keys",
+      app: app.slug,
+    },
+  ];
+}
+
+function ofTeammate(teammate: Teammate, now: Date): Note[] {
+  const base = { id: teammate.id, path: "/settings/team" };
+  switch (teammateState(teammate, now)) {
+    case "invited":
+      return [{ ...base, tone: "waiting", words: `${teammate.email} has a one-time link that is not used yet`, why: `It ends ${relative(new Date(teammate.link_expires_at ?? 0), now)}.` }];
+    case "link ended":
+      return [{ ...base, tone: "retrying", words: `${teammate.email} cannot come in: the one-time link has ended`, why: "Make another link, or remove them." }];
+    default:
+      return [];
+  }
+}

@@ -1,0 +1,94 @@
+/** The audit log in words. Pure. */
+import type { components, operations } from "../api/schema";
+
+type Entry = components["schemas"]["EntryView"];
+export type Action = NonNullable<NonNullable<operations["audit_log_list"]["parameters"]["query"]>["action"]>;
+
+/** What somebody did, after their name. A new action is missing here until it has words. */
+export const ACTIONS: Record<Action, string> = {
+  "app.created": "made the app",
+  "app.changed": "changed the app",
+  "app.deleted": "deleted the app",
+  "api_key.created": "made an API key",
+  "api_key.revoked": "revoked an API key",
+  "identity_key.created": "made an identity key",
+  "identity_key.removed": "deleted an identity key",
+  "vapid_key.created": "made a VAPID key",
+  "vapid_key.imported": "imported a VAPID key",
+  "vapid_key.activated": "put a VAPID key to use",
+  "vapid_key.changed": "changed a VAPID key’s contact",
+  "vapid_key.exported": "took out a VAPID key",
+  "dead_letters.replayed": "replayed dead letters",
+  "dead_letters.discarded": "discarded dead letters",
+  "dead_letters.exported": "exported dead letters",
+  "message.paused": "paused a message",
+  "message.resumed": "resumed a message",
+  "message.cancelled": "cancelled a message",
+  "topic.created": "made a topic",
+  "topic.changed": "changed a topic",
+  "topic.removed": "removed a topic",
+  "policy.set": "set a policy",
+  "policy.removed": "removed a policy",
+  "calendar.changed": "changed the hours",
+  "slas.changed": "changed the targets",
+  "flow.set": "set a limit",
+  "flow.removed": "removed a limit",
+  "flow.paused": "paused a flow",
+  "flow.resumed": "resumed a flow",
+  "flow.reset": "reset a flow",
+  "lane.held": "held a lane",
+  "lane.released": "released a lane",
+  "lane.opened": "opened a lane’s breaker",
+  "lane.closed": "closed a lane’s breaker",
+  "lane.probed": "probed a lane",
+  "user.erased": "erased a user",
+  "alert.resolved": "resolved an alert",
+  "teammate.invited": "invited a teammate",
+  "teammate.changed": "changed a teammate",
+  "teammate.reset": "reset a teammate’s password",
+  "teammate.removed": "removed a teammate",
+  "teammate.joined": "came from the provider",
+  "teammate.linked": "linked an account",
+  "teammate.unlinked": "unlinked an account",
+  "password.set": "set a password",
+  "passkey.added": "added a passkey",
+  "passkey.renamed": "renamed a passkey",
+  "passkey.removed": "removed a passkey",
+  "passkeys.reset": "reset a teammate’s passkeys",
+  "session.begun": "signed in",
+  "session.refused": "was refused at the door",
+  "session.ended": "ended sessions",
+};
+
+export const actionWords = (action: string): string => (ACTIONS as Record<string, string>)[action] ?? action;
+
+interface Me {
+  teammate?: string | null;
+  api_key?: string | null;
+}
+
+/** Who it was, as far as the page knows: `names` has the addresses of teammates by id. */
+export function actorWords(actor: string, me: Me, names: ReadonlyMap<string, string> = new Map()): string {
+  if (actor === me.teammate || actor === me.api_key) return "you";
+  if (actor === "local") return "the command line";
+  if (actor === "nobody") return "nobody who is known";
+  const name = names.get(actor);
+  if (name) return name;
+  // The end of an id tells neighbours apart; its beginning is the time.
+  const short = `…${actor.slice(-6)}`;
+  return actor.startsWith("tm_") ? `teammate ${short}` : `API key ${short}`;
+}
+
+/** What else an entry tells, in a line: `name: shop, scopes: send, read`. What is null was not touched. */
+export function detailWords(detail: Entry["detail"]): string {
+  return Object.entries(detail ?? {})
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(([name, value]) => `${name.replaceAll("_", " ")}: ${text(value)}`)
+    .join("; ");
+}
+
+function text(value: unknown): string {
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(text).join(", ");
+  if (value !== null && typeof value === "object") return Object.values(value).filter((one) => one !== null).map(text).join(" ");
+  return String(value);
+}

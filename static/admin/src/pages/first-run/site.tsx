@@ -1,0 +1,110 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { slugFrom, snippets } from "../../lib/first-run";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { ShownOnce, Snippet } from "../../ui/copy";
+import { Field, Form } from "../../ui/form";
+import { makeApiKey, makeApp, type Scope } from "../settings/load";
+
+/** The topic that a site begins with. */
+const TOPIC = "news";
+/** What a backend needs: it sends, looks what came of it, and says whose a browser is. */
+const SCOPES: readonly Scope[] = ["send", "read", "subscribers"];
+
+export function AppStep() {
+  const { session, refreshApps } = useHere();
+  const { go } = useFilters();
+  const [name, setName] = useState("");
+  const [slug, setSlug] = useState<string>();
+  return (
+    <Form
+      button="Make it"
+      id="make-app"
+      work={async ({ text, lines, has }) => {
+        const origins = [...lines("origins"), ...(has("here") ? [location.origin] : [])];
+        const made = await makeApp({ slug: text("slug"), name: text("name"), origins: [...new Set(origins)], subject: text("subject"), topics: [TOPIC] });
+        await refreshApps();
+        go("/first-run", { app: made.slug });
+      }}
+    >
+      <p>An app is one site: its keys, its subscribers, its messages.</p>
+      <Field label="Name">
+        {(tie) => <input name="name" id="app-name" required maxLength={200} placeholder="Shop" value={name} onInput={(event) => setName(event.currentTarget.value)} autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Short name" hint="For addresses and commands. It stays.">
+        {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" value={slug ?? slugFrom(name)} onInput={(event) => setSlug(event.currentTarget.value)} autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Where its pages are" hint="Their origin, such as https://shop.example.com or http://localhost:3000. Browsers elsewhere are refused.">
+        {(tie) => <input name="origins" id="app-origin" required placeholder="https://" autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Contact for push services" hint="mailto:… or https://…, for when they have something to say about what you send.">
+        {(tie) => <input name="subject" id="app-subject" required defaultValue={session.email ? `mailto:${session.email}` : ""} placeholder="mailto:" autocomplete="off" {...tie} />}
+      </Field>
+      <label class="check">
+        <input type="checkbox" name="here" defaultChecked />
+        <span>
+          Let in pages of this server, too
+          <span class="fine">The fourth step subscribes this browser at {location.origin}.</span>
+        </span>
+      </label>
+    </Form>
+  );
+}
+
+interface KeyProps {
+  app: AppView;
+  isDone: boolean;
+  /** Shown now and never again. */
+  secret: string | undefined;
+  onMade: (secret: string) => Promise<void>;
+}
+
+export function KeyStep({ app, isDone, secret, onMade }: KeyProps) {
+  const { link } = useFilters();
+  const admin = useMay("admin", app.id);
+  if (secret) return <ShownOnce id="secret" what="Line for your backend’s environment" text={`BELLWIRE_KEY=${secret}`} />;
+  if (isDone) {
+    return (
+      <p>
+        There is one that may send. <a href={link("/settings/keys")}>Keys</a>
+      </p>
+    );
+  }
+  if (!admin.may) return <p class="fine">To make keys is not yours. {admin.why}</p>;
+  return (
+    <Form button="Make the key" id="make-key" work={async () => onMade((await makeApiKey(app.id, { name: "backend", scopes: [...SCOPES] })).secret)}>
+      <p>
+        Your backend shows it with each request. It may send, read, and say whose a browser is, on {app.name} alone; it lasts until somebody revokes it.
+      </p>
+    </Form>
+  );
+}
+
+export function SiteStep({ app, isDone, onPasted }: { app: AppView; isDone: boolean; onPasted: () => void }) {
+  const { worker, page, send } = snippets(location.origin, app.slug, TOPIC);
+  return (
+    <>
+      <p>
+        In <code>/service-worker.js</code> on your site, at the top:
+      </p>
+      <Snippet what="Lines for your service worker" text={worker} />
+      <p>On your page:</p>
+      <Snippet what="Button for your page" text={page} />
+      <details>
+        <summary>To send from your backend, later</summary>
+        <Snippet what="Request that sends" text={send} />
+      </details>
+      {isDone ? (
+        <p>Somebody has subscribed on your site: it works.</p>
+      ) : (
+        <div class="row">
+          <button type="button" class="primary" id="pasted" onClick={onPasted}>
+            Go on
+          </button>
+          <span class="fine">You may paste it later: this is ticked when the first visitor has pressed the button.</span>
+        </div>
+      )}
+    </>
+  );
+}

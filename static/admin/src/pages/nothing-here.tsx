@@ -1,0 +1,15 @@
+import { useFilters } from "../lib/url";
+import { Head } from "../ui/card";
+
+/** For addresses that are no page's. */
+export default function NothingHere() {
+  const { link } = useFilters();
+  return (
+    <>
+      <Head title="Nothing here" lead="No page has this address." />
+      <p>
+        <a href={link("/")}>To the overview</a>
+      </p>
+    </>
+  );
+}

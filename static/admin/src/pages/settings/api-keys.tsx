@@ -1,0 +1,247 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { KEY_STATES, keyState } from "../../lib/attention";
+import { actorWords } from "../../lib/audit";
+import { clock } from "../../lib/clock";
+import { things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { ShownOnce } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { Ask, Field, Form, type Written } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type NewApiKey, type Scope } from "./load";
+
+/** What each scope of an app's keys lets a program do. */
+export const SCOPES: readonly [Scope, string][] = [
+  ["send", "Send messages"],
+  ["read", "Read everything but secrets"],
+  ["subscribers", "Register, change and erase subscribers"],
+  ["messages", "Stop and repeat messages, handle dead letters"],
+  ["policies", "Set policies, quiet hours and limits"],
+  ["settings", "Change the app’s name and origins"],
+  ["keys", "Make and revoke keys"],
+  ["export", "Take out private keys and dead letters"],
+];
+
+/** What the app's servers show. */
+export function ApiKeys({ app }: { app: AppView }) {
+  const { filters, change } = useFilters();
+  const keys = useResource(`api keys ${app.id}`, (stop) => loadApiKeys(app.id, stop));
+  const admin = useMay("admin", app.id);
+  const [isMaking, make] = useState(false);
+  const [revoking, revoke] = useState<ApiKey>();
+  const showsAll = filters.revoked === "shown";
+  const isShown = (key: ApiKey) => showsAll || !["revoked", "expired"].includes(keyState(key, clock.shown.value));
+  return (
+    <Card
+      title="API keys"
+      aside={
+        admin.may && (
+          <button type="button" id="new-api-key" onClick={() => make(true)}>
+            New key…
+          </button>
+        )
+      }
+    >
+      <p class="fine">What your servers show. Each may do what its scopes say, on this app alone.</p>
+      <Shown
+        of={keys}
+        what="the API keys"
+        isEmpty={(keys) => keys.length === 0}
+        empty={<p>There is none yet: your backend needs one that may send.</p>}
+      >
+        {(keys) => (
+          <>
+            <KeyTable keys={keys.filter(isShown)} onRevoke={admin.may ? revoke : undefined} />
+            {keys.some((key) => showsAll || !isShown(key)) && (
+              <p>
+                <button type="button" class="plain" onClick={() => change({ revoked: showsAll ? undefined : "shown" }, true)}>
+                  {showsAll ? "Only valid ones" : `Show ${things(keys.filter((key) => !isShown(key)).length, "key")} that ended`}
+                </button>
+              </p>
+            )}
+          </>
+        )}
+      </Shown>
+      {!admin.may && <p class="fine">To make and revoke them is not yours. {admin.why}</p>}
+      {isMaking && <MakeKey app={app} onClose={() => make(false)} onMade={keys.refresh} />}
+      {revoking && (
+        <Revoke
+          app={app}
+          of={revoking}
+          made={keys.known.value?.value.filter(({ created_by, revoked_at }) => created_by === revoking.id && !revoked_at).length ?? 0}
+          onClose={() => revoke(undefined)}
+          onRevoked={async () => {
+            revoke(undefined);
+            await keys.refresh();
+          }}
+        />
+      )}
+    </Card>
+  );
+}
+
+function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey) => void) | undefined }) {
+  const { session } = useHere();
+  if (keys.length === 0) return <p>None is valid any more.</p>;
+  return (
+    <Table
+      caption="API keys"
+      rows={keys}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Key",
+          cell: ({ name, hint }) => (
+            <>
+              {name}
+              <br />
+              <code class="soft">{hint}…</code>
+            </>
+          ),
+        },
+        {
+          head: "State",
+          cell: (key) => {
+            const { word, tone } = KEY_STATES[keyState(key, clock.shown.value)];
+            const end = key.revoked_at ?? key.expires_at;
+            return (
+              <>
+                <Badge tone={tone}>{word}</Badge>
+                {end && (
+                  <>
+                    <br />
+                    <span class="fine">
+                      {key.revoked_at ? "" : "ends "}
+                      <Time at={end} />
+                    </span>
+                  </>
+                )}
+              </>
+            );
+          },
+        },
+        { head: "May", isExtra: true, cell: ({ scopes }) => <span class="fine">{scopes.length === SCOPES.length ? "everything" : scopes.join(", ")}</span> },
+        { head: "Last used", isExtra: true, cell: ({ last_used_on }) => (last_used_on ? <Day on={last_used_on} /> : <span class="fine">never</span>) },
+        {
+          head: "Made",
+          isExtra: true,
+          cell: ({ created_at, created_by }) => (
+            <>
+              <Time at={created_at} />
+              <br />
+              <span class="fine">{created_by ? actorWords(created_by, session) : "nobody knows by whom"}</span>
+            </>
+          ),
+        },
+        ...(onRevoke
+          ? [
+              {
+                head: <span class="hidden">Act</span>,
+                cell: (key: ApiKey) =>
+                  !key.revoked_at && (
+                    <button type="button" class="plain" onClick={() => onRevoke(key)}>
+                      Revoke…<span class="hidden"> {key.name}</span>
+                    </button>
+                  ),
+              },
+            ]
+          : []),
+      ]}
+    />
+  );
+}
+
+/** A day, which is all that is kept. */
+function Day({ on }: { on: string }) {
+  const days = Math.floor((clock.shown.value.getTime() - Date.parse(on)) / 86_400_000);
+  return <time dateTime={on}>{days <= 0 ? "today" : days === 1 ? "yesterday" : `${days} days ago`}</time>;
+}
+
+const LASTS: readonly [string, string][] = [
+  ["", "Until it is revoked"],
+  ["30", "30 days"],
+  ["90", "90 days"],
+  ["365", "A year"],
+];
+
+function MakeKey({ app, onClose, onMade }: { app: AppView; onClose: () => void; onMade: () => unknown }) {
+  const [made, setMade] = useState<NewApiKey>();
+  const make = async (written: Written) => {
+    const days = Number(written.text("days"));
+    const expires_at = days ? new Date(clock.now().getTime() + days * 86_400_000).toISOString() : null;
+    setMade(await makeApiKey(app.id, { name: written.text("name"), scopes: written.all("scopes") as Scope[], expires_at }));
+    await onMade();
+  };
+  return (
+    <Dialog title={made ? `“${made.name}” is made` : "New API key"} onClose={onClose}>
+      {made ? (
+        <>
+          <ShownOnce id="secret" what="API key" text={made.secret} />
+          <p class="row end">
+            <button type="button" onClick={onClose}>
+              I have it
+            </button>
+          </p>
+        </>
+      ) : (
+        <Form button="Make it" id="do-it" work={make} onLeave={onClose}>
+          <Field label="Name" hint="What will use it, so that somebody can tell later.">
+            {(tie) => <input name="name" required maxLength={200} placeholder="the shop’s server" autocomplete="off" {...tie} />}
+          </Field>
+          <fieldset class="choices column">
+            <legend>It may</legend>
+            {SCOPES.map(([scope, words]) => (
+              <label key={scope}>
+                <input type="checkbox" name="scopes" value={scope} defaultChecked={scope === "send" || scope === "read"} /> <span>{words}</span> <code class="soft">{scope}</code>
+              </label>
+            ))}
+          </fieldset>
+          <Field label="It lasts">
+            {(tie) => (
+              <select name="days" {...tie}>
+                {LASTS.map(([days, words]) => (
+                  <option key={days} value={days}>
+                    {words}
+                  </option>
+                ))}
+              </select>
+            )}
+          </Field>
+        </Form>
+      )}
+    </Dialog>
+  );
+}
+
+function Revoke({ app, of, made, onClose, onRevoked }: { app: AppView; of: ApiKey; made: number; onClose: () => void; onRevoked: () => unknown }) {
+  const rests = of.last_used_on ? `It was last used on ${of.last_used_on}.` : "Nobody is known to have used it.";
+  const children = made > 0 ? ` It made ${things(made, "key")} that ${made === 1 ? "is" : "are"} valid, which may have made others.` : "";
+  return (
+    <Ask
+      title={`Revoke “${of.name}”?`}
+      button="Revoke it for good"
+      isGrave
+      says={`Within a second every request with ${of.hint}… to ${app.name} is refused, and there is no way back. ${rests}${children}`}
+      work={async (written) => {
+        await revokeApiKey(app.id, of.id, written.has("keep"));
+        await onRevoked();
+      }}
+      onClose={onClose}
+    >
+      <label class="check">
+        <input type="checkbox" name="keep" />
+        <span>
+          Keep what it made
+          <span class="fine">Otherwise the API keys and identity keys that it made are revoked with it: whoever stole it may have made some.</span>
+        </span>
+      </label>
+    </Ask>
+  );
+}

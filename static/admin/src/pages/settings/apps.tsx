@@ -1,0 +1,260 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { things } from "../../lib/format";
+import { to, useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Ask, Field, Form, type Written } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Table } from "../../ui/table";
+import { changeApp, deleteApp, makeApp, type AppChange, type Right } from "./load";
+
+export function Apps() {
+  const { app } = useHere();
+  const { filters } = useFilters();
+  // The only app there is needs no naming elsewhere, but here others are made.
+  return app && filters.app ? <OneApp app={app} /> : <AllApps />;
+}
+
+function AllApps() {
+  const { apps } = useHere();
+  const [isOpen, open] = useState(false);
+  const operator = useMay("operator", null);
+  return (
+    <Card
+      title="Apps"
+      aside={
+        operator.may && (
+          <button type="button" id="new-app" onClick={() => open(true)}>
+            New app…
+          </button>
+        )
+      }
+    >
+      {apps.length === 0 ? (
+        <p>
+          There is none yet. <a href={to("/first-run")}>Begin here</a>
+        </p>
+      ) : (
+        <Table
+          caption="Apps"
+          rows={apps}
+          id={({ id }) => id}
+          columns={[
+            {
+              head: "App",
+              cell: ({ slug, name }) => (
+                <>
+                  <a href={to("/settings/apps", { app: slug })}>{name}</a>
+                  <br />
+                  <code class="soft">{slug}</code>
+                </>
+              ),
+            },
+            { head: "Origins", cell: ({ origins }) => <Origins origins={origins} /> },
+            { head: "Weight", isNumber: true, isExtra: true, cell: ({ weight }) => weight },
+            { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+          ]}
+        />
+      )}
+      {!operator.may && <p class="fine">To make apps is not yours. {operator.why}</p>}
+      {isOpen && <NewApp onClose={() => open(false)} />}
+    </Card>
+  );
+}
+
+function Origins({ origins }: { origins: readonly string[] }) {
+  if (origins.length === 0) return <span class="fine">none: no browser is let in</span>;
+  const [first, ...rest] = origins;
+  return (
+    <span title={origins.join("\n")}>
+      <code>{first}</code>
+      {rest.length > 0 && <span class="fine"> and {things(rest.length, "other")}</span>}
+    </span>
+  );
+}
+
+function NewApp({ onClose }: { onClose: () => void }) {
+  const { refreshApps } = useHere();
+  const { go } = useFilters();
+  const make = async (written: Written) => {
+    const made = await makeApp({
+      slug: written.text("slug"),
+      name: written.text("name"),
+      origins: written.lines("origins"),
+      subject: written.text("subject"),
+      topics: written.lines("topics"),
+    });
+    await refreshApps();
+    go("/settings/apps", { app: made.slug });
+  };
+  return (
+    <Ask title="New app" button="Make it" says="An app is one site: its keys, its subscribers, its messages. It begins with a VAPID key of its own." work={make} onClose={onClose}>
+      <Field label="Name">{(tie) => <input name="name" required maxLength={200} autocomplete="off" {...tie} />}</Field>
+      <Field label="Short name" hint="For addresses and commands: small letters, digits and hyphens. It stays.">
+        {(tie) => <input name="slug" required pattern="[a-z0-9][a-z0-9\-]{0,62}" autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Origins of its pages" hint="One a line, such as https://shop.example.com">
+        {(tie) => <textarea name="origins" rows={2} {...tie} />}
+      </Field>
+      <Field label="Contact for push services" hint="mailto:… or https://…, for when they have something to say about what you send.">
+        {(tie) => <input name="subject" required placeholder="mailto:" autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Topics to begin with">{(tie) => <input name="topics" defaultValue="news" autocomplete="off" {...tie} />}</Field>
+    </Ask>
+  );
+}
+
+const RIGHTS: readonly [Right, string][] = [
+  ["create_topics", "make topics"],
+  ["set_tags", "set tags"],
+  ["set_attributes", "set attributes"],
+];
+
+function OneApp({ app }: { app: AppView }) {
+  const { refreshApps } = useHere();
+  const { link } = useFilters();
+  const operator = useMay("operator", app.id);
+  const ofServer = useMay("operator", null);
+  const [change, propose] = useState<AppChange>();
+  const [saved, setSaved] = useState(false);
+  const read = async (written: Written) => {
+    setSaved(false);
+    propose(proposed(app, written, ofServer.may));
+  };
+  return (
+    <>
+      <p class="back">
+        <a href={to("/settings/apps")}>All apps</a>
+      </p>
+      <Card title={app.name} aside={<code class="soft">{app.slug}</code>}>
+        <Form button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
+          <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
+          <Field label="Origins of its pages" hint="One a line. Browsers on other origins are refused, those that have subscribed before, too.">
+            {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
+          </Field>
+          <fieldset class="choices">
+            <legend>Its browsers may, beside joining open topics</legend>
+            {RIGHTS.map(([right, words]) => (
+              <label key={right}>
+                <input type="checkbox" name="browsers_may" value={right} defaultChecked={app.browsers_may.includes(right)} /> {words}
+              </label>
+            ))}
+          </fieldset>
+          <Field label="Retries at most" hint="What a policy in QStash’s form may ask for, and how many there are if it names none.">
+            {(tie) => <input type="number" name="max_retries" min={0} max={1000} defaultValue={String(app.max_retries)} {...tie} />}
+          </Field>
+          <Field label="Weight" hint={ofServer.may ? "How many turns it has where an app of weight 1 has one, while several wait." : `While several apps wait. ${ofServer.why}`}>
+            {(tie) => <input type="number" name="weight" min={1} max={100} defaultValue={String(app.weight)} disabled={!ofServer.may} {...tie} />}
+          </Field>
+          <label class="check">
+            <input type="checkbox" name="allow_other_gateways" defaultChecked={app.allow_other_gateways} disabled={!ofServer.may && !app.allow_other_gateways} />
+            <span>
+              Let in push services that are not known
+              <span class="fine">The server then connects to hosts that any browser names.</span>
+            </span>
+          </label>
+        </Form>
+        {saved && (
+          <p role="status" class="done">
+            Saved.
+          </p>
+        )}
+        {!operator.may && <p class="fine">To change it is not yours. {operator.why}</p>}
+      </Card>
+      <Card title="Delete it">
+        <p>With its subscriptions, messages, dead letters, settings and keys; there is no way back.</p>
+        {ofServer.may ? <Delete app={app} /> : <p class="fine">{ofServer.why}</p>}
+      </Card>
+      {change && (
+        <Ask
+          title={`Change ${app.name}?`}
+          button="Change it"
+          says={<Consequences app={app} change={change} />}
+          work={async () => {
+            if (Object.keys(change).length > 0) await changeApp(app.id, change);
+            await refreshApps();
+            propose(undefined);
+            setSaved(true);
+          }}
+          onClose={() => propose(undefined)}
+        />
+      )}
+      <p>
+        <a href={link("/first-run")}>What to paste into its pages</a>
+      </p>
+    </>
+  );
+}
+
+/** What differs from how the app is. */
+function proposed(app: AppView, written: Written, mayAll: boolean): AppChange {
+  const change: AppChange = {};
+  const name = written.text("name");
+  if (name !== app.name) change.name = name;
+  const origins = written.lines("origins");
+  const added = origins.filter((origin) => !app.origins.includes(origin));
+  const removed = app.origins.filter((origin) => !origins.includes(origin));
+  if (added.length > 0) change.add_origins = added;
+  if (removed.length > 0) change.remove_origins = removed;
+  const rights = written.all("browsers_may") as Right[];
+  if (String(rights) !== String(RIGHTS.map(([right]) => right).filter((right) => app.browsers_may.includes(right)))) change.browsers_may = rights;
+  const retries = Number(written.text("max_retries"));
+  if (retries !== app.max_retries) change.max_retries = retries;
+  const weight = Number(written.text("weight"));
+  if (mayAll && weight !== app.weight) change.weight = weight;
+  const allows = written.has("allow_other_gateways");
+  // A box that cannot be changed is in no form.
+  if (allows !== app.allow_other_gateways && (mayAll || !allows)) change.allow_other_gateways = allows;
+  return change;
+}
+
+function Consequences({ app, change }: { app: AppView; change: AppChange }) {
+  const lines = [
+    change.name && `It is called “${change.name}” from now on.`,
+    ...(change.add_origins ?? []).map((origin) => `Pages of ${origin} may subscribe browsers.`),
+    ...(change.remove_origins ?? []).map((origin) => `Pages of ${origin} are refused; browsers that subscribed there still get what you send.`),
+    change.browsers_may && `Its browsers may ${RIGHTS.filter(([right]) => change.browsers_may?.includes(right)).map(([, words]) => words).join(", ") || "join open topics and nothing else"}.`,
+    change.max_retries != null && `Policies have ${things(change.max_retries, "retry", "retries")} at most; those that ask for more are cut down to it.`,
+    change.weight != null && `It has ${things(change.weight, "turn")} where an app of weight 1 has one, within a minute.`,
+    change.allow_other_gateways === true && "The server connects to any host that a browser of it names.",
+    change.allow_other_gateways === false && "New subscriptions at push services that are not known are refused.",
+  ].filter((line) => typeof line === "string" && line !== "") as string[];
+  if (lines.length === 0) return <>Nothing differs from how {app.name} is.</>;
+  return (
+    <ul class="bullets">
+      {lines.map((line) => (
+        <li key={line}>{line}</li>
+      ))}
+    </ul>
+  );
+}
+
+function Delete({ app }: { app: AppView }) {
+  const { refreshApps } = useHere();
+  const { go } = useFilters();
+  const [isOpen, open] = useState(false);
+  return (
+    <div>
+      <button type="button" class="grave" onClick={() => open(true)}>
+        Delete {app.name}…
+      </button>
+      {isOpen && (
+        <Ask
+          title={`Delete ${app.name}?`}
+          button={`Delete ${app.name} for good`}
+          isGrave
+          says="Nothing of it is sent any more as soon as this is answered, and its API keys are revoked. Its rows follow within minutes or hours."
+          work={async (written) => {
+            await deleteApp(app.id, written.text("confirm"));
+            await refreshApps();
+            go("/settings/apps", { app: undefined });
+          }}
+          onClose={() => open(false)}
+        >
+          <Field label={`Its short name once more: ${app.slug}`}>{(tie) => <input name="confirm" required autocomplete="off" {...tie} />}</Field>
+        </Ask>
+      )}
+    </div>
+  );
+}

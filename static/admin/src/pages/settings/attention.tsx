@@ -1,0 +1,96 @@
+import { notes, rotation, type Note, type Rotation } from "../../lib/attention";
+import { clock } from "../../lib/clock";
+import { percent, things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { to, useFilters } from "../../lib/url";
+import { useHere } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { loadOfApps, loadTeam, LOOKED_INTO, type OfApp } from "./load";
+
+/** What needs somebody, before everything else. */
+export function Attention() {
+  const { session, apps, app } = useHere();
+  const of = app ? [app] : apps;
+  const found = useResource(
+    `settings attention ${of.map(({ id }) => id).join()} ${session.may_change_team}`,
+    async (stop) => {
+      const [ofApps, team] = await Promise.all([loadOfApps(of, stop), session.may_change_team ? loadTeam(stop) : undefined]);
+      return { ofApps, team };
+    },
+    { everyS: 120 },
+  );
+  return (
+    <Shown of={found} what="what needs attention">
+      {({ ofApps, team }) => (
+        <>
+          <Rotations ofApps={ofApps} />
+          <Notes notes={notes(ofApps, team, clock.shown.value)} isWithTeam={team !== undefined} />
+          {of.length > LOOKED_INTO && <p class="fine">Of {things(of.length, "app")}, the first {LOOKED_INTO} were looked into. Choose another one above.</p>}
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function Notes({ notes, isWithTeam }: { notes: Note[]; isWithTeam: boolean }) {
+  const { filters } = useFilters();
+  // What a card above says in full need not be said twice.
+  const shown = notes.filter(({ id }) => !id.startsWith("rotation "));
+  if (shown.length === 0) {
+    return (
+      <Card title="Nothing else waits for you">
+        <p>
+          <Badge tone="accepted">In order</Badge>
+        </p>
+        <p class="fine">
+          Keys that end within 30 days, keys that nobody has used for 90{isWithTeam ? ", and invitations that are open" : ""} would be listed here.
+        </p>
+      </Card>
+    );
+  }
+  return (
+    <Card title="Needs somebody" aside={<span class="fine">{things(shown.length, "thing")}</span>}>
+      <ul class="notes">
+        {shown.map(({ id, tone, words, why, path, app }) => (
+          <li key={id} data-row data-tone={tone}>
+            <a href={to(path, { app: app ?? filters.app })}>{words}</a>
+            <span class="fine">{why}</span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Rotations({ ofApps }: { ofApps: OfApp[] }) {
+  const under = ofApps.flatMap(({ app, vapidKeys }) => {
+    const now = rotation(vapidKeys);
+    return now ? [{ app, now }] : [];
+  });
+  if (under.length === 0) return null;
+  return (
+    <Card title={under.length === 1 ? "A VAPID key is being changed" : "VAPID keys are being changed"}>
+      {under.map(({ app, now }) => (
+        <div key={app.id} class="rotation" data-row>
+          <a href={to("/settings/keys", { app: app.slug })}>{app.name}</a>
+          <Progress rotation={now} what={app.name} />
+        </div>
+      ))}
+    </Card>
+  );
+}
+
+/** How much has moved, as a bar and in words. */
+export function Progress({ rotation: { moved, of, since }, what }: { rotation: Rotation; what: string }) {
+  return (
+    <div class="progress">
+      <progress value={moved} max={of} aria-label={`Moved to the new key of ${what}`} />
+      <p>
+        <strong class="number">{percent(moved / of)}</strong> of <Count n={of} /> moved <span class="soft">· begun <Time at={since} />; each of the rest with its browser’s next visit</span>
+      </p>
+    </div>
+  );
+}

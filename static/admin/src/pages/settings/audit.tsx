@@ -1,0 +1,158 @@
+import { actionWords, ACTIONS, actorWords, detailWords } from "../../lib/audit";
+import { fullCount } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useHere, useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { ChooseApp } from "./choose";
+import { loadAudit, loadTeam, type Entry } from "./load";
+
+/** What people did. */
+export function Audit() {
+  const { app } = useHere();
+  const { filters } = useFilters();
+  const operator = useMay("operator", null);
+  if (operator.may) return <Log app={filters.app ? app?.id : undefined} />;
+  if (!app) return <ChooseApp path="/settings/audit" what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
+  return <Log app={app.id} />;
+}
+
+const NAMES = ["actor", "action", "since", "until"] as const;
+
+function Log({ app }: { app: string | undefined }) {
+  const { session } = useHere();
+  const { filters, change, link } = useFilters();
+  const chosen = NAMES.map((name) => filters[name] ?? "").join(" ");
+  const page = useResource(`audit ${app ?? "all"} ${chosen} ${filters.after ?? ""}`, (stop) => loadAudit(app, filters, stop));
+  const team = useResource(`team names ${session.may_change_team}`, async (stop) => (session.may_change_team ? await loadTeam(stop) : []), { everyS: 600 });
+  const names = new Map(team.known.value?.value.map(({ id, email }) => [id, email]));
+  const choose = (name: (typeof NAMES)[number]) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value || undefined, after: undefined });
+  const isFiltered = NAMES.some((name) => filters[name]);
+  return (
+    <Card title={app ? "What was done to this app" : "What was done on this server"}>
+      <div class="filters" role="group" aria-label="Filters">
+        <label>
+          Who{" "}
+          <select value={filters.actor ?? ""} onChange={choose("actor")}>
+            <option value="">Anybody</option>
+            {[...names].map(([id, email]) => (
+              <option key={id} value={id}>
+                {email}
+              </option>
+            ))}
+            {filters.actor && !names.has(filters.actor) && !["local", "nobody"].includes(filters.actor) && <option value={filters.actor}>{actorWords(filters.actor, session)}</option>}
+            <option value="local">The command line</option>
+            <option value="nobody">Nobody who is known</option>
+          </select>
+        </label>
+        <label>
+          What{" "}
+          <select value={filters.action ?? ""} onChange={choose("action")}>
+            <option value="">Anything</option>
+            {Object.entries(ACTIONS).map(([action, words]) => (
+              <option key={action} value={action}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          From <input type="date" value={filters.since ?? ""} onChange={choose("since")} />
+        </label>
+        <label>
+          To <input type="date" value={filters.until ?? ""} onChange={choose("until")} />
+        </label>
+      </div>
+      <Shown
+        of={page}
+        what="the audit log"
+        isEmpty={({ entries }) => entries.length === 0}
+        empty={
+          isFiltered ? (
+            <p>
+              No entry is like that. <a href={link("/settings/audit")}>Show all</a>
+            </p>
+          ) : (
+            <p>Nothing was done yet. Whoever changes something here is named in this log, and nothing in it can be changed.</p>
+          )
+        }
+      >
+        {({ entries, next }) => (
+          <>
+            <Entries entries={entries} names={names} isOfAll={app === undefined} />
+            <p class="row">
+              {filters.after && <a href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}>The latest</a>}
+              {next && <a href={link("/settings/audit", { ...filters, after: next })}>Earlier ones</a>}
+              <span class="fine">Days are those of UTC.</span>
+            </p>
+          </>
+        )}
+      </Shown>
+    </Card>
+  );
+}
+
+function Entries({ entries, names, isOfAll }: { entries: Entry[]; names: ReadonlyMap<string, string>; isOfAll: boolean }) {
+  const { session, apps } = useHere();
+  const { link, filters } = useFilters();
+  const appName = (id: string | null | undefined) => (id ? (apps.find((app) => app.id === id)?.name ?? id) : "");
+  return (
+    <Table
+      caption="Audit log"
+      rows={entries}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "When",
+          cell: ({ at }) => (
+            <span class="keep">
+              <Time at={at} />
+            </span>
+          ),
+        },
+        {
+          head: "Who",
+          cell: ({ actor, address }) => (
+            <>
+              <a href={link("/settings/audit", { ...filters, after: undefined, actor })} title={actor}>
+                {actorWords(actor, session, names)}
+              </a>
+              {address && (
+                <>
+                  <br />
+                  <span class="fine">{address}</span>
+                </>
+              )}
+            </>
+          ),
+        },
+        {
+          head: "What",
+          cell: ({ action, app, n }) => (
+            <>
+              <span title={action}>{actionWords(action)}</span>
+              {n !== 1 && <span class="fine"> × {fullCount(n)}</span>}
+              {isOfAll && app && (
+                <>
+                  <br />
+                  <span class="fine">{appName(app)}</span>
+                </>
+              )}
+            </>
+          ),
+        },
+        { head: "To what", isExtra: true, cell: ({ target }) => <Target of={target} names={names} /> },
+        { head: "More", isExtra: true, cell: ({ detail }) => <span class="fine">{detailWords(detail)}</span> },
+      ]}
+    />
+  );
+}
+
+function Target({ of, names }: { of: string; names: ReadonlyMap<string, string> }) {
+  const name = names.get(of);
+  const isId = /^[a-z]+_[0-9a-f-]{20,}$/.test(of);
+  return <span title={of} class="keep">{name ?? <code>{isId ? `${of.slice(0, of.indexOf("_") + 1)}…${of.slice(-6)}` : of}</code>}</span>;
+}

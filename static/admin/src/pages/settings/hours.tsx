@@ -1,0 +1,114 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { calendarFrom, calendarWords, DAYS } from "../../lib/hours";
+import { useResource } from "../../lib/resource";
+import { useHere, useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Ask, Field, Form } from "../../ui/form";
+import { Shown } from "../../ui/shown";
+import { ChooseApp } from "./choose";
+import { loadCalendar, setCalendar, type Calendar, type OffPeak } from "./load";
+
+export function Hours() {
+  const { app } = useHere();
+  return app ? <HoursOf app={app} /> : <ChooseApp path="/settings/hours" what="Each app has hours of its own." />;
+}
+
+function HoursOf({ app }: { app: AppView }) {
+  const calendar = useResource(`calendar ${app.id}`, (stop) => loadCalendar(app.id, stop), { everyS: 3_600 });
+  return (
+    <Card title="When messages may come">
+      <p class="fine">One-time codes and other transactional messages come at any time. What has to wait is sent when its time comes, if its time to live lasts that long.</p>
+      <Shown of={calendar} what="the calendar">
+        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} onSaved={calendar.refresh} />}
+      </Shown>
+    </Card>
+  );
+}
+
+/** Zones that this browser knows by name, to choose from while writing. */
+const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
+
+function Edit({ app, known, onSaved }: { app: AppView; known: Calendar; onSaved: () => unknown }) {
+  const operator = useMay("operator", app.id);
+  const [isQuiet, setQuiet] = useState(known.quiet_hours != null);
+  const [windows, setWindows] = useState<OffPeak[]>(known.off_peak ?? []);
+  const [proposed, propose] = useState<Calendar>();
+  return (
+    <>
+      <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => propose(calendarFrom(written, windows.length))}>
+        <Field label="Zone" hint="For the windows below, and for recipients whose own is not known.">
+          {(tie) => <input name="timezone" list="zones" required defaultValue={known.timezone} autocomplete="off" {...tie} />}
+        </Field>
+        <datalist id="zones">
+          {ZONES.map((zone) => (
+            <option key={zone} value={zone} />
+          ))}
+        </datalist>
+        <fieldset class="choices">
+          <legend>Quiet hours, in each recipient’s zone</legend>
+          <label>
+            <input type="checkbox" name="quiet" checked={isQuiet} onChange={(event) => setQuiet(event.currentTarget.checked)} /> <span>Let promotional and engagement messages wait</span>
+          </label>
+          {isQuiet && (
+            <span class="row">
+              <label>
+                from <input type="time" name="quiet_from" required defaultValue={known.quiet_hours?.from ?? "22:00"} />
+              </label>
+              <label>
+                until <input type="time" name="quiet_to" required defaultValue={known.quiet_hours?.to ?? "08:00"} />
+              </label>
+            </span>
+          )}
+        </fieldset>
+        <fieldset class="choices column">
+          <legend>Engagement messages only within</legend>
+          {windows.length === 0 && <p class="fine">No window: at any time.</p>}
+          {windows.map((window, n) => (
+            <div class="window" key={n}>
+              <span class="row">
+                <label>
+                  from <input type="time" name={`from_${n}`} required defaultValue={window.from} />
+                </label>
+                <label>
+                  until <input type="time" name={`to_${n}`} required defaultValue={window.to} />
+                </label>
+              </span>
+              <span class="row tight">
+                {DAYS.map(([day, word]) => (
+                  <label key={day}>
+                    <input type="checkbox" name={`days_${n}`} value={day} defaultChecked={window.days?.includes(day) ?? true} /> {word}
+                  </label>
+                ))}
+              </span>
+            </div>
+          ))}
+          <span class="row">
+            <button type="button" disabled={windows.length >= 50} onClick={() => setWindows([...windows, { from: "10:00", to: "16:00" }])}>
+              Add a window
+            </button>
+            {windows.length > 0 && (
+              <button type="button" onClick={() => setWindows(windows.slice(0, -1))}>
+                Remove the last
+              </button>
+            )}
+          </span>
+        </fieldset>
+      </Form>
+      {!operator.may && <p class="fine">To change it is not yours. {operator.why}</p>}
+      {proposed && (
+        <Ask
+          title="Change the hours?"
+          button="Change them"
+          says={`${calendarWords(proposed)} It holds within a minute, for what is under way, too.`}
+          work={async () => {
+            await setCalendar(app.id, proposed);
+            propose(undefined);
+            await onSaved();
+          }}
+          onClose={() => propose(undefined)}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,142 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { ShownOnce } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { Ask, Field, Form, type Written } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadIdentityKeys, makeIdentityKey, removeIdentityKey, type IdentityKey } from "./load";
+
+/** How a key is used: what the API calls algorithm and form. */
+const KINDS: readonly [string, string][] = [
+  ["HS256 jwt", "JWTs under a secret (HS256)"],
+  ["HS256 hmac", "A plain HMAC of the user’s id"],
+  ["ES256 jwt", "JWTs under a private key of yours (ES256)"],
+];
+
+const kindWords = ({ algorithm, form }: IdentityKey) => KINDS.find(([kind]) => kind === `${algorithm} ${form}`)?.[1] ?? `${algorithm} ${form}`;
+
+/** What the site's backend signs user tokens with. */
+export function IdentityKeys({ app }: { app: AppView }) {
+  const keys = useResource(`identity keys ${app.id}`, (stop) => loadIdentityKeys(app.id, stop));
+  const admin = useMay("admin", app.id);
+  const [isMaking, make] = useState(false);
+  const [removing, remove] = useState<IdentityKey>();
+  return (
+    <Card
+      title="Identity keys"
+      aside={
+        admin.may && (
+          <button type="button" id="new-identity-key" onClick={() => make(true)}>
+            New key…
+          </button>
+        )
+      }
+    >
+      <p class="fine">What your backend signs with, so that a browser can prove whose it is.</p>
+      <Shown of={keys} what="the identity keys" isEmpty={(keys) => keys.length === 0} empty={<p>There is none: browsers belong to nobody in particular, unless your servers register them.</p>}>
+        {(keys) => (
+          <Table
+            caption="Identity keys"
+            rows={keys}
+            id={({ id }) => id}
+            columns={[
+              {
+                head: "Key",
+                cell: ({ name, id }) => (
+                  <>
+                    {name}
+                    <br />
+                    <code class="soft" title={id}>…{id.slice(-6)}</code>
+                  </>
+                ),
+              },
+              { head: "Signs", cell: kindWords },
+              { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+              ...(admin.may
+                ? [
+                    {
+                      head: <span class="hidden">Act</span>,
+                      cell: (key: IdentityKey) => (
+                        <button type="button" class="plain" onClick={() => remove(key)}>
+                          Delete…<span class="hidden"> {key.name}</span>
+                        </button>
+                      ),
+                    },
+                  ]
+                : []),
+            ]}
+          />
+        )}
+      </Shown>
+      {!admin.may && <p class="fine">To make and delete them is not yours. {admin.why}</p>}
+      {isMaking && <Make app={app} onClose={() => make(false)} onMade={keys.refresh} />}
+      {removing && (
+        <Ask
+          title={`Delete “${removing.name}”?`}
+          button="Delete it for good"
+          isGrave
+          says="Tokens that it signed prove nothing any more, at once. Subscriptions keep their users. To change keys without a gap: make the new one, switch your backend over, then delete this one."
+          work={async () => {
+            await removeIdentityKey(app.id, removing.id);
+            remove(undefined);
+            await keys.refresh();
+          }}
+          onClose={() => remove(undefined)}
+        />
+      )}
+    </Card>
+  );
+}
+
+function Make({ app, onClose, onMade }: { app: AppView; onClose: () => void; onMade: () => unknown }) {
+  const [kind, setKind] = useState("HS256 jwt");
+  const [made, setMade] = useState<IdentityKey>();
+  const make = async (written: Written) => {
+    const [algorithm, form] = kind.split(" ") as [IdentityKey["algorithm"], IdentityKey["form"]];
+    const public_key = written.text("public_key");
+    const key = await makeIdentityKey(app.id, { name: written.text("name"), algorithm, form, ...(public_key ? { public_key: public_key as never } : {}) });
+    setMade(key);
+    await onMade();
+  };
+  if (made) {
+    return (
+      <Dialog title={`“${made.name}” is made`} onClose={onClose}>
+        {made.secret ? <ShownOnce id="secret" what="Secret" text={made.secret} /> : <p>Your backend keeps the private key; there is no secret to take along.</p>}
+        <p class="row end">
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+        </p>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New identity key" onClose={onClose}>
+      <Form button="Make it" id="do-it" work={make} onLeave={onClose}>
+        <p>Those before stay valid until they are deleted.</p>
+        <Field label="Name">{(tie) => <input name="name" required maxLength={200} placeholder="backend" autocomplete="off" {...tie} />}</Field>
+        <Field label="Your backend signs">
+          {(tie) => (
+            <select value={kind} onChange={(event) => setKind(event.currentTarget.value)} {...tie}>
+              {KINDS.map(([kind, words]) => (
+                <option key={kind} value={kind}>
+                  {words}
+                </option>
+              ))}
+            </select>
+          )}
+        </Field>
+        {kind.startsWith("ES256") && (
+          <Field label="Its public key" hint="PEM, on P-256.">
+            {(tie) => <textarea name="public_key" rows={4} required spellcheck={false} {...tie} />}
+          </Field>
+        )}
+      </Form>
+    </Dialog>
+  );
+}

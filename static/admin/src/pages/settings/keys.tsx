@@ -1,0 +1,17 @@
+import { useHere } from "../../shell/context";
+import { ApiKeys } from "./api-keys";
+import { ChooseApp } from "./choose";
+import { IdentityKeys } from "./identity-keys";
+import { VapidKeys } from "./vapid-keys";
+
+export function Keys() {
+  const { app } = useHere();
+  if (!app) return <ChooseApp path="/settings/keys" what="Each app has keys of its own." />;
+  return (
+    <>
+      <VapidKeys app={app} />
+      <ApiKeys app={app} />
+      <IdentityKeys app={app} />
+    </>
+  );
+}

@@ -1,0 +1,60 @@
+import type { ComponentType } from "preact";
+import { useFilters } from "../../lib/url";
+import { useHere } from "../../shell/context";
+import { Head } from "../../ui/card";
+import { Apps } from "./apps";
+import { Attention } from "./attention";
+import { Audit } from "./audit";
+import { Hours } from "./hours";
+import { Keys } from "./keys";
+import "./settings.css";
+import { Team } from "./team";
+import { You } from "./you";
+
+interface Part {
+  path: string;
+  title: string;
+  component: ComponentType;
+}
+
+const PARTS: readonly Part[] = [
+  { path: "/settings", title: "Attention", component: Attention },
+  { path: "/settings/apps", title: "Apps", component: Apps },
+  { path: "/settings/keys", title: "Keys", component: Keys },
+  { path: "/settings/hours", title: "Quiet hours", component: Hours },
+  { path: "/settings/team", title: "Team", component: Team },
+  { path: "/settings/you", title: "You", component: You },
+  { path: "/settings/audit", title: "Audit log", component: Audit },
+];
+
+/** Who may do what, with which keys? */
+export default function Settings() {
+  const { here, link } = useFilters();
+  const { app } = useHere();
+  const part = PARTS.find(({ path }) => path === here);
+  const Shown = part?.component;
+  return (
+    <>
+      <Head title="Settings" lead="Who may do what, with which keys?" />
+      <nav class="tabs" aria-label="Settings">
+        <ul>
+          {PARTS.map(({ path, title }) => (
+            <li key={path}>
+              <a href={link(path)} aria-current={path === here ? "page" : undefined}>
+                {title}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      {Shown ? (
+        // Another app's forms are other forms.
+        <div class="part" key={`${here} ${app?.id ?? ""}`}>
+          <Shown />
+        </div>
+      ) : (
+        <p>There are no settings of that name.</p>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,219 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import { rotation } from "../../lib/attention";
+import { things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { ShownOnce } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { Ask, Field, Form, type Written } from "../../ui/form";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { Progress } from "./attention";
+import { changeVapidKey, exportVapidKey, loadVapidKeys, makeVapidKey, type VapidKey } from "./load";
+
+type Doing = { what: "make" } | { what: "import" } | { what: "contact" | "export"; key: VapidKey };
+
+/** What pushes are signed with. */
+export function VapidKeys({ app }: { app: AppView }) {
+  const keys = useResource(`vapid keys ${app.id}`, (stop) => loadVapidKeys(app.id, stop), { everyS: 30 });
+  const admin = useMay("admin", app.id);
+  const [doing, begin] = useState<Doing>();
+  const end = () => begin(undefined);
+  const after = async () => {
+    end();
+    await keys.refresh();
+  };
+  return (
+    <Card
+      title="VAPID keys"
+      aside={
+        admin.may && (
+          <span class="row">
+            <button type="button" id="new-vapid-key" onClick={() => begin({ what: "make" })}>
+              New key…
+            </button>
+            <button type="button" onClick={() => begin({ what: "import" })}>
+              Import…
+            </button>
+          </span>
+        )
+      }
+    >
+      <p class="fine">What pushes are signed with. New subscribers get the active key; each retired one goes on signing for those who came with it.</p>
+      <Shown of={keys} what="the VAPID keys">
+        {(keys) => <VapidTable app={app} keys={keys} mayAct={admin.may} begin={begin} />}
+      </Shown>
+      {!admin.may && <p class="fine">To make, change and export them is not yours. {admin.why}</p>}
+      {doing?.what === "make" && <Make app={app} keys={keys.known.value?.value ?? []} onClose={end} onMade={after} />}
+      {doing?.what === "import" && <Import app={app} onClose={end} onMade={after} />}
+      {doing?.what === "contact" && <Contact app={app} of={doing.key} onClose={end} onChanged={after} />}
+      {doing?.what === "export" && <Export app={app} of={doing.key} onClose={end} />}
+    </Card>
+  );
+}
+
+function VapidTable({ app, keys, mayAct, begin }: { app: AppView; keys: VapidKey[]; mayAct: boolean; begin: (doing: Doing) => void }) {
+  const under = rotation(keys);
+  return (
+    <>
+      {under && <Progress rotation={under} what={app.name} />}
+      <Table
+        caption="VAPID keys"
+        rows={keys}
+        id={({ id }) => id}
+        columns={[
+          {
+            head: "Key",
+            cell: ({ public_key, id }) => (
+              <span class="keep" title={`${public_key}\n${id}`}>
+                <code>{public_key.slice(0, 8)}…</code>
+              </span>
+            ),
+          },
+          { head: "State", cell: (key) => <VapidState of={key} /> },
+          { head: "Signs for", isNumber: true, cell: ({ subscriptions }) => <Count n={subscriptions ?? 0} /> },
+          { head: "Contact", isExtra: true, cell: ({ subject }) => <code>{subject}</code> },
+          { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+          ...(mayAct
+            ? [
+                {
+                  head: <span class="hidden">Act</span>,
+                  cell: (key: VapidKey) => (
+                    <span class="row tight">
+                      <button type="button" class="plain" onClick={() => begin({ what: "contact", key })}>
+                        Contact…
+                      </button>
+                      <button type="button" class="plain" onClick={() => begin({ what: "export", key })}>
+                        Export…
+                      </button>
+                    </span>
+                  ),
+                },
+              ]
+            : []),
+        ]}
+      />
+    </>
+  );
+}
+
+function VapidState({ of: { state, subscriptions, retired_at } }: { of: VapidKey }) {
+  if (state === "active") return <Badge tone="accepted">Active</Badge>;
+  return (
+    <>
+      <Badge tone={subscriptions ? "waiting" : "cancelled"}>{subscriptions ? "Retiring" : "Retired"}</Badge>{" "}
+      {retired_at && (
+        <span class="fine">
+          <Time at={retired_at} />
+        </span>
+      )}
+    </>
+  );
+}
+
+interface MakeProps {
+  app: AppView;
+  onClose: () => void;
+  onMade: () => unknown;
+}
+
+function Make({ app, keys, onClose, onMade }: MakeProps & { keys: VapidKey[] }) {
+  const all = keys.reduce((sum, { subscriptions }) => sum + (subscriptions ?? 0), 0);
+  const active = keys.find(({ state }) => state === "active");
+  return (
+    <Ask
+      title="A new VAPID key?"
+      button="Make it, and retire the active one"
+      says={`New subscribers get the new key at once. ${things(all, "subscription")} stay as they are: the key that each came with goes on signing for it, and our SDK moves it with its browser’s next visit. Nobody misses a message. A retired key never becomes active again.`}
+      work={async (written) => {
+        const subject = written.text("subject");
+        await makeVapidKey(app.id, subject ? { subject } : {});
+        await onMade();
+      }}
+      onClose={onClose}
+    >
+      <Field label="Contact for push services">{(tie) => <input name="subject" defaultValue={active?.subject} autocomplete="off" {...tie} />}</Field>
+    </Ask>
+  );
+}
+
+function Import({ app, onClose, onMade }: MakeProps) {
+  const bring = async (written: Written) => {
+    const public_key = written.text("public_key");
+    await makeVapidKey(app.id, {
+      private_key: written.text("private_key"),
+      state: written.text("state") as VapidKey["state"],
+      ...(public_key ? { public_key } : {}),
+    });
+    await onMade();
+  };
+  return (
+    <Ask title="Import a VAPID key" button="Import it" says="For subscriptions that were made elsewhere: they can be sent to with the key that they were made with, and with no other." work={bring} onClose={onClose}>
+      <Field label="Private key" hint="PEM, a JWK, or base64 of its 32 octets.">
+        {(tie) => <textarea name="private_key" rows={4} required spellcheck={false} autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Its public key" hint="Base64; to be sure that they belong together. May be left out.">
+        {(tie) => <input name="public_key" autocomplete="off" {...tie} />}
+      </Field>
+      <Field label="Used for">
+        {(tie) => (
+          <select name="state" {...tie}>
+            <option value="retired">The subscriptions that come with it</option>
+            <option value="active">Those, and all new subscribers; the active key retires</option>
+          </select>
+        )}
+      </Field>
+    </Ask>
+  );
+}
+
+function Contact({ app, of, onClose, onChanged }: { app: AppView; of: VapidKey; onClose: () => void; onChanged: () => unknown }) {
+  return (
+    <Ask
+      title="Whom push services may contact"
+      button="Change it"
+      says="It stands in the token of each push from now on. Push services refuse contacts that are none, so an address that is read."
+      work={async (written) => {
+        await changeVapidKey(app.id, of.id, written.text("subject"));
+        await onChanged();
+      }}
+      onClose={onClose}
+    >
+      <Field label="Contact" hint="mailto:… or https://…">
+        {(tie) => <input name="subject" required defaultValue={of.subject} autocomplete="off" {...tie} />}
+      </Field>
+    </Ask>
+  );
+}
+
+function Export({ app, of, onClose }: { app: AppView; of: VapidKey; onClose: () => void }) {
+  const [pair, setPair] = useState<{ private_key: string; private_key_pem: string }>();
+  return (
+    <Dialog title="Take out the private key" onClose={onClose}>
+      {pair ? (
+        <>
+          <ShownOnce id="private-key" what="Private key" text={pair.private_key_pem.trim()} />
+          <details>
+            <summary>As most libraries want it</summary>
+            <ShownOnce id="private-key-raw" what="Private key, base64url" text={pair.private_key} />
+          </details>
+          <p class="row end">
+            <button type="button" onClick={onClose}>
+              I have it
+            </button>
+          </p>
+        </>
+      ) : (
+        <Form button="Take it out" id="do-it" isGrave work={async () => setPair(await exportVapidKey(app.id, of.id))} onLeave={onClose}>
+          <p>
+            Whoever has it can send to {things(of.subscriptions ?? 0, "subscription")} in the name of {app.name}, as long as they have their endpoints, too. It is for moving to another server; keep it like a password. That you took it out stands in the audit log.
+          </p>
+        </Form>
+      )}
+    </Dialog>
+  );
+}

@@ -1,0 +1,1 @@
+importScripts("/sdk/service-worker.js");
