@@ -22,7 +22,7 @@ async fn a_role_is_for_its_apps_and_what_is_taken_away_is_gone_at_once() {
     let refused = send("other").await;
     assert_eq!((refused.status, &refused.json["detail"]), (403, &json!("This takes the role `sender` on this app.")));
     assert_eq!(send("none").await.status, 404);
-    for path in ["/v1/apps", "/v1/gateways", "/v1/audit-log", "/v1/team"] {
+    for path in ["/v1/apps", "/v1/flow", "/v1/audit-log", "/v1/team"] {
         assert_eq!(ben.get(path).await.status, 403, "{path}");
     }
     let batch = json!({"messages": [{"to": {"users": ["u"]}, "content": content()}]});

@@ -141,11 +141,15 @@ impl Firefox {
         self.calls.call("browsingContext.setViewport", json!({"context": self.tab, "viewport": null})).await;
     }
 
-    /// Errors and warnings that pages have logged.
+    /// Errors that pages have logged, and where from.
     pub fn complaints(&self) -> Vec<String> {
         let told = self.calls.events.iter().filter(|event| event["method"] == "log.entryAdded");
         let told = told.map(|event| &event["params"]).filter(|entry| entry["level"] == "error");
-        told.map(|entry| entry["text"].as_str().unwrap_or_default().to_owned()).collect()
+        let from = |entry: &Value| entry["stackTrace"]["callFrames"][0]["url"].as_str().map(str::to_owned);
+        told.map(|entry| {
+            format!("{} {:?} {}", entry["text"].as_str().unwrap_or_default(), from(entry), entry["source"])
+        })
+        .collect()
     }
 
     /// Closes it as a person would, so that it keeps its profile.
