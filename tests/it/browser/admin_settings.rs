@@ -146,6 +146,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     fill(&mut chromium, "dialog [name=email]", "cora@example.com").await;
     look_at(&mut chromium, "invite-somebody").await;
     chromium.click("do-it").await;
+    chromium.evaluate(&when("document.querySelector('dialog[open] #link')")).await;
     assert!(read(&mut chromium, "link").await.starts_with(&page(&site, "/invite#bwl_")));
     chromium.press_escape().await;
     until_closed(&mut chromium).await;
@@ -153,6 +154,8 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     look_at(&mut chromium, "team").await;
 
     // A passkey of one's own.
+    chromium.call("Page.bringToFront", json!({})).await; // what has no focus makes no passkey
+    chromium.call("Emulation.setFocusEmulationEnabled", json!({"enabled": true})).await;
     chromium.call("WebAuthn.enable", json!({})).await;
     let keeper = json!({"options": {"protocol": "ctap2", "transport": "internal", "hasResidentKey": true,
         "hasUserVerification": true, "isUserVerified": true}});
@@ -161,7 +164,8 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     ask(&mut chromium, "#add-passkey").await;
     fill(&mut chromium, "dialog [name=name]", "blue key").await;
     chromium.click("do-it").await;
-    until_closed(&mut chromium).await;
+    let dialog = async || chromium.evaluate("document.querySelector('dialog')?.innerText").await;
+    until(dialog, Value::is_null).await;
     chromium.evaluate(&says("blue key")).await;
     look_at(&mut chromium, "you").await;
 
