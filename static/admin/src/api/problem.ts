@@ -37,7 +37,8 @@ export class Refusal extends Error {
 /** Whatever was thrown, as a refusal: requests that never came through are told from mistakes of ours, which are thrown on. */
 export function refusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;
-  // `fetch` rejects with a TypeError when there is no answer.
-  if (thrown instanceof TypeError) return new Refusal(0, undefined);
+  // `fetch` rejects with a TypeError when there is no answer, and Firefox with an AbortError when the page is left in the middle of one.
+  const isCutOff = thrown instanceof TypeError || (thrown instanceof DOMException && thrown.name === "AbortError");
+  if (isCutOff) return new Refusal(0, undefined);
   throw thrown;
 }
