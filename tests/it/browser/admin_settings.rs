@@ -22,7 +22,7 @@ async fn come_in(site: &Site, chromium: &mut Chromium, email: &str, role: &str) 
     // The page takes the token out of the address.
     chromium.follow(&format!("{}{link}", site.origin), "document.getElementById('new_password') !== null").await;
     fill(chromium, "#new_password", PASSWORD).await;
-    chromium.click("set-password").await;
+    press(chromium, "set-password").await;
     chromium.evaluate(&when("document.querySelector('nav.pages')")).await;
 }
 
@@ -33,6 +33,12 @@ async fn fill(chromium: &mut Chromium, selector: &str, text: &str) {
             it.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
     );
     chromium.evaluate(&write).await;
+}
+
+/// Presses what has that id, once it is there, wherever the layout has it by then.
+async fn press(chromium: &mut Chromium, id: &str) {
+    chromium.evaluate(&when(&format!("document.getElementById({id:?})"))).await;
+    chromium.evaluate(&format!("document.getElementById({id:?}).click()")).await;
 }
 
 /// Opens a dialog by a button, and waits for its own.
@@ -81,7 +87,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     chromium.open(&page(&site, "/settings/keys?app=shop")).await;
     ask(&mut chromium, "#new-api-key").await;
     fill(&mut chromium, "dialog [name=name]", "newsletter tool").await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     let secret = read(&mut chromium, "secret").await;
     let messages = "/v1/apps/shop/messages";
     site.app.call_as(Method::GET, messages, &secret, Value::Null).await.ok(200);
@@ -98,7 +104,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     chromium.evaluate(&when(revoke)).await;
     chromium.evaluate(&format!("{revoke}.click()")).await;
     chromium.evaluate(&says("Within a second every request with")).await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     until_closed(&mut chromium).await;
     let refused = async || site.app.call_as(Method::GET, messages, &secret, Value::Null).await.status;
     until(refused, |status| *status == 401).await;
@@ -107,14 +113,14 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     ask(&mut chromium, "#new-vapid-key").await;
     chromium.evaluate(&says("24 subscriptions stay as they are")).await;
     look_at(&mut chromium, "new-vapid-key").await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     until_closed(&mut chromium).await;
     assert_eq!(site.get("/vapid-keys").await["data"].as_array().map(Vec::len), Some(3));
     let export = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Export…')";
     chromium.evaluate(&when(export)).await;
     chromium.evaluate(&format!("{export}.click()")).await;
     chromium.evaluate(&when("document.querySelector('dialog[open] #do-it')")).await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     assert!(read(&mut chromium, "private-key").await.contains("BEGIN PRIVATE KEY"));
     chromium.press_escape().await;
     until_closed(&mut chromium).await;
@@ -123,9 +129,9 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     chromium.open(&page(&site, "/settings/apps?app=shop")).await;
     chromium.evaluate(&when("document.querySelector('[name=origins]')")).await;
     fill(&mut chromium, "[name=origins]", "https://shop.example.com").await;
-    chromium.click("change-app").await;
+    press(&mut chromium, "change-app").await;
     chromium.evaluate(&says("Pages of https://shop.example.com may subscribe browsers.")).await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     chromium.evaluate(&says("Saved.")).await;
     assert_eq!(site.get("").await["origins"], json!(["https://shop.example.com"]));
     look_at(&mut chromium, "app").await;
@@ -134,9 +140,9 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     chromium.evaluate("document.querySelector('[name=quiet]').click()").await;
     chromium.evaluate(&when("document.querySelector('[name=quiet_from]')")).await;
     look_at(&mut chromium, "hours").await;
-    chromium.click("change-hours").await;
+    press(&mut chromium, "change-hours").await;
     chromium.evaluate(&says("wait from 22:00 until 08:00")).await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     until_closed(&mut chromium).await;
     assert_eq!(site.get("/calendar").await["quiet_hours"], json!({"from": "22:00", "to": "08:00"}));
 
@@ -145,7 +151,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     ask(&mut chromium, "#invite").await;
     fill(&mut chromium, "dialog [name=email]", "cora@example.com").await;
     look_at(&mut chromium, "invite-somebody").await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     chromium.evaluate(&when("document.querySelector('dialog[open] #link')")).await;
     assert!(read(&mut chromium, "link").await.starts_with(&page(&site, "/invite#bwl_")));
     chromium.press_escape().await;
@@ -163,7 +169,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
     chromium.open(&page(&site, "/settings/you")).await;
     ask(&mut chromium, "#add-passkey").await;
     fill(&mut chromium, "dialog [name=name]", "blue key").await;
-    chromium.click("do-it").await;
+    press(&mut chromium, "do-it").await;
     let dialog = async || chromium.evaluate("document.querySelector('dialog')?.innerText").await;
     until(dialog, Value::is_null).await;
     chromium.evaluate(&says("blue key")).await;
@@ -242,11 +248,11 @@ async fn in_chromium_whoever_comes_to_an_empty_server_is_led_to_a_notification()
     fill(&mut chromium, "#app-name", "Winter Shop").await;
     fill(&mut chromium, "#app-origin", "https://winter.example.com").await;
     fill(&mut chromium, "#app-subject", "mailto:ann@example.com").await;
-    chromium.click("make-app").await;
+    press(&mut chromium, "make-app").await;
 
     // A key, which works.
     chromium.evaluate(&when("document.getElementById('make-key')")).await;
-    chromium.click("make-key").await;
+    press(&mut chromium, "make-key").await;
     let line = read(&mut chromium, "secret").await;
     let secret = line.strip_prefix("BELLWIRE_KEY=").unwrap().to_owned();
     site.app.call_as(Method::GET, "/v1/apps/winter-shop/messages", &secret, Value::Null).await.ok(200);
@@ -255,7 +261,7 @@ async fn in_chromium_whoever_comes_to_an_empty_server_is_led_to_a_notification()
     let worker = format!("importScripts(\"{}/sdk/service-worker.js\");", site.origin);
     assert!(pasted.as_str().unwrap().contains(&worker), "{pasted}");
     look_at(&mut chromium, "first-run-site").await;
-    chromium.click("pasted").await;
+    press(&mut chromium, "pasted").await;
 
     // This browser, by a page of this server.
     chromium.evaluate(&when("document.querySelector('#step-browser details[open] #this-browser')")).await;
@@ -275,7 +281,7 @@ async fn in_chromium_whoever_comes_to_an_empty_server_is_led_to_a_notification()
     let done = "[...document.querySelectorAll('.steps > li[data-done]')].map((step) => step.id)";
     assert_eq!(chromium.evaluate(done).await, json!(["step-app", "step-key", "step-browser"]));
     look_at(&mut chromium, "first-run-send").await;
-    chromium.click("send").await;
+    press(&mut chromium, "send").await;
     let received = async || {
         site.app.run_until_idle().await;
         site.app.simulator.received(&minted.endpoint).unwrap().len()
