@@ -5,6 +5,7 @@ import { useResource } from "../../lib/resource";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { Snippet } from "../../ui/copy";
+import { Marked } from "../../ui/marked";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import "./checks.css";
@@ -82,9 +83,4 @@ function Wrong({ finding: { check, health, detail, advice, line } }: { finding: 
       {line && <Snippet text={line} what="What to run or write" />}
     </>
   );
-}
-
-/** What stands between backticks is code. */
-function Marked({ text }: { text: string }) {
-  return <>{text.split("`").map((part, n) => (n % 2 === 1 ? <code key={n}>{part}</code> : part))}</>;
 }

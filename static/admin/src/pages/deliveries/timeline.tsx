@@ -4,6 +4,7 @@ import { chapters, parts, quoted, shortId, toneOf } from "../../lib/deliveries";
 import { fullTime, relative, secondsTime } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useFilters } from "../../lib/url";
+import { Marked } from "../../ui/marked";
 import { Time } from "../../ui/numbers";
 
 /** A sentence of the story, its times in the zone that was chosen, its ids as links. */
@@ -14,7 +15,7 @@ export function Told({ sentence }: { sentence: StorySentence }) {
     <>
       {parts(text).map((part, n) => {
         if (part.kind === "time") return <Time key={n} at={part.at} absolute />;
-        if (part.kind === "text") return part.text;
+        if (part.kind === "text") return <Marked key={n} text={part.text} />;
         const page = part.kind === "message" ? "/messages" : "/subscribers";
         return (
           <a key={n} href={link(`${page}/${part.text}`)}>
