@@ -136,7 +136,11 @@ pub(super) fn schema() -> Finding {
 
 /// By how many microseconds the database's clock is ahead of this host's.
 pub(super) fn clock(ahead_us: i64) -> Finding {
-    let detail = format!("The database's clock is {:+.3} s ahead of this host's.", ahead_us as f64 / 1e6);
+    let detail = match (ahead_us.unsigned_abs() + 500) / 1_000 {
+        0 => "The database's clock shows what this host's does.".to_owned(),
+        ms if ahead_us > 0 => format!("The database's clock is {ms} ms ahead of this host's."),
+        ms => format!("The database's clock is {ms} ms behind this host's."),
+    };
     match ahead_us.abs() > CLOCK_TOLERANCE_US {
         true => Finding::warning("clock", detail)
             .advise("The database's is followed; have both hosts keep time, for logs and certificates.")

@@ -90,6 +90,13 @@ fn clocks_may_differ_by_two_seconds_either_way() {
 }
 
 #[test]
+fn a_clock_is_told_as_people_say_it() {
+    for (ahead_us, words) in [(-499, "shows what"), (500, "is 1 ms ahead of"), (-2_600, "is 3 ms behind")] {
+        assert!(clock(ahead_us).detail.contains(words), "{ahead_us}");
+    }
+}
+
+#[test]
 fn the_database_is_new_enough_and_keeps_what_it_commits() {
     for (version_number, health) in [(150_000, Health::Ok), (180_001, Health::Ok), (140_012, Health::Failure)] {
         is(&version(&Settings { version_number, ..settings() }), health, "17.4");
