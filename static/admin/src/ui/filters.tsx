@@ -1,29 +1,5 @@
 import "./filters.css";
 
-interface SelectProps {
-  label: string;
-  value: string | undefined;
-  choices: readonly (readonly [value: string, words: string])[];
-  choose: (value: string) => void;
-}
-
-/** One filter of a list; the first choice is no filter. */
-export function Select({ label, value, choices, choose }: SelectProps) {
-  return (
-    <label>
-      {label}{" "}
-      <select value={value ?? ""} onChange={(event) => choose(event.currentTarget.value)}>
-        <option value="">Any</option>
-        {choices.map(([value, words]) => (
-          <option key={value} value={value}>
-            {words}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
 interface FieldProps {
   label: string;
   name: string;
