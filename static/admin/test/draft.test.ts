@@ -78,6 +78,13 @@ describe("a draft", () => {
     expect(content(like(said))).toEqual(said);
   });
 
+  it("takes over what only programs write, more buttons than browsers show, and their names", () => {
+    const actions = ["buy", "later", "never"].map((action) => ({ action, title: `To ${action}`, url: `/${action}` }));
+    const said = { title: "T", lang: "de", app_badge: 3, data: { order: 7 } as never, actions };
+    expect(content(like(said))).toEqual(said);
+    expect(like(said).more).toEqual({ lang: "de", app_badge: 3, data: { order: 7 } });
+  });
+
   it("is blank until something is written", () => {
     expect(isBlank(BLANK)).toBe(true);
     expect(isBlank(draft())).toBe(false);

@@ -21,6 +21,8 @@ export interface Draft {
   actions: readonly Button[];
   requireInteraction: boolean;
   silent: boolean;
+  /** What there is no field for here, taken over from another message. */
+  more: Partial<Pick<Notification, (typeof UNWRITTEN)[number]>>;
   tier: Tier;
   /** In seconds; empty: the tier's. */
   ttl: string;
@@ -34,7 +36,12 @@ export interface Draft {
 export interface Button {
   title: string;
   url: string;
+  /** The name that it has already: a message like another one keeps its buttons' names, by which receipts tell clicks. */
+  name?: string;
 }
+
+/** Members of a notification that only programs write. */
+const UNWRITTEN = ["lang", "dir", "app_badge", "data", "data_optional"] as const;
 
 /** Buttons that can be written: as many as any browser shows. */
 export const BUTTONS_MAX = 2;
@@ -54,6 +61,7 @@ export const BLANK: Draft = {
   actions: [],
   requireInteraction: false,
   silent: false,
+  more: {},
   tier: "promotional",
   ttl: "",
   urgency: "",
@@ -72,8 +80,9 @@ const orNone = (text: string): string | undefined => text.trim() || undefined;
 
 /** A button's name, which receipts tell clicks by: from its text, and another one for each. */
 function names(buttons: readonly Button[]): string[] {
-  const taken = new Set<string>();
-  return buttons.map(({ title }, n) => {
+  const taken = new Set(buttons.flatMap(({ name }) => name ?? []));
+  return buttons.map(({ title, name: given }, n) => {
+    if (given) return given;
     const slug = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40);
     const name = slug && !taken.has(slug) ? slug : `${slug || "button"}-${n + 1}`;
     taken.add(name);
@@ -85,6 +94,7 @@ function names(buttons: readonly Button[]): string[] {
 export function content(draft: Draft): Notification {
   const called = names(draft.actions);
   const said: Notification = {
+    ...draft.more,
     title: draft.title,
     body: draft.body || undefined,
     url: orNone(draft.url),
@@ -150,8 +160,9 @@ export function like(said: Notification): Draft {
     image: said.image ?? "",
     badge: said.badge ?? "",
     tag: said.tag ?? "",
-    actions: (said.actions ?? []).slice(0, BUTTONS_MAX).map(({ title, url }) => ({ title, url: url ?? "" })),
+    actions: (said.actions ?? []).map(({ action, title, url }) => ({ title, url: url ?? "", name: action })),
     requireInteraction: said.require_interaction ?? false,
     silent: said.silent ?? false,
+    more: Object.fromEntries(UNWRITTEN.filter((name) => said[name] !== undefined && said[name] !== null && said[name] !== false).map((name) => [name, said[name]])),
   };
 }

@@ -41,6 +41,7 @@ export function ContentCard({ app, draft, change, check }: PartProps) {
           Neither sound nor vibration
         </Check>
       </details>
+      <Unwritten draft={draft} change={change} />
       <Meter used={octets(content(draft), site)} />
     </Card>
   );
@@ -93,5 +94,19 @@ function Meter({ used }: { used: number }) {
         <span class="fill" data-tone={tone} style={{ width: `${Math.min(100, (used / CONTENT_MAX) * 100)}%` }} />
       </div>
     </div>
+  );
+}
+
+/** Says what was taken over from another message that nobody can see or change here. */
+function Unwritten({ draft: { more }, change }: Pick<PartProps, "draft" | "change">) {
+  const names = Object.keys(more);
+  if (names.length === 0) return null;
+  return (
+    <p class="fine" id="taken-over">
+      Taken over as it was, since only programs write it: <code>{names.join(", ")}</code>.{" "}
+      <button type="button" class="plain" onClick={() => change({ more: {} })}>
+        Leave it out
+      </button>
+    </p>
   );
 }
