@@ -15,6 +15,7 @@ export function octets(said: Notification, site: string | undefined): number {
   const sent = {
     web_push: 8030,
     mutable: true,
+    app_badge: said.app_badge ?? undefined,
     notification: {
       title: said.title,
       navigate,
@@ -28,7 +29,9 @@ export function octets(said: Notification, site: string | undefined): number {
       lang: said.lang ?? undefined,
       requireInteraction: said.require_interaction || undefined,
       silent: said.silent || undefined,
+      app_badge: said.app_badge?.toString(),
       actions: actions?.length ? actions : undefined,
+      data: said.data && Object.keys(said.data).length > 0 ? said.data : undefined,
     },
   };
   return new TextEncoder().encode(JSON.stringify(sent)).length;
