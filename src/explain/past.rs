@@ -106,8 +106,10 @@ fn were(attempts: u32) -> String {
 }
 
 fn answer(facts: &Facts, attempt: &Attempt, posted_at: Timestamp, took_ms: u32, story: &mut Story) {
-    let (n, gateway, words) = (attempt.number + 1, facts.gateway_name(), attempt.reason.as_deref());
-    let posted = format!("POST {n} left at {}", story.time(posted_at));
+    let (n, gateway, words) = (attempt.number + 1, facts.gateway_name(), attempt.words());
+    let left_out = attempt.left_out().map(|names| format!(", without {names}, since {gateway} takes less"));
+    let left_out = left_out.unwrap_or_default();
+    let posted = format!("POST {n} left at {}{left_out}", story.time(posted_at));
     let Some(status) = attempt.status else {
         let name = words.unwrap_or("not known");
         let why = words.and_then(failure).map_or("why is not known", failed);
@@ -185,7 +187,8 @@ fn retry(
             Code::RetryLater,
             format!(
                 "{left}, though {rule}. What made it later is not stored: the push service asked for it, its lane was held or \
-                 its breaker open, or quiet hours, a throttle, flow control or a pause deferred it."
+                 its breaker open, or quiet hours, a throttle, flow control or a pause deferred it, or a wave of retries was \
+                 spread."
             ),
         ),
         Fit::Sooner => (

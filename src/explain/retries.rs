@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::lane::Gateway;
 use crate::policy::{Layer, Place, RETRIES_MAX, Retry, Step, Terms};
+use crate::webpush::shrink;
 
 /// The retries that are told of, and whose word they are.
 pub(super) struct Timetable {
@@ -75,12 +76,24 @@ impl Attempt {
         Some(self.at - TimeDelta::milliseconds(self.took_ms?.into()))
     }
 
+    /// What was given up beforehand, for a gateway that takes less: names, separated by commas.
+    pub(super) fn left_out(&self) -> Option<&str> {
+        Some(shrink::beforehand(self.reason.as_deref()?)?.0)
+    }
+
+    /// The gateway's own words, or the name of the failure.
+    pub(super) fn words(&self) -> Option<&str> {
+        let told = self.reason.as_deref()?;
+        let words = shrink::beforehand(told).map_or(told, |(_, words)| words);
+        Some(words).filter(|words| !words.is_empty())
+    }
+
     /// What its answer meant, as far as it can be read out of what is kept of it: the status, and the words where they are
     /// short enough.
     pub(super) fn kind(&self, gateway: Option<Gateway>) -> Kind {
         let gateway = gateway.unwrap_or(Gateway::Other);
         let kind = |answer: &Answer<'_>| classify(gateway, answer, self.at).kind;
-        let words = self.reason.as_deref().unwrap_or_default();
+        let words = self.words().unwrap_or_default();
         match self.status {
             Some(status) => kind(&Answer::Response { status, headers: &HeaderMap::new(), body: words.as_bytes() }),
             None => failure(words).map_or(Kind::Unavailable { retry_now: false }, |it| kind(&Answer::Failure(it))),
@@ -94,9 +107,8 @@ impl Attempt {
     }
 }
 
-/// The failure that an attempt's reason names, behind what the payload lacked, if anything.
-pub(super) fn failure(reason: &str) -> Option<Failure> {
-    let name = reason.rsplit("; ").next().unwrap_or(reason);
+/// The failure of that name.
+pub(super) fn failure(name: &str) -> Option<Failure> {
     Failure::ALL.into_iter().find(|failure| failure.name() == name)
 }
 

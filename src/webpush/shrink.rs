@@ -43,10 +43,17 @@ impl Shrunk {
 /// The names of what was given up, out of what [`tell`] or [`Shrunk::tell_beforehand`] wrote of an attempt. None:
 /// it says nothing.
 pub(crate) fn dropped(told: &str) -> Option<Vec<&str>> {
-    let beforehand = || Some(told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?.0);
+    let beforehand = || Some(beforehand(told)?.0);
     let afterwards = || Some(told.strip_prefix("too large at ")?.split_once(TOLD)?.1);
     let what = beforehand().or_else(afterwards)?;
     Some(what.split(", ").filter(|name| *name != "padding").collect())
+}
+
+/// What [`Shrunk::tell_beforehand`] wrote of an attempt: the names of what had been given up, and the gateway's own words, if
+/// any. None: nothing had been given up.
+pub(crate) fn beforehand(told: &str) -> Option<(&str, &str)> {
+    let (names, words) = told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?;
+    Some((names, words.strip_prefix("; ").unwrap_or_default()))
 }
 
 /// Leaves out a part of a notification; false if it was not there.
