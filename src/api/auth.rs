@@ -400,8 +400,10 @@ pub(super) async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>,
     let found = api_keys::authenticate(&state.pool, &shown.0, id, slug, now).await?;
     if let Some((key, _)) = &found
         && key.last_used_on.is_none_or(|day| day < now.date_naive())
+        // Once a day. Nobody is kept out because it cannot be noted.
+        && let Err(error) = api_keys::note_use(&state.pool, key.id, now.date_naive()).await
     {
-        api_keys::note_use(&state.pool, key.id, now.date_naive()).await?; // once a day
+        tracing::warn!(%error, "the day on which an API key was used could not be noted");
     }
     // What is not there yet may be there a moment later: only what is complete is remembered.
     if let Some(read) = found.as_ref().filter(|(_, app)| app.is_some() == shown.1.is_some()) {

@@ -143,18 +143,23 @@ impl Heartbeat {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
-        self.report_lanes().await?;
-        self.report_reliability(now).await
+        self.report_reliability(now).await?;
+        self.report_lanes().await
     }
 
     /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.
     async fn report_lanes(&self) -> sqlx::Result<()> {
         let Shared { pool, worker, words, .. } = &*self.shared;
         reports::tell_limits(pool, *worker, &self.queue.limits()).await?;
-        match words.take() {
-            none if none.is_empty() => Ok(()),
-            words => reports::tell_words(pool, &words).await,
+        let said = words.take();
+        if said.is_empty() {
+            return Ok(());
         }
+        let told = reports::tell_words(pool, &said).await;
+        if told.is_err() {
+            words.give_back(said);
+        }
+        told
     }
 
     /// Adds what was counted to the database; what could not be told is told the next time.

@@ -29,4 +29,12 @@ impl LastWords {
     pub(super) fn take(&self) -> Vec<WordsRow> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }
+
+    /// What could not be told is told the next time, unless something newer has been said.
+    pub(super) fn give_back(&self, untold: Vec<WordsRow>) {
+        let mut said = self.0.lock();
+        for row in untold {
+            said.entry(row.lane).or_insert(row);
+        }
+    }
 }
