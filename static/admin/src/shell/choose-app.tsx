@@ -7,10 +7,10 @@ export function ChooseApp({ apps, what }: { apps: readonly AppView[]; what: stri
   if (apps.length === 0) {
     return (
       <div class="empty">
-        <p>There is no app yet. To make one:</p>
-        <pre>
-          <code>bellwire init shop --origin https://shop.example.com</code>
-        </pre>
+        <p>There is no app yet.</p>
+        <p>
+          <a href={to("/first-run")}>Begin with the first one</a>
+        </p>
       </div>
     );
   }

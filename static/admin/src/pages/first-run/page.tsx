@@ -7,7 +7,7 @@ import { to, useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Head } from "../../ui/card";
 import { Shown } from "../../ui/shown";
-import { ChooseApp } from "../settings/choose";
+import { ChooseApp } from "../../shell/choose-app";
 import { BrowserStep } from "./browser";
 import "./first-run.css";
 import { loadProgress, type Known } from "./load";
@@ -20,7 +20,7 @@ export default function FirstRun() {
   return (
     <>
       <Head title="First run" lead="From nothing to a notification in this browser, in five steps." />
-      {app ? <Steps key={app.id} app={app} /> : apps.length === 0 ? <Begin /> : <ChooseApp path="/first-run" what="Each app begins with the same steps." />}
+      {app ? <Steps key={app.id} app={app} /> : apps.length === 0 ? <Begin /> : <ChooseApp apps={apps} what="Each app begins with the same steps." />}
     </>
   );
 }

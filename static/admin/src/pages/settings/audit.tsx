@@ -7,16 +7,16 @@ import { Card } from "../../ui/card";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { ChooseApp } from "./choose";
+import { ChooseApp } from "../../shell/choose-app";
 import { loadAudit, loadTeam, type Entry } from "./load";
 
 /** What people did. */
 export function Audit() {
-  const { app } = useHere();
+  const { app, apps } = useHere();
   const { filters } = useFilters();
   const operator = useMay("operator", null);
   if (operator.may) return <Log app={filters.app ? app?.id : undefined} />;
-  if (!app) return <ChooseApp path="/settings/audit" what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
+  if (!app) return <ChooseApp apps={apps} what={`Of the whole server, not yours: ${operator.why} Of an app it is.`} />;
   return <Log app={app.id} />;
 }
 

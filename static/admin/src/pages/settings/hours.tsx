@@ -6,12 +6,12 @@ import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Ask, Field, Form } from "../../ui/form";
 import { Shown } from "../../ui/shown";
-import { ChooseApp } from "./choose";
+import { ChooseApp } from "../../shell/choose-app";
 import { loadCalendar, setCalendar, type Calendar, type OffPeak } from "./load";
 
 export function Hours() {
-  const { app } = useHere();
-  return app ? <HoursOf app={app} /> : <ChooseApp path="/settings/hours" what="Each app has hours of its own." />;
+  const { app, apps } = useHere();
+  return app ? <HoursOf app={app} /> : <ChooseApp apps={apps} what="Each app has hours of its own." />;
 }
 
 function HoursOf({ app }: { app: AppView }) {

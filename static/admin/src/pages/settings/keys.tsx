@@ -1,12 +1,12 @@
 import { useHere } from "../../shell/context";
 import { ApiKeys } from "./api-keys";
-import { ChooseApp } from "./choose";
+import { ChooseApp } from "../../shell/choose-app";
 import { IdentityKeys } from "./identity-keys";
 import { VapidKeys } from "./vapid-keys";
 
 export function Keys() {
-  const { app } = useHere();
-  if (!app) return <ChooseApp path="/settings/keys" what="Each app has keys of its own." />;
+  const { app, apps } = useHere();
+  if (!app) return <ChooseApp apps={apps} what="Each app has keys of its own." />;
   return (
     <>
       <VapidKeys app={app} />
