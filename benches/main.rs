@@ -9,6 +9,7 @@ mod lanes;
 mod latency;
 mod listeners;
 mod metrics;
+mod pages;
 mod peers;
 mod post;
 mod receipts;
@@ -62,6 +63,8 @@ enum Benchmark {
     Lanes,
     /// Figures over time, with a hundred million deliveries behind them
     Metrics,
+    /// Every page of the admin page, with ten million deliveries in the database
+    Pages,
     /// Whether cost and memory grow with the audience
     Scale,
     /// What other senders do with the same payload
@@ -98,6 +101,7 @@ impl Benchmark {
             Self::Tiers => block_on(tiers::run()),
             Self::Lanes => block_on(lanes::run()),
             Self::Metrics => block_on(metrics::run()),
+            Self::Pages => block_on(pages::run()),
             Self::Scale => block_on(scale::run()),
             Self::Peers => block_on(peers::run()),
         }

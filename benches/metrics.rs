@@ -101,10 +101,11 @@ async fn fill_small(pool: &PgPool, now: chrono::DateTime<chrono::Utc>) {
 }
 
 /// Writes what folding leaves of a month, and returns how many rows that is.
-async fn fill(pool: &PgPool, now: chrono::DateTime<chrono::Utc>) -> i64 {
+pub async fn fill(pool: &PgPool, now: chrono::DateTime<chrono::Utc>) -> i64 {
     sqlx::query(
         "INSERT INTO lanes (app, vapid_key, gateway)
-         SELECT app, id, gateway FROM vapid_keys, unnest(ARRAY['fcm', 'mozilla', 'wns', 'apple']) AS gateway",
+         SELECT app, id, gateway FROM vapid_keys, unnest(ARRAY['fcm', 'mozilla', 'wns', 'apple']) AS gateway
+         ON CONFLICT DO NOTHING",
     )
     .execute(pool)
     .await
