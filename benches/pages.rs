@@ -185,7 +185,7 @@ async fn write(connection: &mut PgConnection, app: AppId, messages: i64, now: Ti
         // The newest has 95 in 100 waiting, each other one a dead one in a hundred.
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
          SELECT m.id, s.id, 0, s.shard, m.accepted_at + interval '1 s',
-                CASE WHEN m.id = (SELECT max(id) FROM messages WHERE app = $1 AND audience_estimate > 1) AND s.n % 20 <> 0 THEN 2
+                CASE WHEN m.id = (SELECT id FROM messages WHERE app = $1 AND audience_estimate > 1 ORDER BY id DESC LIMIT 1) AND s.n % 20 <> 0 THEN 2
                      WHEN s.n % 100 = 1 THEN 5 ELSE 1 END,
                 CASE WHEN s.n % 100 = 1 THEN 503 ELSE 201 END, 40, CASE WHEN s.n % 100 = 1 THEN 'try later' END
          FROM messages m
