@@ -68,10 +68,7 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
     let about = |of: &str| {
         vec![
             format!("{of}/metrics?{}&granularity=1m&measures=accepted,gone,expired,dead,cancelled,capped", span(1)),
-            format!(
-                "{of}/metrics?{}&measures=latency_p50,latency_p90,latency_p95,latency_p99,accepted",
-                span(1)
-            ),
+            format!("{of}/metrics?{}&measures=latency_p50,latency_p90,latency_p95,latency_p99,accepted", span(1)),
             format!("{of}/metrics?{}&measures=accepted,receipts_asked,displayed,clicked", span(24)),
             format!("{of}/flow"),
             "/v1/gateways?limit=250".to_owned(),
@@ -91,10 +88,19 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
         ("Messages of a tier that has none", of_app(&["messages?limit=25&tier=engagement"])),
         ("A message under way", of_app(&[&format!("messages/{campaign}"), &format!("messages/{campaign}/content")])),
         ("Composer", of_app(&["calendar", "policies/presets", "topics?limit=250"])),
-        ("Deliveries of a person", of_app(&["deliveries?user_id=user-7&limit=50", "subscriptions?user_id=user-7&limit=20"])),
-        ("Deliveries of a device that died", of_app(&[&format!("deliveries?subscription={subscription}&state=dead&limit=50")])),
+        (
+            "Deliveries of a person",
+            of_app(&["deliveries?user_id=user-7&limit=50", "subscriptions?user_id=user-7&limit=20"]),
+        ),
+        (
+            "Deliveries of a device that died",
+            of_app(&[&format!("deliveries?subscription={subscription}&state=dead&limit=50")]),
+        ),
         ("Deliveries of a message", of_app(&[&format!("deliveries?message={campaign}&limit=50")])),
-        ("Waiting deliveries of a message", of_app(&[&format!("deliveries?message={campaign}&state=retrying&limit=50")])),
+        (
+            "Waiting deliveries of a message",
+            of_app(&[&format!("deliveries?message={campaign}&state=retrying&limit=50")]),
+        ),
         (
             "One delivery",
             vec![
@@ -104,45 +110,63 @@ async fn pages(known: &Known, harness: &Harness) -> Vec<(&'static str, Vec<Strin
                 format!("{app}/subscriptions/{subscription}"),
             ],
         ),
-        ("Lanes", vec![
-            "/v1/gateways?limit=100".to_owned(),
-            format!("/v1/metrics?{}&measures=attempts,error_rate&dimensions=lane", span(1)),
-        ]),
-        ("One lane", vec![
-            format!("/v1/gateways/{lane}"),
-            format!("/v1/gateways/{lane}/flow"),
-            format!("{app}/metrics?{}&measures=attempts&dimensions=status&filters[lane]={lane}", span(1)),
-        ]),
-        ("Dead letters", vec![
-            format!("{app}/dead-letters/groups?by=reason&state=open"),
-            format!("{app}/dead-letters/groups?by=reason&state=open&since={}", back(24)),
-            format!("{app}/dead-letters/groups?by=reason&state=open&since={}&until={}", back(48), back(24)),
-            format!("{app}/dead-letters?state=open&reason=retries_exhausted&limit=50"),
-        ]),
+        (
+            "Lanes",
+            vec![
+                "/v1/gateways?limit=100".to_owned(),
+                format!("/v1/metrics?{}&measures=attempts,error_rate&dimensions=lane", span(1)),
+            ],
+        ),
+        (
+            "One lane",
+            vec![
+                format!("/v1/gateways/{lane}"),
+                format!("/v1/gateways/{lane}/flow"),
+                format!("{app}/metrics?{}&measures=attempts&dimensions=status&filters[lane]={lane}", span(1)),
+            ],
+        ),
+        (
+            "Dead letters",
+            vec![
+                format!("{app}/dead-letters/groups?by=reason&state=open"),
+                format!("{app}/dead-letters/groups?by=reason&state=open&since={}", back(24)),
+                format!("{app}/dead-letters/groups?by=reason&state=open&since={}&until={}", back(48), back(24)),
+                format!("{app}/dead-letters?state=open&reason=retries_exhausted&limit=50"),
+            ],
+        ),
         ("One dead letter", of_app(&[&format!("dead-letters/{letter}")])),
-        ("Subscribers", vec![
-            format!("{app}/metrics?{month}&measures=subscriptions_won,subscriptions_active"),
-            format!("{app}/metrics?{month}&measures=subscriptions_lost&dimensions=reason"),
-            format!(
-                "{app}/metrics?{}&measures=subscriptions_active,subscriptions_won,subscriptions_lost&dimensions=gateway",
-                span(29 * 24)
-            ),
-            format!("{app}/vapid-keys?limit=50"),
-            "/v1/gateways?limit=250".to_owned(),
-            format!("{app}/subscriptions?limit=50"),
-        ]),
+        (
+            "Subscribers",
+            vec![
+                format!("{app}/metrics?{month}&measures=subscriptions_won,subscriptions_active"),
+                format!("{app}/metrics?{month}&measures=subscriptions_lost&dimensions=reason"),
+                format!(
+                    "{app}/metrics?{}&measures=subscriptions_active,subscriptions_won,subscriptions_lost&dimensions=gateway",
+                    span(29 * 24)
+                ),
+                format!("{app}/vapid-keys?limit=50"),
+                "/v1/gateways?limit=250".to_owned(),
+                format!("{app}/subscriptions?limit=50"),
+            ],
+        ),
         ("Subscribers with a tag that few have", of_app(&["subscriptions?tag=rare&limit=50"])),
-        ("One person", of_app(&["subscriptions?user_id=user-7&limit=50", "deliveries?user_id=user-7&limit=8", "calendar"])),
+        (
+            "One person",
+            of_app(&["subscriptions?user_id=user-7&limit=50", "deliveries?user_id=user-7&limit=8", "calendar"]),
+        ),
         ("Policies", of_app(&["policies", "policies/presets", "flow"])),
-        ("Settings", vec![
-            "/v1/apps".to_owned(),
-            app.to_owned(),
-            format!("{app}/vapid-keys"),
-            format!("{app}/api-keys"),
-            format!("{app}/identity-keys"),
-            format!("{app}/calendar"),
-            "/v1/team".to_owned(),
-        ]),
+        (
+            "Settings",
+            vec![
+                "/v1/apps".to_owned(),
+                app.to_owned(),
+                format!("{app}/vapid-keys"),
+                format!("{app}/api-keys"),
+                format!("{app}/identity-keys"),
+                format!("{app}/calendar"),
+                "/v1/team".to_owned(),
+            ],
+        ),
         ("Audit log", vec!["/v1/audit-log?limit=50".to_owned(), format!("{app}/audit-log?limit=50")]),
         ("Checks", vec!["/v1/checks".to_owned()]),
     ]
@@ -159,7 +183,9 @@ async fn fill(pool: &PgPool, app: AppId, messages: i64, now: Timestamp) -> Messa
     );
     per_message.bind(app.0).execute(&mut *connection).await.expect("people");
     write(&mut connection, app, messages, now).await;
-    for table in ["subscriptions", "messages", "message_counts", "attempts", "receipts", "dead_letters", "queue", "audit_log"] {
+    for table in
+        ["subscriptions", "messages", "message_counts", "attempts", "receipts", "dead_letters", "queue", "audit_log"]
+    {
         let vacuum = format!("VACUUM ANALYZE {table}");
         sqlx::query(sqlx::AssertSqlSafe(vacuum)).execute(&mut *connection).await.expect("a vacuum");
     }
@@ -171,7 +197,8 @@ async fn fill(pool: &PgPool, app: AppId, messages: i64, now: Timestamp) -> Messa
 
 /// Rows of messages and of what became of them, from ids made for their times: UUIDv7 by hand, since Postgres 15 makes none.
 async fn write(connection: &mut PgConnection, app: AppId, messages: i64, now: Timestamp) {
-    let id_at = "(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(at::text || n), 1, 3)
+    let id_at =
+        "(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(at::text || n), 1, 3)
                   || '8' || substr(md5(n::text), 1, 15))::uuid";
     let statements = [
         format!(

@@ -24,6 +24,7 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
 use crate::model::scope::Scope;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
@@ -82,8 +83,8 @@ pub(crate) struct DeadLetterView {
     retries: i32,
     /// The message's tier.
     tier: Tier,
-    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`.
-    gateway: String,
+    /// The push service.
+    gateway: Gateway,
     /// What was sent.
     #[schema(value_type = String)]
     message: MessageId,

@@ -17,7 +17,6 @@ use crate::explain::{self, Facts, Sentence};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Ending, ReceiptKind, Tier};
 use crate::model::id::{MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
 use crate::model::subscription::{Endpoint, SubscriptionState};
 use crate::policy::calendar::Calendar;
 use crate::policy::lane_state::ALL_ORIGINS;
@@ -110,7 +109,7 @@ fn facts(
         policy: in_force(state, app, tier, &row),
         calendar: Calendar::restore(&row.app_timezone, row.quiet_hours.take(), row.off_peak.take()),
         subscription: subscription_of(&row),
-        gateway: row.gateway.as_deref().and_then(Gateway::from_name),
+        gateway: row.gateway,
         waiting: waiting(&row, subscription, now),
         attempts: attempts.into_iter().map(attempt).collect(),
         reports: reports.into_iter().filter_map(report).collect(),

@@ -19,6 +19,7 @@ use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, VapidKeyId};
+use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 use crate::policy::lane_state::ALL_ORIGINS;
 use crate::policy::payload_limit::BELIEVED_FOR;
@@ -58,8 +59,8 @@ pub(crate) struct LaneView {
     /// The key that signs in it.
     #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
-    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`.
-    gateway: String,
+    /// The push service.
+    gateway: Gateway,
     /// Active subscriptions in it.
     subscriptions: i64,
     /// How often a breaker of it opened by itself within the last hour.
@@ -301,7 +302,7 @@ async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<V
         lane: row.id.0,
         app: row.app,
         vapid_key_id: row.vapid_key,
-        gateway: row.gateway.clone(),
+        gateway: row.gateway,
         subscriptions: row.subscriptions,
         trips_last_hour: trips.iter().find(|(lane, _)| *lane == row.id).map_or(0, |(_, n)| *n),
         concurrency: limits.iter().find(|(lane, _)| *lane == row.id).map(|(_, limit)| *limit),
@@ -372,11 +373,14 @@ impl GivenOrder {
 async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<(), Problem> {
     let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
     let endpoint = Endpoint::parse(&format!("{origin}/")).ok();
-    let is_its = |endpoint| state.gateways.recognise(&endpoint).is_ok_and(|gateway| gateway.name() == row.gateway);
+    let is_its = |endpoint| state.gateways.recognise(&endpoint).is_ok_and(|gateway| gateway == row.gateway);
     if origin == ALL_ORIGINS || endpoint.is_some_and(is_its) {
         return Ok(());
     }
-    Err(Problem::invalid_member("/origin", format!("is no origin of this lane, whose push service is {}", row.gateway)))
+    Err(Problem::invalid_member(
+        "/origin",
+        format!("is no origin of this lane, whose push service is {}", row.gateway.name()),
+    ))
 }
 
 /// After these, too, what was deferred is looked for: a worker hears of an order within a second, and settles what it

@@ -10,6 +10,7 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::Problem;
 use crate::model::id::VapidKeyId;
+use crate::model::lane::Gateway;
 use crate::store::audience::hygiene::{self, LossRow};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -40,8 +41,8 @@ pub(crate) struct Loss {
     /// The day, in UTC.
     #[schema(format = Date)]
     day: String,
-    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`.
-    gateway: String,
+    /// The push service.
+    gateway: Gateway,
     /// The key that they were made with.
     #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,

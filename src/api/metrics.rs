@@ -15,6 +15,7 @@ use super::extract::Query;
 use super::problem::Problem;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
+use crate::model::lane::Gateway;
 use crate::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
 use crate::store::outcomes::reliability::{Filter, read};
 use utoipa_axum::router::OpenApiRouter;
@@ -97,7 +98,7 @@ pub(crate) struct LaneReliability {
     #[schema(value_type = String)]
     app: AppId,
     /// The push service it leads to.
-    gateway: String,
+    gateway: Gateway,
     /// The five reliability metrics with target and state.
     slis: Vec<Reading>,
 }
@@ -129,7 +130,7 @@ impl MetricsView {
             }
             all.merge(&of_lane);
             let slis = reliability::read(&of_lane, 1).to_vec();
-            shown.push(LaneReliability { lane: lane.lane.0, app: lane.app, gateway: lane.gateway.clone(), slis });
+            shown.push(LaneReliability { lane: lane.lane.0, app: lane.app, gateway: lane.gateway, slis });
         }
         shown.sort_by_key(|lane| std::cmp::Reverse(lane.slis.iter().map(|reading| reading.state).max()));
         shown.truncate(LANES_MAX);

@@ -23,6 +23,7 @@ use super::places::{self, Busy};
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
+use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{self, LaneOf, Piece, ROWS_MAX, Row, Wanted};
 use chart::{Chart, POINTS_MAX, Point, TooMany};
 use measure::{Dimension, Measure};
@@ -239,7 +240,7 @@ impl From<TooMany> for Problem {
           `ended` by outcome, `attempts` by status, `subscriptions_lost` by reason"),
         ("filters[app]" = Option<Vec<String>>, Query, description = "Only these apps, by id or slug"),
         ("filters[lane]" = Option<Vec<i32>>, Query, description = "Only these lanes, by number"),
-        ("filters[gateway]" = Option<Vec<String>>, Query, description = "Only these gateways: fcm, mozilla, wns, apple, other"),
+        ("filters[gateway]" = Option<Vec<Gateway>>, Query, description = "Only these gateways"),
         ("filters[tier]" = Option<Vec<String>>, Query, description = "Only these tiers"),
         ("filters[message]" = Option<Vec<String>>, Query, description = "Only these messages, 20 at most, each to more than 100 \
           recipients"),

@@ -42,8 +42,8 @@ pub(crate) struct SubscriptionView {
     id: SubscriptionId,
     /// Whether it is sent to, or how it ended.
     state: SubscriptionState,
-    /// The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`.
-    gateway: String,
+    /// The push service behind its endpoint.
+    gateway: Gateway,
     /// The VAPID key that it was made with.
     #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
@@ -224,7 +224,8 @@ pub(crate) struct SubscriptionQuery {
     #[param(inline)]
     state: Option<SubscriptionState>,
     /// Their push service.
-    gateway: Option<String>,
+    #[param(inline)]
+    gateway: Option<Gateway>,
 }
 
 /// Checked parts of a [`PushSubscription`].
@@ -481,9 +482,6 @@ pub(crate) async fn list(
     Query(query): Query<SubscriptionQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
-    if query.gateway.as_deref().is_some_and(|name| Gateway::from_name(name).is_none()) {
-        return Err(Problem::invalid_parameter("gateway", "must be one of fcm, mozilla, wns, apple, other"));
-    }
     let texts = [("user_id", &query.user_id), ("topic", &query.topic), ("tag", &query.tag)];
     if let Some((name, _)) = texts.into_iter().find(|(_, text)| text.as_ref().is_some_and(|text| text.contains('\0'))) {
         return Err(Problem::invalid_parameter(name, "must not hold NUL"));

@@ -73,6 +73,19 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     }
 }
 
+/// Tells what was counted and seen, for ever: in a task of its own, so that whoever holds up these tables holds up no reading of
+/// stops, and with it no sending.
+pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
+    let mut ticks = interval(BEAT_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = heartbeat.report_all().await {
+            warn!(%error, "what was counted of lanes could not be told, and is told the next time");
+        }
+    }
+}
+
 /// Closes batches whose time has come, for ever.
 pub(super) async fn close_batches(settling: Arc<Settling>) {
     let mut ticks = interval(CLOSE_EVERY);
@@ -143,8 +156,16 @@ impl Heartbeat {
             warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
-        self.report_reliability(now).await?;
-        self.report_lanes().await
+        Ok(())
+    }
+
+    /// Tells all that people look at and no delivery waits for.
+    pub(super) async fn report_all(&self) -> sqlx::Result<()> {
+        self.report_reliability(self.shared.clock.now()).await?;
+        match self.shared.progress.is_stopping() {
+            true => Ok(()), // this worker leaves the list, and its limits with it
+            false => self.report_lanes().await,
+        }
     }
 
     /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.

@@ -6,7 +6,7 @@
 //!    └─ lanes that     │ lanes, limits more, renders            │
 //!       ran low ───────┘                                        └── news: what other replicas have to know
 //!
-//!  heartbeat: stops, holds and flows of others, leases, that this worker lives
+//!  heartbeat: stops, holds and flows of others, leases, that this worker lives; apart from it, what people look at
 //! ```
 //!
 //! Each stage has fields of its own and knows those behind it; [`Line`] takes a delivery from its turn to its settling. What
@@ -156,6 +156,7 @@ impl Dispatcher {
         let dispatcher = Arc::new(Self::assemble(shared, gateways, refills.clone()));
         let mut tasks = JoinSet::new();
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
+        tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
         tasks.spawn(claim::run(dispatcher.claims.clone(), refills));
         sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
@@ -271,6 +272,7 @@ impl Dispatcher {
         if !self.shared.progress.is_stopping() {
             self.heartbeat.read_states(None).await?;
             self.heartbeat.beat(self.shared.clock.now()).await?;
+            self.heartbeat.report_all().await?;
         }
         let mut failures = 0;
         loop {

@@ -78,7 +78,7 @@ pub struct HostMapping {
 
 /// Why a text is not a [`HostMapping`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected host=gateway or host=gateway@ip:port with one of fcm, mozilla, wns, apple, other: {0}")]
+#[error("expected host=gateway or host=gateway@ip:port with one of {names}: {0}", names = Gateway::names())]
 pub struct ParseHostMappingError(&'static str);
 
 impl FromStr for HostMapping {

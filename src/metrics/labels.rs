@@ -64,6 +64,6 @@ pub(super) struct FaultLabel {
 pub(super) struct SliLabels {
     pub(super) sli: Name,
     pub(super) lane: i32,
-    pub(super) gateway: String,
+    pub(super) gateway: Name,
     pub(super) tier: Name,
 }

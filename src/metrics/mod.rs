@@ -217,7 +217,7 @@ impl Metrics {
         let labels = SliLabels {
             sli: Name(reading.sli.name()),
             lane: lane.lane.0,
-            gateway: lane.gateway.clone(),
+            gateway: Name(lane.gateway.name()),
             tier: Name(tier.map_or("", Tier::name)),
         };
         self.slis.get_or_create(&labels).set(value);
@@ -232,10 +232,10 @@ impl Metrics {
         }
     }
 
-    /// Shows how many active subscriptions there are at each gateway, by name. A gateway that is not named has none.
-    pub fn show_subscriptions(&self, by_gateway: &[(String, i64)]) {
+    /// Shows how many active subscriptions there are at each gateway. A gateway that is not named has none.
+    pub fn show_subscriptions(&self, by_gateway: &[(Gateway, i64)]) {
         for gateway in Gateway::ALL {
-            let n = by_gateway.iter().find(|(name, _)| name == gateway.name()).map_or(0, |(_, n)| *n);
+            let n = by_gateway.iter().find(|(known, _)| *known == gateway).map_or(0, |(_, n)| *n);
             self.subscriptions_active.get_or_create(&GatewayLabel { gateway: Name(gateway.name()) }).set(n);
         }
     }
@@ -349,7 +349,7 @@ mod tests {
         metrics.settle_fenced.inc();
         metrics.clock_offset_s.set(-0.25);
         metrics.show_pool("api", 5, 2);
-        metrics.show_subscriptions(&[("fcm".into(), 12)]);
+        metrics.show_subscriptions(&[(Gateway::Fcm, 12)]);
         metrics.show_due(7, Duration::from_millis(1_500));
         let text = metrics.render();
         for line in [
@@ -387,7 +387,7 @@ mod tests {
             sums.add(reliability::Count::FirstRetries as i16, 100);
             sums.add(reliability::Count::FirstAccepted as i16, first_accepted);
             let tiers = [(Some(Tier::Promotional), sums)].into();
-            LaneSums { lane: LaneId(number), app: AppId(Uuid::nil()), gateway: "fcm".into(), tiers }
+            LaneSums { lane: LaneId(number), app: AppId(Uuid::nil()), gateway: Gateway::Fcm, tiers }
         };
         let mut lanes: Vec<LaneSums> = (1..=150).map(|number| lane(number, 100)).collect();
         lanes.push(lane(151, 0));

@@ -29,6 +29,12 @@ macro_rules! named {
                 }
             }
 
+            /// Its names, as they are listed to whoever used another one.
+            #[allow(dead_code, reason = "not every enum is read from what people write")]
+            $vis fn names() -> String {
+                Self::ALL.map(Self::name).join(", ")
+            }
+
             /// The value of that name.
             $vis fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
@@ -71,6 +77,7 @@ mod tests {
     use utoipa::PartialSchema as _;
 
     use crate::classify::DeadReason;
+    use crate::model::lane::Gateway;
     use crate::model::message::MessageState;
     use crate::model::permission::{Join, Maker};
     use crate::model::role::Role as TeammateRole;
@@ -99,6 +106,7 @@ mod tests {
         }
         check!(
             SubscriptionState,
+            Gateway,
             MessageState,
             DeadReason,
             dead_letters::State,

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
+use crate::model::lane::Gateway;
 
 /// Reliability metrics are of the last hour.
 pub(crate) const WINDOW: Duration = Duration::from_secs(3600);
@@ -120,7 +121,7 @@ pub struct LaneSums {
     /// The app it belongs to.
     pub app: AppId,
     /// The push service it leads to.
-    pub gateway: String,
+    pub gateway: Gateway,
     /// By tier; what belongs to none stands under none.
     pub tiers: BTreeMap<Option<Tier>, Sums>,
 }

@@ -103,3 +103,19 @@ impl Settings {
         ..Settings::GUIDE
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_page_knows_the_defaults_of_tiers() {
+        let page = include_str!("../../static/admin/src/lib/timing.ts");
+        for tier in Tier::ALL {
+            let TierDefaults { ttl_s, urgency, .. } = TierDefaults::of(tier);
+            let (name, urgency) = (tier.name(), urgency.header());
+            let line = format!(r#"{name}: {{ ttlS: {ttl_s}, urgency: "{urgency}" }}"#);
+            assert!(page.replace('_', "").contains(&line.replace('_', "")), "{line}");
+        }
+    }
+}

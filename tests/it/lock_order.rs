@@ -7,7 +7,7 @@ use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::postgres::PgPool;
 
-use crate::support::app::{scalar, until_waiting};
+use crate::support::app::{PATIENCE, scalar, until_waiting};
 use crate::support::{TestApp, seed};
 
 /// How many accounts nobody holds at this moment.
@@ -53,6 +53,46 @@ async fn a_subscription_that_is_gone_is_locked_before_any_account() {
         assert_eq!((counts["gone"], counts["targeted"]), (1, i64::from(recipients)));
         app.finish().await;
     }
+}
+
+/// The sessions that have waited for a lock for so long that whatever stops were read before are too old to send by.
+async fn waiting_for_long(pool: &PgPool) -> Vec<(i32, String)> {
+    let waiting = "SELECT pid, query_start::text FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '2 seconds'";
+    sqlx::query_as(waiting).fetch_all(pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_workers_tell_of_lanes_for_people_holds_up_no_delivery() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let mut other = app.pool.begin_with("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0").await.unwrap();
+    sqlx::query("LOCK TABLE lane_limits, lane_words, reliability_counts IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let delivered_meanwhile = async {
+        loop {
+            let waiting = waiting_for_long(&app.pool).await;
+            if waiting.is_empty() {
+                continue;
+            }
+            let before = app.simulator.received(&subscriber.endpoint).unwrap().len();
+            app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
+            while app.simulator.received(&subscriber.endpoint).unwrap().len() == before {
+                app.dispatcher.kick();
+                tokio::task::yield_now().await;
+            }
+            // A wait that was ended by its time-out, and began anew, proves nothing.
+            if waiting_for_long(&app.pool).await == waiting {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, delivered_meanwhile).await.expect("a delivery within a single wait");
+    other.rollback().await.unwrap();
+    app.run_until_idle().await;
+    app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

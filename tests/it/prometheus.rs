@@ -8,6 +8,7 @@ use std::path::Path;
 use bellwire::testkit::metrics::Metrics;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::id::{AppId, LaneId};
+use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::policy::reliability::{LaneSums, Sums};
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,7 +19,7 @@ pub fn rendered() -> String {
     let mut sums = Sums::default();
     (0..i16::MAX).for_each(|code| sums.add(code, 1_000));
     let tiers = BTreeMap::from([(Some(Tier::Promotional), sums.clone()), (None, sums)]);
-    metrics.show_slis(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: "fcm".to_owned(), tiers }]);
+    metrics.show_slis(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: Gateway::Fcm, tiers }]);
     metrics.request("GET", "/healthz", 200);
     metrics.show_pool("api", 1, 1);
     metrics.show_subscriptions(&[]);

@@ -120,7 +120,7 @@ fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed>
             letter.retries.to_string(),
             letter.attempts.to_string(),
             letter.tier.name().to_owned(),
-            letter.gateway.clone(),
+            letter.gateway.name().to_owned(),
             letter.message.to_string(),
             letter.subscription.to_string(),
             text(letter.settled_at.map(|at| at.to_rfc3339())),

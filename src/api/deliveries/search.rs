@@ -19,6 +19,7 @@ use crate::model::base64url;
 use crate::model::clock::{first_uuid_of, time_of};
 use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
 use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, Place, Wanted, Whose};
 use crate::store::queue::messages;
 
@@ -72,8 +73,8 @@ pub(crate) struct FoundDelivery {
     /// The subscription's lane; null: it was deleted.
     #[schema(value_type = Option<i32>)]
     lane: Option<LaneId>,
-    /// The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`; null: the subscription was deleted.
-    gateway: Option<String>,
+    /// The push service; null: the subscription was deleted.
+    gateway: Option<Gateway>,
     /// Where it stands.
     state: Standing,
     /// When it is due, while it waits; null while its message is paused.

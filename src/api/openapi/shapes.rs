@@ -139,7 +139,6 @@ const TEXTS: &[(&str, Text)] = &[
     ("to", CLOCK),
     ("Period", Like("^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$")),
     // Words of answers.
-    ("gateway", Like("^(fcm|mozilla|wns|apple|other)$")),
     ("breaker", Like("^(closed|open|half_open)$")),
     ("query.state", Long(1, 32)),
     ("state", Long(1, 32)),

@@ -12,7 +12,7 @@ impl FromStr for HostSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (gateway, host) = text.split_once('=').ok_or("write it as GATEWAY=HOST")?;
-        let gateway = Gateway::from_name(gateway).ok_or("the gateways are fcm, mozilla, wns, apple and other")?;
+        let gateway = Gateway::from_name(gateway).ok_or_else(|| format!("the gateways are {}", Gateway::names()))?;
         match host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')) {
             true => Err("the host is no DNS name".to_owned()),
             false => Ok(Self::new(gateway, host)),
@@ -23,9 +23,10 @@ impl FromStr for HostSpec {
 /// What `bellwire simulate-gateway` is told.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// A gateway to simulate, as GATEWAY=HOST (gateways: fcm, mozilla, wns, apple, other); repeatable. Default: one
-    /// of each, under fcm.bellwire.test and so on
-    #[arg(long = "gateway", value_name = "GATEWAY=HOST")]
+    #[arg(long = "gateway", value_name = "GATEWAY=HOST", help = format!(
+        "A gateway to simulate, as GATEWAY=HOST (gateways: {}); repeatable. Default: one of each, under fcm.bellwire.test and so on",
+        Gateway::names()
+    ))]
     gateways: Vec<HostSpec>,
     /// Where the HTTP interface listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]

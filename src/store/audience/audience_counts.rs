@@ -3,6 +3,7 @@
 //! in every snapshot.
 
 use crate::model::id::{AppId, LaneId};
+use crate::model::lane::Gateway;
 use crate::store::results::Progress;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -37,10 +38,10 @@ pub(crate) async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Re
     .await
 }
 
-/// Active subscriptions of all apps by the name of their gateway.
-pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(String, i64)>> {
+/// Active subscriptions of all apps by gateway.
+pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gateway, i64)>> {
     sqlx::query!(
-        r#"SELECT l.gateway, sum(a.n)::bigint AS "n!" FROM audiences a JOIN lanes l ON l.id = a.lane
+        r#"SELECT l.gateway AS "gateway: Gateway", sum(a.n)::bigint AS "n!" FROM audiences a JOIN lanes l ON l.id = a.lane
            WHERE a.topic = $1 GROUP BY l.gateway ORDER BY l.gateway"#,
         EVERYONE
     )

@@ -4,6 +4,7 @@ use sqlx::PgPool;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, VapidKeyId};
+use crate::model::lane::Gateway;
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]
@@ -11,7 +12,7 @@ pub(crate) struct LossRow {
     /// The day in UTC, such as `2027-01-31`.
     pub day: String,
     /// The push service.
-    pub gateway: String,
+    pub gateway: Gateway,
     /// The key that they were made with.
     pub vapid_key: VapidKeyId,
     /// Subscriptions that do not exist any more.
@@ -24,7 +25,7 @@ pub(crate) struct LossRow {
 pub(crate) async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
     sqlx::query_as!(
         LossRow,
-        r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway, l.vapid_key,
+        r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway AS "gateway: Gateway", l.vapid_key,
              count(*) FILTER (WHERE s.state = 'gone') AS "gone!",
              count(*) FILTER (WHERE s.state = 'suspended') AS "suspended!"
            FROM subscriptions s JOIN lanes l ON l.id = s.lane

@@ -293,7 +293,7 @@ fn begin(
         id,
         lane,
         vapid_key: request.vapid_key,
-        gateway: request.gateway.name().to_owned(),
+        gateway: request.gateway,
         state: SubscriptionState::Active,
         since: now,
         endpoint_mac: mac.to_vec(),

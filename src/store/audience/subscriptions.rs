@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, SubscriptionId, just_above};
+use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, set_topics};
@@ -41,7 +42,7 @@ pub(crate) struct Filter {
     /// Their state.
     pub state: Option<SubscriptionState>,
     /// Their push service.
-    pub gateway: Option<String>,
+    pub gateway: Option<Gateway>,
 }
 
 /// An app's subscriptions with ids below `before`, the newest first, with their topics.
@@ -54,7 +55,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let rows = sqlx::query_as!(
         SubscriptionRow,
-        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
@@ -67,7 +68,7 @@ pub(crate) async fn list(
         filter.user_id,
         filter.state.map(SubscriptionState::name),
         filter.tag,
-        filter.gateway,
+        filter.gateway.map(Gateway::name),
         filter.topic,
         limit
     )

@@ -163,7 +163,7 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
         query.push(" AND l.tier = ").push_bind(tier.code());
     }
     if let Some(gateway) = filter.gateway {
-        query.push(" AND g.gateway = ").push_bind(gateway.name());
+        query.push(" AND g.gateway = ").push_bind(gateway);
     }
     if let Some(since) = filter.since {
         query.push(" AND l.id >= ").push_bind(first_uuid_of(since));
@@ -194,7 +194,7 @@ pub(crate) struct DeadLetterRow {
     /// [`Tier::code`].
     pub tier: i16,
     /// The push service.
-    pub gateway: String,
+    pub gateway: Gateway,
     /// What was sent.
     pub message: MessageId,
     /// To whom.

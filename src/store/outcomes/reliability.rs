@@ -8,6 +8,7 @@ use sqlx::{PgExecutor, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
+use crate::model::lane::Gateway;
 use crate::policy::reliability::{self, Count, LaneSums, Reading, Sli, State};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
@@ -98,7 +99,7 @@ pub(crate) async fn read(
 ) -> sqlx::Result<Vec<LaneSums>> {
     let rows = sqlx::query!(
         r#"
-        SELECT f.lane AS "lane!", l.app, l.gateway, f.tier AS "tier!", f.metric AS "metric!", sum(f.n)::bigint AS "n!"
+        SELECT f.lane AS "lane!", l.app, l.gateway AS "gateway: Gateway", f.tier AS "tier!", f.metric AS "metric!", sum(f.n)::bigint AS "n!"
         FROM (SELECT minute, lane, tier, metric, n FROM reliability_counts
               UNION ALL SELECT minute, lane, 0::smallint, $5::smallint, n FROM breaker_trips) f
         JOIN lanes l ON l.id = f.lane
@@ -175,7 +176,7 @@ async fn raise(
     let subject = format!("{name} lane {} {tier}", lane.lane);
     let detail = format!(
         "{name} of {} {tier} deliveries in lane {} was {:.2} over the last hour; the alert line is {:.2}",
-        lane.gateway,
+        lane.gateway.name(),
         lane.lane,
         reading.value.unwrap_or_default(),
         reading.alert

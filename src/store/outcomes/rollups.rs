@@ -150,19 +150,15 @@ pub(crate) struct LaneOf {
 
 /// The lanes of an app, or of all apps; only these, if any are named.
 pub(crate) async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[LaneId]) -> sqlx::Result<Vec<LaneOf>> {
-    let rows = sqlx::query!(
-        "SELECT id, app, gateway FROM lanes WHERE ($1::uuid IS NULL OR app = $1) AND ($2 OR id = ANY ($3)) ORDER BY id",
+    let rows = sqlx::query_as!(
+        LaneOf,
+        r#"SELECT id AS "lane: LaneId", app AS "app: AppId", gateway AS "gateway: Gateway"
+           FROM lanes WHERE ($1::uuid IS NULL OR app = $1) AND ($2 OR id = ANY ($3)) ORDER BY id"#,
         app.map(|app| app.0),
         only.is_empty(),
         only as &[LaneId]
     );
-    let rows = rows.fetch_all(pool).await?;
-    let lane = |id, app, gateway: &str| LaneOf {
-        lane: LaneId(id),
-        app: AppId(app),
-        gateway: Gateway::from_name(gateway).unwrap_or(Gateway::Other),
-    };
-    Ok(rows.into_iter().map(|row| lane(row.id, row.app, &row.gateway)).collect())
+    rows.fetch_all(pool).await
 }
 
 /// Those of these messages that an app, or any app, has, and that have figures over time of their own.
@@ -229,7 +225,7 @@ pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece
     let gateways: Vec<String> = wanted.gateways.iter().map(|gateway| gateway.name().to_owned()).collect();
     // Facts are stored in order.
     sqlx::query!(
-        r#"SELECT start, lane, gateway, tier, message,
+        r#"SELECT start, lane, gateway AS "gateway: Gateway", tier, message,
                   facts[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "facts!",
                   ns[width_bucket($8::smallint, facts) + 1 : width_bucket($9::smallint, facts)] AS "ns!"
            FROM rollups
@@ -250,7 +246,7 @@ pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece
     .map(|row| Row {
         start: row.start,
         lane: Some(LaneId(row.lane)).filter(|lane| *lane != EVERY_LANE),
-        gateway: Gateway::from_name(&row.gateway).unwrap_or(Gateway::Other),
+        gateway: row.gateway,
         tier: Tier::from_code(row.tier),
         message: Some(MessageId(row.message)).filter(|message| *message != EVERY_MESSAGE),
         facts: row.facts,

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
 use crate::store::BEGIN_BY_INDEX;
 
 /// Most pairs of a message and a subscription that one request looks at.
@@ -71,7 +72,7 @@ pub(crate) struct FoundRow {
     pub accepted_at: Timestamp,
     /// None: the subscription's row was deleted.
     pub lane: Option<LaneId>,
-    pub gateway: Option<String>,
+    pub gateway: Option<Gateway>,
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
     /// Whether a worker holds it.
@@ -216,7 +217,7 @@ async fn look(
             WHERE (c.id, p.subscription) < ($4::uuid, $5::uuid)
               AND ($6::smallint IS NULL OR m.tier = $6) AND ($8::integer IS NULL OR s.lane = $8))
         SELECT message AS "message!: MessageId", subscription AS "subscription!: SubscriptionId", user_id AS "user_id?",
-               tier AS "tier!", accepted_at AS "accepted_at!", lane AS "lane?: LaneId", gateway AS "gateway?",
+               tier AS "tier!", accepted_at AS "accepted_at!", lane AS "lane?: LaneId", gateway AS "gateway?: Gateway",
                retries AS "retries?", held AS "held!", due_at AS "due_at?", attempt AS "attempt?", at AS "at?",
                ending AS "ending?", status AS "status?", took_ms AS "took_ms?", reason AS "reason?"
         FROM looked_at WHERE held OR retries IS NOT NULL OR ending IS NOT NULL

@@ -8,6 +8,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use crate::model::lane::Gateway;
 use crate::model::message::MessageState;
 use crate::model::subscription::SubscriptionState;
 use crate::store::operations::workers;
@@ -62,7 +63,7 @@ pub(crate) struct StoryRow {
     pub topic_policy: Option<Value>,
     pub tier_policy: Option<Value>,
     pub off_peak: Option<Value>,
-    pub gateway: Option<String>,
+    pub gateway: Option<Gateway>,
     pub lane: Option<LaneId>,
     pub subscription_state: Option<SubscriptionState>,
     pub since: Option<Timestamp>,
@@ -145,7 +146,7 @@ async fn read_row(
                m.replay_of AS "replay_of: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,
                a.timezone AS app_timezone, a.quiet_hours, t.name AS "topic?", t.policy AS topic_policy,
-               ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?", s.lane AS "lane?: LaneId",
+               ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?: Gateway", s.lane AS "lane?: LaneId",
                s.state AS "subscription_state?: SubscriptionState", s.since AS "since?", s.ended_at, s.expires_at AS "ends_at?",
                s.timezone AS "timezone?", s.policy AS subscription_policy, s.address AS "address?",
                s.replaced_by AS "replaced_by: SubscriptionId",

@@ -49,7 +49,7 @@ pub(crate) struct LaneRow {
     /// The key that signs in it.
     pub vapid_key: VapidKeyId,
     /// The push service it leads to.
-    pub gateway: String,
+    pub gateway: Gateway,
     /// Active subscriptions in it.
     pub subscriptions: i64,
 }
@@ -96,7 +96,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<LaneRow>, sqlx::Error> {
     sqlx::query_as!(
         LaneRow,
-        r#"SELECT l.id, l.app, l.vapid_key, l.gateway,
+        r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
              coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = l.id), 0)::bigint AS "subscriptions!"
          FROM lanes l WHERE l.id < $1 AND ($3::uuid[] IS NULL OR l.app = ANY ($3)) ORDER BY l.id DESC LIMIT $2"#,
         below,
@@ -324,7 +324,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
     )
     .fetch_all(&mut *tx)
     .await?;
-    let (gateway, for_minutes) = (&refused.gateway, (held.until - held.at).num_minutes());
+    let (gateway, for_minutes) = (refused.gateway.name(), (held.until - held.at).num_minutes());
     let elsewhere =
         if everywhere { " and, since another push service refuses it, too, wherever it is used," } else { "" };
     let detail = format!(
@@ -342,7 +342,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
 pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     let refused = Refused::lock(&mut tx, lane).await?;
-    let detail = if refused.gateway == Gateway::Other.name() {
+    let detail = if refused.gateway == Gateway::Other {
         "push services of no known kind refuse this VAPID key; nothing is held for that, since anybody may run one: the dead \
          letters tell which"
             .to_owned()
@@ -350,7 +350,7 @@ pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Re
         format!(
             "{} refuses this VAPID key for subscriptions for which nothing was ever accepted: if that is so of all of them, look \
              at its subject and this server's clock; if others are accepted, somebody registers what was made with another key",
-            refused.gateway
+            refused.gateway.name()
         )
     };
     refused.raise(&mut tx, &detail, now).await?;
@@ -361,7 +361,7 @@ pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Re
 struct Refused {
     key: VapidKeyId,
     app: AppId,
-    gateway: String,
+    gateway: Gateway,
 }
 
 impl Refused {
@@ -369,8 +369,8 @@ impl Refused {
     async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
         sqlx::query_as!(
             Self,
-            "SELECT v.id AS key, l.app, l.gateway FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
-             FOR NO KEY UPDATE OF v",
+            r#"SELECT v.id AS key, l.app, l.gateway AS "gateway: Gateway" FROM lanes l JOIN vapid_keys v ON v.id = l.vapid_key
+             WHERE l.id = $1 FOR NO KEY UPDATE OF v"#,
             lane.0
         )
         .fetch_one(conn)

@@ -127,7 +127,7 @@ pub(crate) struct LaneRow {
 pub(crate) async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
     let row = sqlx::query!(
         r#"
-        SELECT l.gateway, l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject
+        SELECT l.gateway AS "gateway: Gateway", l.app, a.weight, v.id AS vapid_key, v.private_key, v.subject
         FROM lanes l JOIN apps a ON a.id = l.app JOIN vapid_keys v ON v.id = l.vapid_key WHERE l.id = $1
         "#,
         id.0
@@ -135,7 +135,7 @@ pub(crate) async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<
     .fetch_optional(pool)
     .await?;
     Ok(row.map(|row| LaneRow {
-        gateway: Gateway::from_name(&row.gateway).expect("checked by the table"),
+        gateway: row.gateway,
         app: AppId(row.app),
         weight: u32::try_from(row.weight).expect("checked by the table"),
         vapid_key: VapidKeyId(row.vapid_key),

@@ -4,7 +4,7 @@ import { funnel, perMinute, sentence, sliWords, throughput } from "../src/lib/fi
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
-const lane = (number: number, gateway: string, more: object = {}): Lane => ({
+const lane = (number: number, gateway: Lane["gateway"], more: object = {}): Lane => ({
   lane: number,
   app: "app_shop",
   vapid_key_id: "vk_1",

@@ -6,6 +6,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
+use crate::model::lane::Gateway;
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::model::subscription::SubscriptionState;
 use crate::vault::{Purpose, Vault};
@@ -23,7 +24,7 @@ pub(crate) struct SubscriptionRow {
     /// The VAPID key that it was made with.
     pub vapid_key: VapidKeyId,
     /// The push service behind its endpoint.
-    pub gateway: String,
+    pub gateway: Gateway,
     /// Whether it is sent to, or how it ended.
     pub state: SubscriptionState,
     /// Messages accepted before are not for it.
@@ -170,7 +171,7 @@ pub(in crate::store) async fn lock(
 ) -> Result<Option<SubscriptionRow>, sqlx::Error> {
     sqlx::query_as!(
         SubscriptionRow,
-        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s"#,

@@ -2267,8 +2267,8 @@ export interface components {
             attempts: number;
             /** @description The push service's words. */
             detail?: string | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
             id: string;
             /** @description What was sent. */
@@ -2622,8 +2622,7 @@ export interface components {
              * @description When it is due, while it waits; null while its message is paused.
              */
             due_at?: string | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`; null: the subscription was deleted. */
-            gateway?: string | null;
+            gateway?: components["schemas"]["Gateway"] | null;
             /**
              * Format: int32
              * @description The subscription's lane; null: it was deleted.
@@ -2642,7 +2641,7 @@ export interface components {
             user_id?: string | null;
         };
         /**
-         * @description The push service behind an endpoint.
+         * @description A push service.
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
@@ -2781,7 +2780,7 @@ export interface components {
             /** @description The app it belongs to. */
             app: string;
             /** @description The push service it leads to. */
-            gateway: string;
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
              * @description Its number.
@@ -2800,8 +2799,8 @@ export interface components {
              *     answers. Null: no worker has sent anything in it lately. A few seconds old.
              */
             concurrency?: number | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
              * @description Its number.
@@ -2908,8 +2907,8 @@ export interface components {
              * @description The day, in UTC.
              */
             day: string;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int64
              * @description Subscriptions that do not exist any more, by the push service's word.
@@ -3547,8 +3546,8 @@ export interface components {
                 attempts: number;
                 /** @description The push service's words. */
                 detail?: string | null;
-                /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service. */
+                gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
                 id: string;
                 /** @description What was sent. */
@@ -3706,8 +3705,8 @@ export interface components {
                  *     answers. Null: no worker has sent anything in it lately. A few seconds old.
                  */
                 concurrency?: number | null;
-                /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service. */
+                gateway: components["schemas"]["Gateway"];
                 /**
                  * Format: int32
                  * @description Its number.
@@ -3883,8 +3882,8 @@ export interface components {
                  * @description The browser's `expirationTime`.
                  */
                 expires_at?: string | null;
-                /** @description The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service behind its endpoint. */
+                gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
                 id: string;
                 /**
@@ -4725,8 +4724,8 @@ export interface components {
              * @description The browser's `expirationTime`.
              */
             expires_at?: string | null;
-            /** @description The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service behind its endpoint. */
+            gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
             id: string;
             /**
@@ -7703,7 +7702,7 @@ export interface operations {
                 /** @description Their state. */
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
                 /** @description Their push service. */
-                gateway?: string;
+                gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
             };
             header?: never;
             path: {
@@ -8960,8 +8959,8 @@ export interface operations {
                 "filters[app]"?: string[];
                 /** @description Only these lanes, by number */
                 "filters[lane]"?: number[];
-                /** @description Only these gateways: fcm, mozilla, wns, apple, other */
-                "filters[gateway]"?: string[];
+                /** @description Only these gateways */
+                "filters[gateway]"?: components["schemas"]["Gateway"][];
                 /** @description Only these tiers */
                 "filters[tier]"?: string[];
                 /** @description Only these messages, 20 at most, each to more than 100 recipients */

@@ -18,6 +18,7 @@ export type Explanation = Schemas["ExplanationView"];
 export type Finding = Schemas["Finding"];
 export type Flow = Schemas["FlowView"];
 export type Found = Schemas["FoundDelivery"];
+export type Gateway = Schemas["Gateway"];
 export type FoundPage = Schemas["FoundDeliveries"];
 export type Group = Schemas["Group"];
 export type Handled = Schemas["Handled"];

@@ -1,11 +1,12 @@
 /** The server's names for things, as people call them. */
+import type { Gateway } from "../api/types";
 
-const GATEWAYS: Record<string, string> = { fcm: "Google", mozilla: "Mozilla", wns: "Microsoft", apple: "Apple", other: "Others" };
+const GATEWAYS: Record<Gateway, string> = { fcm: "Google", mozilla: "Mozilla", wns: "Microsoft", apple: "Apple", other: "Others" };
 
 export const GATEWAY_NAMES: readonly string[] = Object.keys(GATEWAYS);
 
 /** A push service by its company; a name that is new here stays as it is. */
-export const gatewayName = (gateway: string): string => GATEWAYS[gateway] ?? gateway;
+export const gatewayName = (gateway: string): string => (GATEWAYS as Record<string, string>)[gateway] ?? gateway;
 
 /** What became of something. Colour, shape and word go together: see `Badge`. */
 export type Tone = "accepted" | "waiting" | "retrying" | "lost" | "cancelled";

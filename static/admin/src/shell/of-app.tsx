@@ -14,3 +14,15 @@ export function OfApp({ what, children }: Props) {
   const { app, apps } = useHere();
   return app ? <>{children(app)}</> : <ChooseApp apps={apps} what={what} />;
 }
+
+/** The same of the app that the address names, by its id or slug. */
+export function OfNamedApp({ name, children }: { name: string | undefined; children: (app: AppView) => ComponentChildren }) {
+  const { apps } = useHere();
+  const app = apps.find(({ id, slug }) => id === name || slug === name);
+  if (app) return <>{children(app)}</>;
+  return (
+    <p class="refused">
+      There is no app <code>{name}</code> that you may look at.
+    </p>
+  );
+}

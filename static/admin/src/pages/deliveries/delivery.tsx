@@ -5,7 +5,8 @@ import { aDevice, answer, chapters, isWaiting, shortId, stateWords, TURN_WORDS, 
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
-import { useHere, useMay } from "../../shell/context";
+import { useMay } from "../../shell/context";
+import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { Shown } from "../../ui/shown";
@@ -19,17 +20,8 @@ import "./deliveries.css";
 /** One delivery: why it is as it is, what comes next, and what may be done. */
 export default function DeliveryPage() {
   const { params } = useRoute();
-  const { apps } = useHere();
-  const app = apps.find(({ id, slug }) => id === params.app || slug === params.app);
-  if (!app) {
-    return (
-      <p class="refused">
-        There is no app <code>{params.app}</code> that you may look at.
-      </p>
-    );
-  }
   const [message = "", subscription = ""] = [params.message, params.subscription];
-  return <Story key={`${message} ${subscription}`} app={app} message={message} subscription={subscription} />;
+  return <OfNamedApp name={params.app}>{(app) => <Story key={`${message} ${subscription}`} app={app} message={message} subscription={subscription} />}</OfNamedApp>;
 }
 
 function Story({ app, message, subscription }: { app: AppView; message: string; subscription: string }) {

@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { Calendar, Erasure, Found, Lane, Subscription } from "../../api/types";
+import type { Calendar, Erasure, Found, Gateway, Lane, Subscription } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { isId } from "../../lib/deliveries";
@@ -47,7 +47,7 @@ export interface SubscriptionPage {
 }
 
 export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal): Promise<SubscriptionPage> {
-  const query = { tag, topic, state: state as Subscription["state"] | undefined, gateway, iterator: after, limit: 50 };
+  const query = { tag, topic, state: state as Subscription["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit: 50 };
   const { data, iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
   return { subscriptions: data, next: iterator };
 }

@@ -10,7 +10,8 @@ import { useResource } from "../../lib/resource";
 import { quiet, subscriptionWords } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
-import { useHere, useMay } from "../../shell/context";
+import { useMay } from "../../shell/context";
+import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { Time } from "../../ui/numbers";
@@ -31,17 +32,8 @@ export interface Who {
 /** One person: what they can be reached by, and what is known of them. */
 export default function PersonPage() {
   const { params } = useRoute();
-  const { apps } = useHere();
-  const app = apps.find(({ id, slug }) => id === params.app || slug === params.app);
-  if (!app) {
-    return (
-      <p class="refused">
-        There is no app <code>{params.app}</code> that you may look at.
-      </p>
-    );
-  }
   const who: Who = params.user !== undefined ? { user: params.user } : { subscription: params.subscription ?? "" };
-  return <OnePerson key={JSON.stringify(who)} app={app} who={who} />;
+  return <OfNamedApp name={params.app}>{(app) => <OnePerson key={JSON.stringify(who)} app={app} who={who} />}</OfNamedApp>;
 }
 
 function OnePerson({ app, who }: { app: AppView; who: Who }) {
