@@ -23,7 +23,7 @@ use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription, SubscriptionState};
 use crate::store::audience::registration::{self, Registered, Registration};
-use crate::store::audience::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
+use crate::store::audience::subscriptions::{self, Changed, Filter, Listed, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
 use utoipa_axum::router::OpenApiRouter;
@@ -472,6 +472,9 @@ pub(crate) async fn unsubscribe(
 }
 
 /// Lists subscriptions, the newest first.
+///
+/// For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
+/// may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
@@ -493,6 +496,8 @@ pub(crate) async fn list(
         state: query.state,
         gateway: query.gateway,
     };
-    let rows = subscriptions::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics)).answer(&uri))
+    let Listed { rows, looked_to } =
+        subscriptions::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
+    let page = cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics));
+    Ok(page.looked_through_to(looked_to.map(Into::into)).answer(&uri))
 }

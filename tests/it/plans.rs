@@ -173,3 +173,57 @@ async fn a_search_for_deliveries_goes_a_bounded_way_by_index_however_much_was_se
     }
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_messages_does_not_walk_the_queue_that_a_campaign_fills() {
+    const N: i64 = 20_000;
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    for _ in 0..10 {
+        app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    }
+    app.run_until_idle().await;
+    let campaign = app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    app.run_until_idle().await;
+    let id: MessageId = campaign.parse().expect("an id");
+    let waiting = "INSERT INTO queue (shard, subscription, message, lane, tier, retries, due_at, scheduled_at, token)
+                   SELECT 1, gen_random_uuid(), $1, 1, 2, 1, 'infinity', $2, '' FROM generate_series(1, $3)";
+    sqlx::query(waiting).bind(id.0).bind(app.clock.now()).bind(N).execute(&app.pool).await.expect("rows");
+    sqlx::query("ANALYZE").execute(&app.pool).await.expect("statistics for the planner");
+    let of_queue = |read: Vec<(String, i64, i64)>| {
+        read.into_iter().find(|(table, ..)| table == "queue").map_or(0, |(_, whole, by_index)| whole + by_index)
+    };
+    let before = of_queue(read(&app).await);
+    reconnect(&app.pool).await;
+    let page = app.get("/v1/apps/shop/messages?limit=25").await;
+    let states: Vec<_> = page["data"].as_array().expect("messages").iter().map(|message| &message["state"]).collect();
+    assert_eq!(states.iter().filter(|state| **state == "done").count(), 10, "{states:?}");
+    let rows = of_queue(read(&app).await) - before;
+    assert!(rows < 100, "{rows} rows of the queue were read");
+    reconnect(&app.pool).await;
+    sqlx::query("DELETE FROM queue").execute(&app.pool).await.expect("they are ours");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_subscriptions_with_a_rare_tag_looks_at_a_bounded_number_and_leads_on() {
+    let app = TestApp::start().await;
+    let oldest = app.subscribe_with("fcm", 0..1, json!({"tags": ["rare"]})).await.remove(0).id;
+    // As many as one page looks at, without the tag; all of them are newer.
+    let others = "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, last_seen, created_at)
+                  SELECT 0, i.id, s.app, s.lane, 'active', i.id, s.since, sha256(uuid_send(i.id)), s.address, s.last_seen, s.created_at
+                  FROM subscriptions s, LATERAL (
+                    SELECT encode(substr(uuid_send(s.id), 1, 6) || '\\x7fff8000'::bytea || int4send(n * 64) || '\\x0000'::bytea, 'hex')::uuid AS id
+                    FROM generate_series(1, 20000) n) i";
+    sqlx::query(others).execute(&app.pool).await.expect("subscriptions");
+    let first = app.get("/v1/apps/shop/subscriptions?tag=rare&limit=5").await;
+    assert_eq!((&first["data"], &first["done"]), (&json!([]), &json!(false)));
+    let next = first["iterator"].as_str().expect("it leads on");
+    let second = app.get(&format!("/v1/apps/shop/subscriptions?tag=rare&limit=5&iterator={next}")).await;
+    assert_eq!((&second["data"][0]["id"], &second["done"]), (&json!(oldest), &json!(true)));
+    sqlx::query("DELETE FROM subscriptions WHERE NOT tags @> ARRAY['rare']")
+        .execute(&app.pool)
+        .await
+        .expect("they are ours");
+    app.finish().await;
+}

@@ -26,9 +26,12 @@ pub(crate) async fn find(
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
-    let first = list(pool, app, &Filter::default(), just_above(id), 1).await?.pop();
+    let first = list(pool, app, &Filter::default(), just_above(id), 1).await?.rows.pop();
     Ok(first.filter(|(row, _)| row.id == id))
 }
+
+/// Most subscriptions that one page of a list is looked for among.
+pub(crate) const LOOKED_AT_MAX: i64 = 20_000;
 
 /// What a list of subscriptions is narrowed to.
 #[derive(Debug, Clone, Default)]
@@ -45,21 +48,39 @@ pub(crate) struct Filter {
     pub gateway: Option<Gateway>,
 }
 
-/// An app's subscriptions with ids below `before`, the newest first, with their topics.
+impl Filter {
+    /// Whether it takes all of those that an index leads to.
+    fn takes_all(&self) -> bool {
+        let Self { user_id: _, topic, tag, state, gateway } = self;
+        topic.is_none() && tag.is_none() && state.is_none() && gateway.is_none()
+    }
+}
+
+/// What a list came to.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// The rows with their topics.
+    pub rows: Vec<(SubscriptionRow, Vec<String>)>,
+    /// To which id it was looked, if that was not the end of all.
+    pub looked_to: Option<SubscriptionId>,
+}
+
+/// An app's subscriptions with ids below `before`, the newest first, with their topics. It looks at
+/// [`LOOKED_AT_MAX`] of them, at most.
 pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     filter: &Filter,
     before: Uuid,
     limit: i64,
-) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
+) -> Result<Listed, sqlx::Error> {
     let rows = sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
-         FROM subscriptions s JOIN lanes l ON l.id = s.lane
-         WHERE s.app = $1 AND s.id < $2 AND ($3::text IS NULL OR s.user_id = $3) AND ($4::text IS NULL OR s.state = $4)
-           AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
+         FROM (SELECT * FROM subscriptions WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR user_id = $3)
+               ORDER BY id DESC LIMIT $9) s JOIN lanes l ON l.id = s.lane
+         WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
            AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
              WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
          ORDER BY s.id DESC LIMIT $8"#,
@@ -70,10 +91,15 @@ pub(crate) async fn list(
         filter.tag,
         filter.gateway.map(Gateway::name),
         filter.topic,
-        limit
+        limit,
+        LOOKED_AT_MAX
     )
     .fetch_all(pool)
     .await?;
+    let looked_to = match filter.takes_all() || rows.len() as i64 >= limit {
+        true => None,
+        false => end_of_look(pool, app, filter, before).await?,
+    };
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let joined = sqlx::query!(
         "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic
@@ -85,7 +111,22 @@ pub(crate) async fn list(
     .await?;
     let names_of =
         |id: SubscriptionId| joined.iter().filter(|m| m.subscription == id.0).map(|m| m.name.clone()).collect();
-    Ok(rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect())
+    let rows = rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect();
+    Ok(Listed { rows, looked_to })
+}
+
+/// The last subscription that a list looks at, unless there are not so many.
+async fn end_of_look(pool: &PgPool, app: AppId, filter: &Filter, before: Uuid) -> sqlx::Result<Option<SubscriptionId>> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR user_id = $3) ORDER BY id DESC OFFSET $4::bigint - 1 LIMIT 1"#,
+        app.0,
+        before,
+        filter.user_id,
+        LOOKED_AT_MAX
+    )
+    .fetch_optional(pool)
+    .await
 }
 
 /// What became of a change.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
+use crate::store::BEGIN_BY_INDEX;
 
 /// A message, without its content.
 #[derive(Debug, Clone)]
@@ -74,6 +75,7 @@ pub(crate) async fn account(
     id: MessageId,
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
@@ -101,8 +103,9 @@ pub(crate) async fn account(
         app.0,
         now
     )
-    .fetch_optional(pool)
+    .fetch_optional(&mut *tx)
     .await?;
+    tx.commit().await?;
     Ok(found.map(|row| {
         let dispatching = row.row_dispatching + row.batch_dispatching;
         let account = Account {
@@ -167,7 +170,9 @@ pub(crate) async fn list(
     before: Uuid,
     limit: i64,
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
-    sqlx::query_as!(
+    // A campaign of which half the queue is would have the planner look through all of it for each other message.
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let rows = sqlx::query_as!(
         MessageRow,
         r#"SELECT m.id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
@@ -183,8 +188,10 @@ pub(crate) async fn list(
         topic,
         limit
     )
-    .fetch_all(pool)
-    .await
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(rows)
 }
 
 /// How many deliveries of a message there are so far, and how those ended that have.

@@ -1005,7 +1005,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists subscriptions, the newest first. */
+        /**
+         * Lists subscriptions, the newest first.
+         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
+         *     may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+         */
         get: operations["subscriptions_list"];
         put?: never;
         /**

@@ -71,10 +71,10 @@ function List({ app }: { app: AppView }) {
   const page = useResource(`subscriptions ${app.id} ${JSON.stringify(filters)}`, (stop) => loadSubscriptions(app.id, filters, stop), { on: ["subscription.gone"] });
   const { tag, topic, state, gateway } = filters;
   return (
-    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions }) => subscriptions.length === 0} empty={<p>{filters.after ? "There are no more." : "No subscription is like that."}</p>}>
+    <Shown of={page} what="subscriptions" isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next} empty={<p>{filters.after ? "There are no more." : "No subscription is like that."}</p>}>
       {({ subscriptions, next }) => (
         <>
-          <SubscriptionTable app={app} subscriptions={subscriptions} />
+          {subscriptions.length > 0 ? <SubscriptionTable app={app} subscriptions={subscriptions} /> : <p>None of the 20,000 subscriptions that were looked at is like that. There are older ones.</p>}
           <p class="row">
             <a href={link("/subscribers")}>All figures</a>
             {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>The newest</a>}
