@@ -88,7 +88,7 @@ impl Accepted {
         asked.refuse_unknown(sent)?;
         Ok(Self {
             id: asked.id,
-            state: if sent.estimate == 0 { SendState::Done } else { SendState::Sending },
+            state: if sent.estimate == 0 && !sent.expands { SendState::Done } else { SendState::Sending },
             audience_estimate: sent.estimate,
             unreachable: sent.unreachable,
             warnings: asked.warnings,

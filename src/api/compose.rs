@@ -149,6 +149,7 @@ impl NewMessageBody {
             app: app.id,
             tier,
             audience: audience_json,
+            filter: None,
             content: state.vault.seal(CONTENT, id, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
