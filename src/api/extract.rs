@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
+use super::segments::SegmentName;
 use crate::model::delivery::Tier;
 use crate::model::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, PasskeyId, SessionId, SubscriptionId,
@@ -229,6 +230,7 @@ path_param!(
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",
+    SegmentName = "segment",
     UserId = "user",
     Tier = "tier"
 );

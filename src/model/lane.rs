@@ -18,3 +18,16 @@ named! {
         Other = "other",
     }
 }
+
+impl Gateway {
+    /// The browser that most of its subscriptions are of, by which expressions name it.
+    pub(crate) fn browser(self) -> &'static str {
+        match self {
+            Gateway::Fcm => "chrome",
+            Gateway::Mozilla => "firefox",
+            Gateway::Wns => "edge",
+            Gateway::Apple => "safari",
+            Gateway::Other => "other",
+        }
+    }
+}

@@ -47,6 +47,7 @@ mod replicas;
 mod retention;
 mod sdk_contract;
 mod search;
+mod segments;
 mod series;
 mod shutdown;
 mod simulator;

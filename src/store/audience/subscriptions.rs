@@ -100,6 +100,35 @@ pub(crate) async fn list(
         true => None,
         false => end_of_look(pool, app, filter, before).await?,
     };
+    Ok(Listed { rows: with_topics(pool, rows).await?, looked_to })
+}
+
+/// Those of an app's subscriptions that have these ids, the newest first, with their topics.
+pub(crate) async fn of_ids(
+    pool: &PgPool,
+    app: AppId,
+    ids: &[SubscriptionId],
+) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+         FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
+         WHERE s.app = $1 ORDER BY s.id DESC"#,
+        app.0,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .fetch_all(pool)
+    .await?;
+    with_topics(pool, rows).await
+}
+
+async fn with_topics(
+    pool: &PgPool,
+    rows: Vec<SubscriptionRow>,
+) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let joined = sqlx::query!(
         "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic
@@ -111,8 +140,7 @@ pub(crate) async fn list(
     .await?;
     let names_of =
         |id: SubscriptionId| joined.iter().filter(|m| m.subscription == id.0).map(|m| m.name.clone()).collect();
-    let rows = rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect();
-    Ok(Listed { rows, looked_to })
+    Ok(rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect())
 }
 
 /// The last subscription that a list looks at, unless there are not so many.

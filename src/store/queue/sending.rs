@@ -1,16 +1,18 @@
 //! A message is accepted: its row, and whom it goes to, in one transaction.
 //!
 //! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
-//! statement; larger ones a cursor for each lane, from which workers take batches.
+//! statement; larger ones, and those of messages with a filter, a cursor for each lane, from which workers take batches.
 
 mod addressed;
 mod rows;
 
 use sqlx::PgConnection;
+use sqlx::types::Json;
 
 use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::store::audience::audience_counts;
+use crate::store::audience::{audience_counts, reach};
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
 pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
@@ -33,7 +35,8 @@ pub(crate) async fn send(
     messages: &[&Addressed],
     holder: Option<Holder>,
 ) -> Result<Vec<Sent>, sqlx::Error> {
-    let resolved = resolve(conn, messages.iter().map(|to| (to.message.app, &to.audience))).await?;
+    let audiences = messages.iter().map(|to| (to.message.app, &to.audience, to.message.filter.is_some()));
+    let resolved = resolve(conn, audiences).await?;
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
     for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
@@ -48,9 +51,12 @@ pub(crate) async fn send(
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
-            Reach::Lanes { lanes, total } => {
-                fan_out(conn, message, topic, &lanes, total).await?;
-                sent[place].estimate = total;
+            Reach::Lanes(lanes) => {
+                let filter = (message.app, message.filter.as_ref());
+                let (lanes, Reached { estimate, margin }) =
+                    narrowed(conn, filter, topic, lanes, message.accepted_at).await?;
+                fan_out(conn, message, topic, &lanes, estimate).await?;
+                sent[place] = Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() };
             }
         }
     }
@@ -65,14 +71,18 @@ pub(crate) async fn dry_run(
     conn: &mut PgConnection,
     app: AppId,
     audience: &Audience,
+    filter: Option<&Filter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let resolved = resolve(conn, std::iter::once((app, audience))).await?.pop();
-    let Resolved { reach, unreachable, lacks_topic, .. } =
+    let resolved = resolve(conn, std::iter::once((app, audience, filter.is_some()))).await?.pop();
+    let Resolved { reach, topic, unreachable, lacks_topic } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
         Reach::Rows(ids) => ids,
-        Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
+        Reach::Lanes(lanes) => {
+            let (lanes, Reached { estimate, margin }) = narrowed(conn, (app, filter), topic, lanes, now).await?;
+            return Ok(Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() });
+        }
     };
     let known = sqlx::query!(
         r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
@@ -91,53 +101,58 @@ pub(crate) async fn dry_run(
         estimate: count(live),
         unreachable: unreachable + count(known.len() - live),
         lacks_topic,
-        born: Vec::new(),
+        ..Sent::default()
     })
 }
 
-/// Finds out what audiences come to, those of users all at once.
+/// Finds out what audiences come to, those of users all at once. Each comes with whether only cursors will do.
 async fn resolve(
     conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (AppId, &Audience)> + Clone,
+    audiences: impl Iterator<Item = (AppId, &Audience, bool)> + Clone,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
-    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience)| Some((app, audience.users()?))).collect();
+    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
-    for (app, audience) in audiences {
+    for (app, audience, by_cursors) in audiences {
         resolved.push(match audience {
             Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
-            Audience::Topic { name, .. } => resolve_topic(conn, app, name).await?,
-            Audience::All => resolve_everyone(conn, app).await?,
+            Audience::Topic { name, .. } => resolve_topic(conn, app, name, by_cursors).await?,
+            Audience::All => resolve_everyone(conn, app, by_cursors).await?,
         });
     }
     Ok(resolved)
 }
 
-async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Resolved, sqlx::Error> {
+async fn resolve_topic(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    by_cursors: bool,
+) -> Result<Resolved, sqlx::Error> {
     let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
     let lanes = audience_counts::of_topic(conn, topic).await?;
-    let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
+    let reach = if by_cursors { Reach::Lanes(lanes) } else { small_or_lanes(conn, Some(topic), lanes).await? };
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: AppId) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId, by_cursors: bool) -> Result<Resolved, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
-    Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
+    let reach = if by_cursors { Reach::Lanes(lanes) } else { small_or_lanes(conn, None, lanes).await? };
+    Ok(Resolved::new(reach))
 }
 
 async fn small_or_lanes(
     conn: &mut PgConnection,
     topic: Option<i32>,
-    kept: &[(LaneId, i64)],
+    kept: Vec<(LaneId, i64)>,
 ) -> Result<Reach, sqlx::Error> {
-    let total: i64 = kept.iter().map(|(_, n)| n).sum();
-    let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
-    if total > ROWS_MAX {
-        return Ok(Reach::Lanes { lanes, total });
+    if kept.iter().map(|(_, n)| n).sum::<i64>() > ROWS_MAX {
+        return Ok(Reach::Lanes(kept));
     }
+    let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
     let ids = match topic {
         Some(topic) => {
             sqlx::query_scalar!(
@@ -160,19 +175,42 @@ async fn small_or_lanes(
     Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
 
+/// Those of an audience's lanes in which there may be somebody whom a message is for, and how many that may be in all.
+async fn narrowed(
+    conn: &mut PgConnection,
+    (app, filter): (AppId, Option<&Filter>),
+    topic: Option<i32>,
+    lanes: Vec<(LaneId, i64)>,
+    now: Timestamp,
+) -> Result<(Vec<LaneId>, Reached), sqlx::Error> {
+    let ids = |lanes: &[(LaneId, i64)]| lanes.iter().map(|(lane, _)| *lane).collect();
+    let Some(filter) = filter else {
+        return Ok((ids(&lanes), Reached { estimate: lanes.iter().map(|(_, n)| n).sum(), margin: 0 }));
+    };
+    let lanes = reach::narrowed(conn, filter, lanes).await?;
+    let reach = reach::of_message(conn, &reach::Whole { app, filter, topic, lanes: &lanes }, now).await?;
+    Ok((ids(&lanes), Reached { estimate: reach.count, margin: reach.margin }))
+}
+
+/// How many deliveries there will be, and how far that may be off.
+struct Reached {
+    estimate: i64,
+    margin: i64,
+}
+
 /// Stores a message with a cursor for each lane.
 async fn fan_out(
     conn: &mut PgConnection,
     message: &NewMessage,
     topic: Option<i32>,
     lanes: &[LaneId],
-    total: i64,
+    estimate: i64,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16)),
+             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17)),
          campaign AS (INSERT INTO campaigns_in_motion (message, app) VALUES ($1, $2))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
@@ -185,13 +223,14 @@ async fn fan_out(
         message.urgency.code(),
         message.topic_header,
         message.policy,
-        total,
+        estimate,
         message.accepted_at,
         message.expires_at(),
         topic,
         lanes as &[LaneId],
         message.enveloped,
-        message.traceparent
+        message.traceparent,
+        message.filter.as_ref().map(Json) as Option<Json<&Filter>>
     )
     .execute(conn)
     .await?;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::queue::claims::ClaimedRow;
 
@@ -21,6 +22,8 @@ pub(crate) struct NewMessage {
     pub tier: Tier,
     /// `to`, as it was given.
     pub audience: Value,
+    /// Whom of its audience it is for; none: everybody. Only beside an audience that does not name its recipients.
+    pub filter: Option<Filter>,
     /// Sealed [`crate::model::message::Content`], as JSON.
     pub content: Vec<u8>,
     /// Time to live.
@@ -86,13 +89,8 @@ pub(crate) struct Holder {
 pub(crate) enum Reach {
     /// One by one.
     Rows(Vec<SubscriptionId>),
-    /// By cursors.
-    Lanes {
-        /// Where they are.
-        lanes: Vec<LaneId>,
-        /// How many there are.
-        total: i64,
-    },
+    /// By cursors: how many there are in each lane.
+    Lanes(Vec<(LaneId, i64)>),
 }
 
 impl Audience {
@@ -142,6 +140,10 @@ pub(crate) struct Sent {
     pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,
+    /// How far that may be off, in 95 of 100 cases: it was estimated from a sample.
+    pub margin: i64,
+    /// Whether recipients are still to be found, whatever the estimate.
+    pub expands: bool,
     /// Named subscriptions that are not active, or users without an active one.
     pub unreachable: i64,
     /// What was born leased: [`Holder`].

@@ -1,0 +1,227 @@
+//! Candidates: what is read of subscriptions so that a filter can judge them. Addresses are not, which are most of a row.
+
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::filter::{Candidate, LaneFacts, Needs};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
+
+/// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
+#[derive(Debug)]
+pub(in crate::store) struct CandidateRow {
+    pub id: SubscriptionId,
+    pub lane: LaneId,
+    pub origin_id: SubscriptionId,
+    pub user_id: Option<String>,
+    pub tags: Option<Vec<String>>,
+    pub attributes: Option<Json<Map<String, Value>>>,
+    pub locale: Option<String>,
+    pub timezone: Option<String>,
+    pub last_seen: Timestamp,
+    pub created_at: Timestamp,
+}
+
+impl CandidateRow {
+    /// The same as a filter judges it.
+    pub(in crate::store) fn judged_in(self, lane: &LaneFacts) -> Candidate<'_> {
+        Candidate {
+            id: self.id,
+            origin_id: self.origin_id,
+            lane,
+            user_id: self.user_id,
+            tags: self.tags.unwrap_or_default(),
+            attributes: self.attributes.map(|attributes| attributes.0).unwrap_or_default(),
+            locale: self.locale,
+            timezone: self.timezone,
+            last_seen: self.last_seen,
+            created_at: self.created_at,
+        }
+    }
+}
+
+/// Those of a lane, or of a topic's members in it, whom a message may be for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Stretch {
+    pub lane: LaneId,
+    pub topic: Option<i32>,
+    /// Whoever comes after this id.
+    pub after: SubscriptionId,
+    /// When the message was accepted: it is not for whoever came later.
+    pub accepted_at: Timestamp,
+}
+
+/// The next of a stretch, in order of id.
+pub(in crate::store) async fn next(
+    conn: &mut PgConnection,
+    of: &Stretch,
+    needs: &Needs,
+    n: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<CandidateRow>> {
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let Some(topic) = of.topic else {
+        return sqlx::query_as!(
+            CandidateRow,
+            r#"
+            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            ORDER BY id LIMIT $5
+            "#,
+            of.lane.0,
+            of.after.0,
+            of.accepted_at,
+            now,
+            n,
+            needs.tags,
+            needs.attributes
+        )
+        .fetch_all(conn)
+        .await;
+    };
+    sqlx::query_as!(
+        CandidateRow,
+        r#"
+        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        ORDER BY t.subscription LIMIT $6
+        "#,
+        topic,
+        of.lane.0,
+        of.after.0,
+        of.accepted_at,
+        now,
+        n,
+        needs.tags,
+        needs.attributes
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// A single one, with all that there is to know.
+pub(in crate::store) async fn one(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<CandidateRow>> {
+    sqlx::query_as!(
+        CandidateRow,
+        r#"SELECT id, lane, origin_id, user_id, tags, attributes AS "attributes: _", locale, timezone, last_seen, created_at
+           FROM subscriptions WHERE shard = $1 AND id = $2"#,
+        id.shard(),
+        id.0
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Active subscriptions of an app with ids below `before`, the newest first.
+pub(in crate::store) async fn of_app(
+    conn: &mut PgConnection,
+    app: AppId,
+    before: Uuid,
+    needs: &Needs,
+    n: i64,
+) -> sqlx::Result<Vec<CandidateRow>> {
+    sqlx::query_as!(
+        CandidateRow,
+        r#"
+        SELECT id, lane, origin_id, user_id, CASE WHEN $4 THEN tags END AS tags,
+               CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+        FROM subscriptions WHERE app = $1 AND id < $2 AND state = 'active' ORDER BY id DESC LIMIT $3
+        "#,
+        app.0,
+        before,
+        n,
+        needs.tags,
+        needs.attributes
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The subscriptions on a random share of the table's pages that are active and in these lanes, each with its page. The same
+/// pages each time, as long as the table does not grow.
+pub(in crate::store) async fn sample(
+    conn: &mut PgConnection,
+    lanes: &[LaneId],
+    needs: &Needs,
+    percent: f32,
+) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
+    sqlx::query!(
+        r#"
+        SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
+               CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
+               created_at
+        FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
+        "#,
+        percent,
+        lanes as &[LaneId],
+        needs.tags,
+        needs.attributes
+    )
+    .map(|row| {
+        let candidate = CandidateRow {
+            id: SubscriptionId(row.id),
+            lane: LaneId(row.lane),
+            origin_id: SubscriptionId(row.origin_id),
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            locale: row.locale,
+            timezone: row.timezone,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+        };
+        (row.page, candidate)
+    })
+    .fetch_all(conn)
+    .await
+}
+
+/// The same of a topic's members, with the pages on which their membership stands.
+pub(in crate::store) async fn sample_members(
+    conn: &mut PgConnection,
+    topic: i32,
+    lanes: &[LaneId],
+    needs: &Needs,
+    percent: f32,
+) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
+    sqlx::query!(
+        r#"
+        SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane, s.origin_id, s.user_id,
+               CASE WHEN $4 THEN s.tags END AS tags,
+               CASE WHEN $5 THEN s.attributes END AS "attributes: Json<Map<String, Value>>", s.locale, s.timezone,
+               s.last_seen, s.created_at
+        FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
+        "#,
+        percent,
+        topic,
+        lanes as &[LaneId],
+        needs.tags,
+        needs.attributes
+    )
+    .map(|row| {
+        let candidate = CandidateRow {
+            id: SubscriptionId(row.id),
+            lane: LaneId(row.lane),
+            origin_id: SubscriptionId(row.origin_id),
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            locale: row.locale,
+            timezone: row.timezone,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+        };
+        (row.page, candidate)
+    })
+    .fetch_all(conn)
+    .await
+}
