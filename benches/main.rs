@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "nobody is outside")]
 
 mod campaign;
+mod caps;
 mod codes;
 mod lanes;
 mod latency;
@@ -50,6 +51,8 @@ enum Benchmark {
     Campaign,
     /// The same with and without listeners to the event stream
     Listeners,
+    /// The same with and without frequency caps
+    Caps,
     /// Receipts, stored before they are answered
     Receipts,
     /// One-time codes when nothing else is sent
@@ -92,6 +95,7 @@ impl Benchmark {
             Self::Simulator => simulator::run(),
             Self::Campaign => block_on(campaign::run()),
             Self::Listeners => block_on(listeners::run()),
+            Self::Caps => block_on(caps::run()),
             Self::Receipts => block_on(receipts::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod calendar;
+pub(crate) mod caps;
 pub(crate) mod checks;
 pub(crate) mod compose;
 pub(crate) mod config;
@@ -117,6 +118,7 @@ fn routes_by_caller() -> Routes {
             .merge(hygiene::routes())
             .merge(gateways::routes())
             .merge(calendar::routes())
+            .merge(caps::routes())
             .merge(slas::routes())
             .merge(metrics::routes())
             .merge(series::routes())

@@ -7,6 +7,7 @@
 
 pub(crate) mod breaker;
 pub(crate) mod calendar;
+pub(crate) mod caps;
 pub(crate) mod chart;
 pub(crate) mod expression;
 pub(crate) mod flow;

@@ -20,7 +20,7 @@ use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
     keys::passkeys, keys::sessions, operations::partitions, operations::removal, operations::retention,
-    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::steering,
+    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -198,7 +198,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| passkeys::clear_challenges(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
-    through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await
+    through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
+    through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await
 }
 
 /// Clears away chunk after chunk until there is nothing left, and rests after each.
@@ -259,7 +260,7 @@ pub async fn erase(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
 async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<()> {
     while erasures::erase_subscription(pool, vault, erasure, now).await?.is_some() {}
     while erasures::redact_messages(pool, erasure, SEARCH_MAX, now).await? {}
-    erasures::complete(pool, erasure.id, now).await?;
+    erasures::complete(pool, erasure, now).await?;
     Ok(())
 }
 

@@ -106,6 +106,8 @@ actions! {
     CalendarChanged = "calendar.changed",
     /// An app's SLAs were changed.
     SlasChanged = "slas.changed",
+    /// An app's frequency caps were changed.
+    CapsChanged = "caps.changed",
     /// Flow control was set.
     FlowSet = "flow.set",
     /// Flow control was taken away.

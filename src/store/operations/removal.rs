@@ -73,7 +73,8 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
     if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
         return Ok(Step::Later);
     }
-    if delete_subscriptions(pool, app).await? + delete_archive(pool, app).await? > 0 {
+    if delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await? + delete_archive(pool, app).await? > 0
+    {
         return Ok(Step::More);
     }
     if is_noted(pool, app).await? {
@@ -229,6 +230,13 @@ macro_rules! delete_of {
             CHUNK
         )
     };
+}
+
+async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let deleted = delete_of!("cap_uses", app).execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
 }
 
 /// Letters, their trail, events, what listeners were told, and answers to idempotent requests.

@@ -1,6 +1,7 @@
 //! What is on its way: messages, the rows and cursors that wait, who may claim them, and what stops or slows them.
 
 pub(crate) mod calendars;
+pub(crate) mod caps;
 pub(crate) mod claims;
 pub(crate) mod flows;
 pub(crate) mod idempotency;

@@ -81,6 +81,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (Method::GET, shop("/dead-letters/export?format=ndjson"), Value::Null, &[Action::DeadLettersExported]),
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
+        (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[Action::CapsChanged]),
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
         (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
         (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),

@@ -85,6 +85,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
         "PATCH /v1/team/{teammate}" => json!({"roles": []}),
+        "PUT /v1/apps/{app}/caps" => json!({"caps": [{"max": 2, "window": "1d"}]}),
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"

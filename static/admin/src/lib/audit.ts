@@ -31,6 +31,7 @@ export const ACTIONS: Record<Action, string> = {
   "policy.removed": "removed a policy",
   "calendar.changed": "changed the hours",
   "slas.changed": "changed the targets",
+  "caps.changed": "changed the frequency caps",
   "flow.set": "set a limit",
   "flow.removed": "removed a limit",
   "flow.paused": "paused a flow",
