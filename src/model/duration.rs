@@ -19,7 +19,8 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 pub(crate) fn written(duration: Duration) -> String {
     const UNITS: [(u64, char); 3] = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
     let seconds = duration.as_secs();
-    let (length, unit) = UNITS.into_iter().find(|(length, _)| seconds > 0 && seconds % length == 0).unwrap_or((1, 's'));
+    let (length, unit) =
+        UNITS.into_iter().find(|(length, _)| seconds > 0 && seconds.is_multiple_of(*length)).unwrap_or((1, 's'));
     format!("{}{unit}", seconds / length)
 }
 

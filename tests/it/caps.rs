@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::server::maintenance;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::queue::claims::LEASE;
 use serde_json::{Value, json};
@@ -295,7 +294,7 @@ async fn what_counts_is_forgotten_with_whoever_is_erased() {
 }
 
 #[tokio::test]
-async fn what_no_cap_can_count_any_more_is_cleared_away_and_so_is_what_a_deleted_app_leaves() {
+async fn what_no_cap_can_count_any_more_is_cleared_away() {
     let app = capped(json!([{"max": 1, "window": "30d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     assert_eq!(to_ann(&app, json!({})).await, all("accepted", 1));
@@ -306,15 +305,6 @@ async fn what_no_cap_can_count_any_more_is_cleared_away_and_so_is_what_a_deleted
     app.keep_house().await;
     assert_eq!(scalar(&app.pool, USES).await, 0);
     assert_eq!(to_ann(&app, json!({})).await, all("accepted", 1));
-    app.operate(Method::DELETE, "/v1/apps/shop?confirm=shop", Value::Null).await.ok(202);
-    for _ in 0..2 {
-        maintenance::remove_apps(&app.pool, app.clock.now()).await.unwrap();
-        maintenance::sweep(&app.pool, app.clock.now()).await.unwrap();
-        maintenance::fold_metrics(&app.pool).await.unwrap();
-        app.advance(Duration::from_secs(61)).await;
-    }
-    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM apps").await, 0);
-    assert_eq!(scalar(&app.pool, USES).await, 0);
     app.finish().await;
 }
 
