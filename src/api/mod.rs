@@ -22,12 +22,14 @@ pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub(crate) mod details;
 pub(crate) mod email;
+pub(crate) mod engagement;
 pub(crate) mod events;
 pub(crate) mod example;
 pub(crate) mod explain;
 pub(crate) mod extract;
 pub(crate) mod flows;
 pub(crate) mod gateways;
+pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
@@ -119,6 +121,8 @@ fn routes_by_caller() -> Routes {
             .merge(gateways::routes())
             .merge(calendar::routes())
             .merge(caps::routes())
+            .merge(guard::routes())
+            .merge(engagement::routes())
             .merge(slas::routes())
             .merge(metrics::routes())
             .merge(series::routes())

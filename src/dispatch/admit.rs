@@ -355,39 +355,36 @@ impl Admission {
         self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
-    /// Takes out what frequency caps hold back, and gives the rest its places. What was attempted before has one: that is not
-    /// looked up again.
+    /// Takes out what frequency caps hold back, and gives the rest its places.
     async fn without_capped(&self, jobs: Vec<Box<Job>>) -> Vec<Box<Job>> {
-        let is_counted = |job: &Box<Job>| job.retries == 0 && !job.message.caps.is_empty();
-        if !jobs.iter().any(is_counted) {
+        if !jobs.iter().any(|job| job.wants_place()) {
             return jobs;
         }
-        let (counted, mut free): (Vec<Box<Job>>, Vec<_>) = jobs.into_iter().partition(is_counted);
+        let (counted, mut free): (Vec<Box<Job>>, Vec<_>) = jobs.into_iter().partition(|job| job.wants_place());
         let mut alike = BTreeMap::<_, Vec<_>>::new();
         for job in counted {
             alike.entry((job.message.app, job.message.tier)).or_default().push(job);
         }
-        for ((app, _), mut jobs) in alike {
+        for ((app, _), jobs) in alike {
             let now = self.shared.clock.now();
             let wishes: Vec<_> = jobs.iter().map(|job| wish(job)).collect();
             // Those of one app and tier have the same caps, but for a minute after a change.
             let caps = jobs[0].message.caps.clone();
-            match store::queue::caps::reserve(&self.shared.pool, app, &caps, &wishes, now).await {
-                Ok(refusals) => {
-                    for (mut job, refusal) in jobs.drain(..).zip(refusals) {
-                        match refusal {
-                            None => free.push(job),
-                            Some(refusal) => {
-                                let attempt = unsent_attempt(job.retries, &refusal.to_string(), now);
-                                self.settling.settle(&mut job, Fate::Ended(attempt, End::Capped));
-                            }
-                        }
-                    }
-                }
+            let refusals = match store::queue::caps::reserve(&self.shared.pool, app, &caps, &wishes, now).await {
+                Ok(refusals) => refusals,
                 Err(failed) => {
                     warn!(error = %failed, "frequency caps could not be asked; these deliveries are put back");
                     self.settling.put_back(jobs, now);
+                    continue;
                 }
+            };
+            for (mut job, refusal) in jobs.into_iter().zip(refusals) {
+                let Some(refusal) = refusal else {
+                    free.push(job);
+                    continue;
+                };
+                let attempt = unsent_attempt(job.retries, &refusal.to_string(), now);
+                self.settling.settle(&mut job, Fate::Ended(attempt, End::Capped));
             }
         }
         free

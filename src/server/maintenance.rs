@@ -14,13 +14,14 @@ use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::policy::runaway::Guard;
 use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
     keys::passkeys, keys::sessions, operations::partitions, operations::removal, operations::retention,
-    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::steering,
+    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -106,15 +107,20 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     }
 }
 
-/// Folds for ever: apart from [`sweep_on`], since what was noted while nobody folded takes long, and nothing waits for it.
-pub(crate) async fn fold_on(pool: PgPool, clock: Clock) {
+/// Folds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
+/// takes long, and nothing else waits for it.
+pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
     let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
+    let mut guarding = folding;
     let mut ticks = ticks();
     loop {
         ticks.tick().await;
         let now = clock.now();
         if folding.is_due(now) {
             folding.tried("folding", &fold_metrics(&pool).await, now);
+        }
+        if guarding.is_due(now) {
+            guarding.tried("guarding against runaways", &guards::watch(&pool, guard, now).await, now);
         }
     }
 }

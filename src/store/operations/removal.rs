@@ -267,6 +267,7 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM guards WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
         .execute(&mut *tx)
         .await?;

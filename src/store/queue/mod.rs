@@ -4,6 +4,7 @@ pub(crate) mod calendars;
 pub(crate) mod caps;
 pub(crate) mod claims;
 pub(crate) mod flows;
+pub(crate) mod guards;
 pub(crate) mod idempotency;
 pub(crate) mod lanes;
 pub(crate) mod messages;

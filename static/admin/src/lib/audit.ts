@@ -32,6 +32,8 @@ export const ACTIONS: Record<Action, string> = {
   "calendar.changed": "changed the hours",
   "slas.changed": "changed the targets",
   "caps.changed": "changed the frequency caps",
+  "guard.changed": "changed the runaway guard",
+  "app.released": "released the app",
   "flow.set": "set a limit",
   "flow.removed": "removed a limit",
   "flow.paused": "paused a flow",
