@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "nobody is outside")]
 
 mod campaign;
+mod caps;
 mod codes;
 mod lanes;
 mod latency;
@@ -54,6 +55,8 @@ enum Benchmark {
     Listeners,
     /// Messages to segments, common and rare
     Segments,
+    /// The same with and without frequency caps
+    Caps,
     /// Receipts, stored before they are answered
     Receipts,
     /// One-time codes when nothing else is sent
@@ -99,6 +102,7 @@ impl Benchmark {
             Self::Campaign => block_on(campaign::run()),
             Self::Listeners => block_on(listeners::run()),
             Self::Segments => block_on(segments::run()),
+            Self::Caps => block_on(caps::run()),
             Self::Receipts => block_on(receipts::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),

@@ -92,6 +92,9 @@ pub mod policy {
     pub mod reliability {
         pub use crate::policy::reliability::{Count, LaneSums, Sums};
     }
+    pub mod runaway {
+        pub use crate::policy::runaway::Guard;
+    }
     pub mod preview {
         pub use crate::policy::preview::preview;
     }
@@ -189,6 +192,9 @@ pub mod store {
             pub use crate::store::queue::claims::{
                 ClaimedRow, LEASE, Span, Taken, claim_rows, due_lanes, lease_lost_batch, take_batch,
             };
+        }
+        pub mod guards {
+            pub use crate::store::queue::guards::watch;
         }
         pub mod idempotency {
             pub use crate::store::queue::idempotency::{Claim, Key, KeyScope, claim, remember};

@@ -59,6 +59,13 @@ impl Client {
         body
     }
 
+    /// `PUT`, which must succeed.
+    pub async fn put(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.call(Method::PUT, path, Some(body)).await.expect("the server answers");
+        assert!(status.is_success(), "PUT {path}: {status} {body}");
+        body
+    }
+
     /// Whether a `GET` succeeds.
     pub async fn is_well(&self, path: &str) -> bool {
         self.call(Method::GET, path, None).await.is_ok_and(|(status, _)| status.is_success())

@@ -237,6 +237,7 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
             .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
+            .env("BELLWIRE_RUNAWAY_FACTOR", "0") // a benchmark is nothing but that
             .env("BELLWIRE_LOG", "warn")
             .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
             .stdout(Stdio::null()); // warnings come on standard error

@@ -77,7 +77,7 @@ pub(crate) struct Accepted {
     audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one: not targeted.
     unreachable: i64,
-    /// What to know about the policy all the same.
+    /// What to know all the same: about the policy, or that people do not welcome what is sent to many already.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
     /// Where to go from here.

@@ -122,6 +122,7 @@ fn facts(
                 rate: flow.rate,
                 parallelism: flow.parallelism,
                 paused: flow.paused,
+                held_at: flow.held_at.filter(|_| flow.held.contains(&tier)),
             })
             .collect(),
         worker_lives,

@@ -17,6 +17,7 @@ use super::gateways::{LaneNumber, visible_lane};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 use crate::model::duration;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
@@ -58,6 +59,8 @@ pub(crate) struct FlowView {
     parallelism: Option<u32>,
     /// Whether nothing is let through.
     paused: bool,
+    /// Tiers of which nothing is let through since the runaway guard holds them.
+    held: Vec<Tier>,
     /// Deliveries that are due and were not sent yet: an estimate, as far as they still have to be fanned out.
     waiting: i64,
     /// Whether there are more of them than were counted.
@@ -198,7 +201,8 @@ impl Subject {
             rate: rate.map(|rate| rate.n),
             period: rate.map(|rate| rate.period.as_secs_f64()),
             parallelism: flow.as_ref().and_then(|flow| flow.parallelism),
-            paused: flow.is_some_and(|flow| flow.paused),
+            paused: flow.as_ref().is_some_and(|flow| flow.paused),
+            held: flow.map(|flow| flow.held).unwrap_or_default(),
             waiting: deliveries,
             waiting_or_more: or_more,
             oldest_waiting_s: oldest_due_at.map(|at| seconds_between(at, now)),

@@ -14,6 +14,7 @@ use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::NewMessageBody;
 use super::counts::Counts;
+use super::engagement;
 use super::extract::{At, Json, Query};
 use super::message_list::Progress;
 use super::problem::{FieldError, Problem};
@@ -53,7 +54,7 @@ pub(crate) struct DryRun {
     audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one.
     unreachable: i64,
-    /// What to know about the policy all the same.
+    /// What to know all the same: about the policy, or that people do not welcome what is sent to many already.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
@@ -184,6 +185,12 @@ pub(crate) async fn send(
     let retries = RetryHeaders::read(&headers)?;
     let segment = body.to.segment(&state, &server.app).await?;
     let mut composed = body.compose(&state, &server.app, &retries, segment)?;
+    let Addressed { message, audience } = &composed.addressed;
+    if !audience.is_named() && message.tier != Tier::Transactional {
+        // Nobody's message is refused because figures could not be read.
+        let warnings = engagement::warnings(&state, server.app.id).await.unwrap_or_default();
+        composed.asked.warnings.extend(warnings);
+    }
     if query.dry_run {
         let Addressed { message, audience } = &composed.addressed;
         let mut conn = state.pool.acquire().await?;

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod calendar;
+pub(crate) mod caps;
 pub(crate) mod checks;
 pub(crate) mod compose;
 pub(crate) mod config;
@@ -21,12 +22,14 @@ pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub(crate) mod details;
 pub(crate) mod email;
+pub(crate) mod engagement;
 pub(crate) mod events;
 pub(crate) mod example;
 pub(crate) mod explain;
 pub(crate) mod extract;
 pub(crate) mod flows;
 pub(crate) mod gateways;
+pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
@@ -119,6 +122,9 @@ fn routes_by_caller() -> Routes {
             .merge(hygiene::routes())
             .merge(gateways::routes())
             .merge(calendar::routes())
+            .merge(caps::routes())
+            .merge(guard::routes())
+            .merge(engagement::routes())
             .merge(slas::routes())
             .merge(metrics::routes())
             .merge(series::routes())

@@ -26,6 +26,7 @@ use crate::model::clock::Clock;
 use crate::otlp::Tracer;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
+use crate::policy::runaway::Guard;
 use crate::receipts::{self as receipts_engine, Receipts};
 use crate::store::outcomes::rollups::MetricsKept;
 use crate::store::queue::flows::Flow;
@@ -142,6 +143,8 @@ pub struct Settings {
     pub simulation_steps_max: u64,
     /// How long a chart or a simulation waits for its place before it is refused.
     pub chart_patience: Duration,
+    /// What holds apps that send far more than their size explains.
+    pub guard: Guard,
     /// The example page; none: there is none.
     pub example: Option<example::Example>,
     /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
@@ -179,6 +182,7 @@ impl Default for Settings {
             simulations_at_once: 1,
             simulation_steps_max: 1_000_000,
             chart_patience: Duration::from_secs(5),
+            guard: Guard::DEFAULT,
             example: Some(example::Example::default()),
             trusted_proxies: 0,
             cookies: Cookies { secure: false },

@@ -90,7 +90,7 @@ pub(crate) async fn erase(
             Err(error) => return Err(error.into()),
         }
     }
-    let done = erasures::complete(&state.pool, begun.id, state.clock.now()).await?;
+    let done = erasures::complete(&state.pool, &begun, state.clock.now()).await?;
     Ok(axum::Json(ErasureView::from(done)).into_response())
 }
 

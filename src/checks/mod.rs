@@ -24,6 +24,7 @@ use crate::model::named;
 use crate::store;
 use crate::store::operations::{partitions, setup, workers};
 use crate::store::outcomes::reliability;
+use crate::store::queue::guards;
 
 /// No look takes longer: what hangs is a finding, too.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -188,6 +189,7 @@ pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
         asked("workers", workers::versions(pool, now), |versions| rules::workers(&versions)).await,
         asked("lanes", setup::standing(pool, now), rules::lanes).await,
         asked("queue", reliability::due(pool, now), |due| rules::queue(waited(due))).await,
+        asked("runaway guard", guards::held(pool), |held| rules::runaways(&held)).await,
     ]
 }
 

@@ -328,5 +328,14 @@ pub(super) fn queue(waited: Option<Duration>) -> Finding {
     }
 }
 
+/// Apps that are held, the first one first.
+pub(super) fn runaways(held: &[String]) -> Finding {
+    const CHECK: &str = "runaway guard";
+    let Some(first) = held.first() else { return Finding::ok(CHECK, "No app sends more than its size explains.") };
+    Finding::failure(CHECK, format!("Held, since they sent far more than their size explains: {}.", held.join(", ")))
+        .advise("Find out what sends, cancel what should not go out, and release the app.")
+        .by(format!("bellwire app release {first}"))
+}
+
 #[cfg(test)]
 mod tests;

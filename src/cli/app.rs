@@ -100,6 +100,12 @@ pub(super) enum App {
         #[arg(long, value_name = "NUMBER")]
         weight: Option<i64>,
     },
+    /// Let an app send again that the runaway guard holds. What it sent so far counts no longer.
+    Release {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+    },
     /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
     /// a running server deletes its rows.
     #[command(after_help = "Example:
@@ -164,6 +170,17 @@ impl App {
                 let ask = Ask::new(Method::PATCH, path(["apps", &app]));
                 let app = local.ask(Ask { body: body.into(), names: CHANGE_NAMES, ..ask }).await?;
                 out.say(&app, &show(&app))?;
+            }
+            Self::Release { app } => {
+                let ask = Ask::new(Method::POST, path(["apps", &app, "release"]));
+                let guard = local.ask(Ask { names: NAMES, ..ask }).await?;
+                out.say(
+                    &guard,
+                    &format!(
+                        "{app} is held no more: it may send {} deliveries in a quarter of an hour.",
+                        text(&guard, "/limit")
+                    ),
+                )?;
             }
             Self::Delete { app, yes_delete } => {
                 let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();

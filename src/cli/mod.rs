@@ -7,6 +7,7 @@
 pub(crate) mod admin;
 mod app;
 mod audit;
+mod cap;
 mod dead_letters;
 mod explain;
 mod identity;
@@ -117,6 +118,14 @@ enum Verb {
     Segment {
         #[command(subcommand)]
         verb: segment::Segment,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Say how many messages a person is sent in a day or a week.
+    #[command(after_help = MORE_SETTINGS)]
+    Cap {
+        #[command(subcommand)]
+        verb: cap::Cap,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -363,6 +372,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),

@@ -274,6 +274,11 @@ settings! {
     /// How long it opens at most: each trip that follows soon doubles it up to this. As long as the first: it does not grow,
     /// as the web-push retry guide has it.
     circuit_open_max: Duration = "60s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// An app is held when it sends, within a quarter of an hour, more than so many deliveries for each of its active
+    /// subscriptions, and `runaway_floor` more; 0: never. Apps may have figures of their own.
+    runaway_factor: u32 = "10", shown, number(0..=1_000);
+    /// So many deliveries within a quarter of an hour hold no app, however small it is.
+    runaway_floor: u32 = "10000", shown, number(0..=1_000_000_000);
     /// What holds for tiers without a policy of their own: what this server was tuned to (`tuned`), or all that the web-push
     /// retry guide publishes (`guide`): 5 retries from 2 s to 60 s, and of the five settings before those that are not given.
     policy_defaults: PolicyDefaults = "tuned", shown,

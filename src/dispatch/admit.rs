@@ -1,4 +1,5 @@
-//! What a claimed delivery has to pass before it waits for its turn: its token, its standing, its subscription's throttle.
+//! What a claimed delivery has to pass before it waits for its turn: its token, its standing, its app's frequency caps, its
+//! subscription's throttle.
 //! Queue rows and batches come in by the same checks; whatever does not pass is settled here.
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::policy::token::Queued;
 use crate::store;
 use crate::store::outcomes::ledger::forged::Forged;
 use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
+use crate::store::queue::caps::Wish;
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::throttles::TurnRequest;
 
@@ -110,8 +112,8 @@ impl Admission {
             })
             .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
-        self.line_up(only_jobs(free));
-        self.throttle(only_jobs(throttled)).await;
+        self.line_up(self.without_capped(only_jobs(free)).await);
+        self.throttle(self.without_capped(only_jobs(throttled)).await).await;
     }
 
     /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
@@ -268,6 +270,7 @@ impl Admission {
             let settled = Settlement::new(delivery(&message, lane.id, to, false), fate);
             self.settling.settle_place(&open, place, settled);
         }
+        let jobs = self.without_capped(jobs).await;
         let (throttled, free): (Vec<Box<Job>>, _) = jobs.into_iter().partition(|job| job.policy.throttle.is_some());
         self.line_up(free);
         self.throttle(throttled).await;
@@ -352,6 +355,41 @@ impl Admission {
         self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
+    /// Takes out what frequency caps hold back, and gives the rest its places.
+    async fn without_capped(&self, jobs: Vec<Box<Job>>) -> Vec<Box<Job>> {
+        if !jobs.iter().any(|job| job.wants_place()) {
+            return jobs;
+        }
+        let (counted, mut free): (Vec<Box<Job>>, Vec<_>) = jobs.into_iter().partition(|job| job.wants_place());
+        let mut alike = BTreeMap::<_, Vec<_>>::new();
+        for job in counted {
+            alike.entry((job.message.app, job.message.tier)).or_default().push(job);
+        }
+        for ((app, _), jobs) in alike {
+            let now = self.shared.clock.now();
+            let wishes: Vec<_> = jobs.iter().map(|job| wish(job)).collect();
+            // Those of one app and tier have the same caps, but for a minute after a change.
+            let caps = jobs[0].message.caps.clone();
+            let refusals = match store::queue::caps::reserve(&self.shared.pool, app, &caps, &wishes, now).await {
+                Ok(refusals) => refusals,
+                Err(failed) => {
+                    warn!(error = %failed, "frequency caps could not be asked; these deliveries are put back");
+                    self.settling.put_back(jobs, now);
+                    continue;
+                }
+            };
+            for (mut job, refusal) in jobs.into_iter().zip(refusals) {
+                let Some(refusal) = refusal else {
+                    free.push(job);
+                    continue;
+                };
+                let attempt = unsent_attempt(job.retries, &refusal.to_string(), now);
+                self.settling.settle(&mut job, Fate::Ended(attempt, End::Capped));
+            }
+        }
+        free
+    }
+
     /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
     /// for it in the database, and those that would expire first are over.
     async fn throttle(&self, jobs: Vec<Box<Job>>) {
@@ -396,6 +434,10 @@ impl Admission {
             self.settling.put_back(self.queue.drain(), self.shared.clock.now());
         }
     }
+}
+
+fn wish(job: &Job) -> Wish {
+    Wish { subscription: job.subscription, origin: job.origin_id, root: job.message.root }
 }
 
 fn wanted(job: &Job) -> TurnRequest {

@@ -42,7 +42,7 @@ pub(super) struct Load {
 
 /// Whether anything is bounded by it.
 fn bounds(flow: &Flow) -> bool {
-    flow.paused || flow.rate.is_some() || flow.parallelism.is_some()
+    flow.paused || !flow.held.is_empty() || flow.rate.is_some() || flow.parallelism.is_some()
 }
 
 /// The flows that a lane is subject to.
@@ -113,9 +113,11 @@ impl Flows {
         true
     }
 
-    /// Whether nothing of this lane may go, by this worker at least: it is paused, or others have all of the parallelism.
-    pub(super) fn is_shut(&self, app: AppId, lane: LaneId) -> bool {
-        self.of(app, lane).any(|limiter| limiter.flow.paused || self.part(limiter) == Some(0))
+    /// Whether nothing of this lane and tier may go, by this worker at least: it is paused or held, or others have all of the
+    /// parallelism.
+    pub(super) fn is_shut(&self, app: AppId, lane: LaneId, tier: usize) -> bool {
+        let is_held = |flow: &Flow| flow.held.iter().any(|held| index(*held) == tier);
+        self.of(app, lane).any(|limiter| limiter.flow.paused || is_held(&limiter.flow) || self.part(limiter) == Some(0))
     }
 
     /// How many may go by now; if none, and more will by themselves, when. Unlimited where there is no rate.

@@ -73,6 +73,11 @@ impl Job {
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
     }
 
+    /// Whether frequency caps have a say. What was attempted before has its place, which is not looked up again.
+    pub(super) fn wants_place(&self) -> bool {
+        self.retries == 0 && !self.message.caps.is_empty()
+    }
+
     /// What is rendered for it.
     pub(super) fn template(&self) -> &Template {
         self.shrunk.as_ref().map_or(&self.message.template, |shrunk| &shrunk.template)

@@ -13,6 +13,7 @@ use crate::model::lane::Gateway;
 use crate::model::message::Content;
 use crate::otlp;
 use crate::policy::calendar::Calendar;
+use crate::policy::caps::Counted;
 use crate::policy::{Policy, Settings};
 use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
 use crate::store::queue::opening::MessageRow;
@@ -39,6 +40,8 @@ pub(super) struct Message {
     /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
     pub personal: bool,
     pub calendar: Calendar,
+    /// The frequency caps that hold for it.
+    pub caps: Vec<Counted>,
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
@@ -88,6 +91,7 @@ impl Message {
             policies,
             personal: row.personal,
             calendar: row.calendar.clone(),
+            caps: row.caps.clone(),
             sla_s: row.sla_s,
             accepted_at: row.accepted_at,
             charted: row.charted,

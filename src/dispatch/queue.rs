@@ -206,7 +206,7 @@ impl Queue {
         if let Some(until) = queue.defer_until(tier, job.proven, now) {
             return Err((job, until));
         }
-        if self.flows.is_shut(queue.app, queue.id) || !self.flows.take(queue.app, queue.id, now) {
+        if self.flows.is_shut(queue.app, queue.id, tier) || !self.flows.take(queue.app, queue.id, now) {
             return Err((job, now)); // due at once, though nobody claims it before it may go
         }
         if let Some(group) = self.groups.get_mut(&queue.id) {
@@ -224,7 +224,7 @@ impl Queue {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
             // Where nothing may go, the next turn sends away what waits.
-            let has_turn = || self.may_take_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id);
+            let has_turn = || self.may_take_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id, tier);
             if !queue.in_ready[tier] && !queue.jobs[tier].is_empty() && has_turn() {
                 let (app, weight) = (queue.app, queue.weight);
                 self.slots[slot].in_ready[tier] = true;
@@ -276,20 +276,23 @@ impl Queue {
         self.waiting[index(tier)]
     }
 
-    fn evict(&mut self, slot: Slot) -> Vec<Box<Job>> {
-        let queue = &mut self.slots[slot];
-        let (app, id) = (queue.app, queue.id);
-        let jobs = std::mem::take(&mut queue.jobs);
-        for (tier, jobs) in jobs.iter().enumerate() {
+    /// Takes out whatever waits of these tiers.
+    fn evict(&mut self, slot: Slot, tiers: Range<usize>) -> Vec<Box<Job>> {
+        let mut evicted = Vec::new();
+        for tier in tiers {
+            let queue = &mut self.slots[slot];
+            let (app, id) = (queue.app, queue.id);
+            let jobs = std::mem::take(&mut queue.jobs[tier]);
             self.left_line(app, id, tier, jobs.len());
             jobs.iter().for_each(|_| self.flows.give_back(app, id));
+            evicted.extend(jobs);
         }
-        jobs.into_iter().flatten().collect()
+        evicted
     }
 
     pub(super) fn evict_all(&mut self) -> Vec<Box<Job>> {
         let slots: Vec<_> = self.slots.iter().map(|(slot, _)| slot).collect();
-        slots.into_iter().flat_map(|slot| self.evict(slot)).collect()
+        slots.into_iter().flat_map(|slot| self.evict(slot, 0..TIERS)).collect()
     }
 
     /// So many deliveries of a lane and tier wait no longer.
@@ -331,8 +334,8 @@ impl Queue {
     fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
         self.slots[slot].in_ready[tier] = false;
         let (app, id) = (self.slots[slot].app, self.slots[slot].id);
-        if self.flows.is_shut(app, id) {
-            let jobs = self.evict(slot);
+        if self.flows.is_shut(app, id, tier) {
+            let jobs = self.evict(slot, tier..tier + 1);
             return (!jobs.is_empty()).then_some(Next::Deferred(jobs, now));
         }
         if !self.may_take_permit(slot, tier) {
@@ -349,7 +352,7 @@ impl Queue {
             Passage::Probe => true,
             Passage::Shut(until) => {
                 queue.jobs[tier].push_front(job);
-                return Some(Next::Deferred(self.evict(slot), until));
+                return Some(Next::Deferred(self.evict(slot, 0..TIERS), until));
             }
         };
         queue.moved_at = Instant::now();

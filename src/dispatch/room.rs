@@ -28,7 +28,7 @@ fn spans_origins(gateway: Gateway) -> bool {
 impl Queue {
     /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
     pub(super) fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
-        if self.flows.is_shut(lane.app, lane.id) {
+        if self.flows.is_shut(lane.app, lane.id, index(tier)) {
             return Room::NONE;
         }
         let mut room = self.room_to_probe(lane.id, now).unwrap_or_else(|| self.room_of_lane(lane, tier, now));

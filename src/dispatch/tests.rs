@@ -57,6 +57,7 @@ fn message(tier: Tier) -> Arc<Message> {
         policies,
         personal: false,
         calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
+        caps: Vec::new(),
         sla_s: None,
         accepted_at: NOW,
         charted: false,
@@ -221,7 +222,8 @@ async fn a_broken_lane_has_room_for_the_probers_probes_alone() {
 fn flow(rate: Option<u32>, parallelism: Option<u32>, changed_s: u64) -> Flow {
     let rate = rate.map(|n| Rate { n, period: Duration::from_secs(1) });
     let changed_at = NOW + Duration::from_secs(changed_s);
-    Flow { app: APP, lane: None, rate, parallelism, paused: false, reset_at: NOW, changed_at }
+    let (paused, held, held_at) = (false, Vec::new(), None);
+    Flow { app: APP, lane: None, rate, parallelism, paused, held, held_at, reset_at: NOW, changed_at }
 }
 
 #[tokio::test]
@@ -258,6 +260,30 @@ async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_n
     queue.share_among(Replicas { workers: 4, rank: 3, newcomer: false }, NOW);
     assert!(matches!(queue.try_next(Taker::Any, NOW), Some(Next::Deferred(jobs, at)) if (jobs.len(), at) == (1, NOW)));
     assert_eq!(queue.push(jobs(1, &message, &one), NOW).len(), 1);
+}
+
+#[tokio::test]
+async fn tiers_that_are_held_wait_and_others_go_on() {
+    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let (lane, code, news) = (lane(1, Gateway::Fcm), message(Tier::Transactional), message(Tier::Promotional));
+    assert!(queue.push(jobs(2, &news, &lane), NOW).is_empty());
+    assert!(queue.push(jobs(1, &code, &lane), NOW).is_empty());
+    let held = vec![Tier::Promotional, Tier::Engagement];
+    queue.adopt_flow(Flow { held, held_at: Some(NOW), ..flow(None, None, 1) }, NOW);
+    assert_eq!(queue.room(&lane, Tier::Promotional, NOW).n, 0);
+    assert!(queue.room(&lane, Tier::Transactional, NOW).n > 0);
+    assert_eq!(queue.push(jobs(1, &news, &lane), NOW).len(), 1);
+    let (mut sent, mut deferred) = (0, 0);
+    while let Some(next) = queue.try_next(Taker::Any, NOW) {
+        match next {
+            Next::Turn(turn) => sent += usize::from(turn.job.message.tier == Tier::Transactional),
+            Next::Deferred(jobs, _) => deferred += jobs.len(),
+        }
+    }
+    assert_eq!((sent, deferred), (1, 2), "what waited is put back, but for the code");
+    queue.adopt_flow(flow(None, None, 2), NOW);
+    assert!(queue.push(jobs(1, &news, &lane), NOW).is_empty());
+    assert!(turn(&queue).is_some());
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use super::words::{count, range, rfc3339};
 use super::{Code, Facts, Story};
 use crate::classify::DeadReason;
 use crate::model::delivery::Ending;
+use crate::policy::caps::Refusal;
 
 pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
     let Some(ending) = facts.ending() else { return };
@@ -44,13 +45,30 @@ pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
             (Code::EndedCancelled, text, json!({"reason": unsent}))
         }
         Ending::Capped => {
-            (Code::EndedCapped, format!("It ended as capped at {when}: a frequency cap held it back."), json!({}))
+            let (why, told) = capped(unsent, story);
+            (Code::EndedCapped, format!("It ended as capped at {when}: {why}."), told)
         }
         Ending::Retry => return,
     };
     let mut told = told;
     told["ended_at"] = json!(rfc3339(at));
     story.say(Some(at), code, text, told);
+}
+
+fn capped(unsent: Option<&str>, story: &Story) -> (String, Value) {
+    match unsent.and_then(|reason| reason.parse().ok()) {
+        Some(Refusal::Full { cap, free_at }) => {
+            let why =
+                format!("its person had had {}, and may have no more until {}", cap.describe(), story.time(free_at));
+            (why, json!({"cap": cap.to_json(), "free_at": rfc3339(free_at)}))
+        }
+        Some(Refusal::AsElsewhere) => {
+            let why =
+                "a frequency cap had held it back in another browser of the same user, and all of them get it or none";
+            (why.to_owned(), json!({"cap": null, "free_at": null}))
+        }
+        None => ("a frequency cap held it back".to_owned(), json!({"cap": null, "free_at": null})),
+    }
 }
 
 fn cancelled(reason: &str) -> &'static str {

@@ -113,6 +113,8 @@ named! {
         BreakerHalfOpen = "breaker_half_open",
         /// Flow control lets nothing through.
         FlowPaused = "flow_paused",
+        /// Its app is held, since it sent far more than its size explains.
+        AppHeld = "app_held",
         /// Flow control limits what goes through.
         FlowLimited = "flow_limited",
         /// No worker lives.
@@ -319,6 +321,8 @@ pub(crate) struct FlowLimit {
     pub parallelism: Option<u32>,
     /// Nothing.
     pub paused: bool,
+    /// Since when it is held, and with it the delivery, as a runaway.
+    pub held_at: Option<Timestamp>,
 }
 
 /// Everything that is stored and concerns one delivery, read in one snapshot.

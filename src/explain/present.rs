@@ -325,6 +325,13 @@ fn obstacles(facts: &Facts, story: &mut Story) {
             let text = format!("Flow control of {whose} is paused: nothing is let through.");
             story.say(None, Code::FlowPaused, text, json!({"of_lane": flow.of_lane}));
         }
+        if let Some(held_at) = flow.held_at {
+            let since = story.time(held_at);
+            let text = format!(
+                "Its app has been held since {since}: it sent far more than its size explains, and somebody has to release it."
+            );
+            story.say(None, Code::AppHeld, text, json!({"held_at": rfc3339(held_at)}));
+        }
         let rate = flow.rate.map(|Rate { n, period }| format!("{n} per {}", span(period.as_secs_f64())));
         let parallelism = flow.parallelism.map(|n| format!("{n} at a time"));
         let limits: Vec<String> = rate.into_iter().chain(parallelism).collect();
@@ -352,6 +359,7 @@ fn next(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     let awaited = story.sentences.iter().find_map(|told| match told.code {
         Code::WaitsPaused => Some("the message is resumed"),
         Code::FlowPaused => Some("flow control is resumed"),
+        Code::AppHeld => Some("the app is released"),
         Code::NoWorker => Some("a worker starts"),
         _ => None,
     });

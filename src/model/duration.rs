@@ -15,6 +15,15 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     text[..unit_at].parse::<u64>().ok()?.checked_mul(seconds_per_unit).map(Duration::from_secs)
 }
 
+/// The same of whole seconds, in the largest unit that divides them: what is smaller is left out.
+pub(crate) fn written(duration: Duration) -> String {
+    const UNITS: [(u64, char); 3] = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+    let seconds = duration.as_secs();
+    let (length, unit) =
+        UNITS.into_iter().find(|(length, _)| seconds > 0 && seconds.is_multiple_of(*length)).unwrap_or((1, 's'));
+    format!("{}{unit}", seconds / length)
+}
+
 /// One or more of number and unit, as Go writes durations: `1h2m3.5s`. Read from octets, since µ is not ASCII and may
 /// be U+00B5 or U+03BC.
 pub(crate) fn parse_go(mut value: &[u8]) -> Option<Duration> {
@@ -63,4 +72,18 @@ fn fraction_ns(digits: &[u8], unit_ns: u64) -> u64 {
         .sum();
     // A share is below 1 and a unit below 2^42 ns, so neither conversion loses more than a nanosecond.
     (share * unit_ns as f64 + 1e-6) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_written_in_its_largest_unit_and_reads_back() {
+        for (seconds, text) in [(0, "0s"), (90, "90s"), (60, "1m"), (5_400, "90m"), (7_200, "2h"), (604_800, "7d")] {
+            let duration = Duration::from_secs(seconds);
+            assert_eq!(written(duration), text);
+            assert_eq!(parse(text), Some(duration));
+        }
+    }
 }

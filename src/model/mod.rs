@@ -11,6 +11,7 @@ pub(crate) mod lane;
 pub(crate) mod message;
 mod named;
 pub(crate) mod permission;
+pub(crate) mod person;
 pub(crate) mod role;
 pub(crate) mod scope;
 pub(crate) mod subscription;

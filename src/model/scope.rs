@@ -14,7 +14,7 @@ pub enum Scope {
     Subscribers,
     /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
     Messages,
-    /// Set delivery policies, the calendar, SLAs and flow control.
+    /// Set delivery policies, the calendar, frequency caps, SLAs and flow control.
     Policies,
     /// Change the app itself: its name, its origins.
     Settings,

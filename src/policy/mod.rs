@@ -7,7 +7,9 @@
 
 pub(crate) mod breaker;
 pub(crate) mod calendar;
+pub(crate) mod caps;
 pub(crate) mod chart;
+pub(crate) mod engagement;
 pub(crate) mod expression;
 pub(crate) mod flow;
 pub(crate) mod hold;
@@ -17,6 +19,7 @@ pub(crate) mod limit;
 pub(crate) mod payload_limit;
 pub(crate) mod preview;
 pub(crate) mod reliability;
+pub(crate) mod runaway;
 pub(crate) mod token;
 
 mod decide;

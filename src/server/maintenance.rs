@@ -14,13 +14,14 @@ use uuid::Uuid;
 
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::policy::runaway::Guard;
 use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
     keys::passkeys, keys::sessions, operations::partitions, operations::removal, operations::retention,
-    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::steering,
+    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -106,15 +107,20 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     }
 }
 
-/// Folds for ever: apart from [`sweep_on`], since what was noted while nobody folded takes long, and nothing waits for it.
-pub(crate) async fn fold_on(pool: PgPool, clock: Clock) {
+/// Folds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
+/// takes long, and nothing else waits for it.
+pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
     let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
+    let mut guarding = folding;
     let mut ticks = ticks();
     loop {
         ticks.tick().await;
         let now = clock.now();
         if folding.is_due(now) {
             folding.tried("folding", &fold_metrics(&pool).await, now);
+        }
+        if guarding.is_due(now) {
+            guarding.tried("guarding against runaways", &guards::watch(&pool, guard, now).await, now);
         }
     }
 }
@@ -198,7 +204,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| passkeys::clear_challenges(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
-    through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await
+    through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
+    through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await
 }
 
 /// Clears away chunk after chunk until there is nothing left, and rests after each.
@@ -259,7 +266,7 @@ pub async fn erase(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
 async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<()> {
     while erasures::erase_subscription(pool, vault, erasure, now).await?.is_some() {}
     while erasures::redact_messages(pool, erasure, SEARCH_MAX, now).await? {}
-    erasures::complete(pool, erasure.id, now).await?;
+    erasures::complete(pool, erasure, now).await?;
     Ok(())
 }
 

@@ -36,6 +36,7 @@ use crate::http_server;
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
+use crate::policy::runaway::Guard;
 use crate::receipts;
 use crate::store;
 use crate::store::outcomes::rollups::MetricsKept;
@@ -147,7 +148,7 @@ fn start_engines(
     }
     if config.roles.maintenance {
         engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
-        engines.spawn(maintenance::fold_on(pool.clone(), clock.clone()));
+        engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
@@ -261,6 +262,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         simulations_at_once: api::Settings::default().simulations_at_once,
         simulation_steps_max: api::Settings::default().simulation_steps_max,
         chart_patience: api::Settings::default().chart_patience,
+        guard: guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
@@ -297,6 +299,11 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// How much is too much for an app that says nothing else.
+fn guard(config: &Config) -> Guard {
+    Guard { factor: config.runaway_factor, floor: config.runaway_floor.into() }
 }
 
 fn retention(config: &Config) -> Retention {

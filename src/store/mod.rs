@@ -8,7 +8,7 @@
 //! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
 //!
 //! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
-//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops
+//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops, `cap_uses`
 //! 3. `receipt_counts` by message
 //! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id

@@ -61,6 +61,8 @@ async fn nothing_is_sent_for_an_app_once_its_deletion_is_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
     let app = TestApp::start().await;
+    let caps = json!({"caps": [{"max": 9, "window": "1d"}]});
+    app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
     let person = json!({"user_id": "ann", "topics": ["news"], "tags": ["vip"]});
     let subscribers = app.subscribe_with("fcm", 0..3, person).await;
     let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };

@@ -46,6 +46,11 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             "timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "08:00"},
             "off_peak": [{"from": "10:00", "to": "16:00"}],
         }),
+        Some("CapsView") => json!({"caps": [
+            {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},
+            {"tiers": ["promotional"], "max": 5, "window": "7d"},
+        ]}),
+        Some("GuardBody") => json!({"factor": 20}),
         Some("Slas") => json!({"transactional": 10}),
         Some("FlowBody") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
         Some("OrderBody") => json!({"seconds": 600, "reason": "the push service announced an outage"}),

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, ErasureId, MessageId, SubscriptionId};
+use crate::model::person::Person;
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
@@ -19,6 +20,7 @@ use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::dead_letters::Filter;
 use crate::store::outcomes::dead_letters::handling::look_again;
 use crate::store::outcomes::ledger::closing::Closing;
+use crate::store::queue::caps;
 use crate::store::queue::stops::Stop;
 use crate::vault::{ADDRESS, Purpose, Vault};
 
@@ -195,17 +197,19 @@ async fn leave_trail(
 async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<()> {
     // A look-up value that no endpoint has: the HMAC of the row's own id.
     let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.0.as_bytes()]);
-    sqlx::query!(
+    let forgotten = sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           policy = NULL, keys_proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1 WHERE shard = $1 AND id = $2",
+           policy = NULL, keys_proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1
+         WHERE shard = $1 AND id = $2 RETURNING app, origin_id",
         row.id.shard(),
         row.id.0,
         nowhere.as_slice(),
         vault.seal(ADDRESS, row.id, b"")
     )
-    .execute(conn)
-    .await
-    .map(drop)
+    .fetch_one(&mut *conn)
+    .await?;
+    let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
+    caps::forget(conn, AppId(forgotten.app), browser).await
 }
 
 /// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
@@ -289,15 +293,22 @@ async fn put_letters_of_former_browsers_aside(
     Ok(n)
 }
 
-/// Writes down that nothing names the user any more, the erasure itself included, and returns how it ended.
-pub(crate) async fn complete(pool: &PgPool, id: ErasureId, now: Timestamp) -> sqlx::Result<Erasure> {
-    sqlx::query_as!(
+/// Forgets how often messages were sent to the user, writes down that nothing names them any more, the erasure itself included,
+/// and returns how it ended.
+pub(crate) async fn complete(pool: &PgPool, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
+    let mut tx = pool.begin().await?;
+    if let Some(user_id) = &erasure.user_id {
+        caps::forget(&mut *tx, erasure.app, Person::of_user(erasure.app, user_id)).await?;
+    }
+    let completed = sqlx::query_as!(
         Erasure,
         "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2) WHERE id = $1
          RETURNING id, app, user_id, actor, subscriptions, messages, requested_at, completed_at",
-        id.0,
+        erasure.id.0,
         now
     )
-    .fetch_one(pool)
-    .await
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(completed)
 }

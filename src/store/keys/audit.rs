@@ -110,6 +110,12 @@ actions! {
     CalendarChanged = "calendar.changed",
     /// An app's SLAs were changed.
     SlasChanged = "slas.changed",
+    /// An app's frequency caps were changed.
+    CapsChanged = "caps.changed",
+    /// An app's runaway guard was changed.
+    GuardChanged = "guard.changed",
+    /// An app that the runaway guard held was released.
+    AppReleased = "app.released",
     /// Flow control was set.
     FlowSet = "flow.set",
     /// Flow control was taken away.

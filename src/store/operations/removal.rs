@@ -73,7 +73,8 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
     if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
         return Ok(Step::Later);
     }
-    if delete_subscriptions(pool, app).await? + delete_archive(pool, app).await? > 0 {
+    if delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await? + delete_archive(pool, app).await? > 0
+    {
         return Ok(Step::More);
     }
     if is_noted(pool, app).await? {
@@ -231,6 +232,13 @@ macro_rules! delete_of {
     };
 }
 
+async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let deleted = delete_of!("cap_uses", app).execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
 /// Letters, their trail, events, what listeners were told, and answers to idempotent requests.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
@@ -260,6 +268,7 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM guards WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
         .execute(&mut *tx)
         .await?;

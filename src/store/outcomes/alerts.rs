@@ -20,6 +20,9 @@ named! {
         Replayed = "replayed",
         /// A reliability metric misses its target. Maintenance raises it, and nothing follows by itself.
         Sli = "sli",
+        /// An app sent far more than its size explains. Maintenance raises it as it holds the app, and it is resolved when somebody
+        /// releases that.
+        Runaway = "runaway",
     }
 }
 
@@ -115,6 +118,24 @@ pub(crate) async fn resolve(
     )
     .fetch_optional(executor)
     .await
+}
+
+/// Resolves what is open of a kind and subject.
+pub(crate) async fn resolve_all(
+    executor: impl PgExecutor<'_>,
+    kind: Kind,
+    subject: &str,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE alerts SET resolved_at = $3 WHERE kind = $1 AND subject = $2 AND resolved_at IS NULL",
+        kind.name(),
+        subject,
+        now
+    )
+    .execute(executor)
+    .await
+    .map(drop)
 }
 
 /// How many alerts of each kind are open.

@@ -6,6 +6,7 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::flow::Rate;
 
@@ -27,6 +28,10 @@ pub struct Flow {
     pub parallelism: Option<u32>,
     /// Nothing goes.
     pub paused: bool,
+    /// Nothing of these tiers goes, since they [ran away](super::guards).
+    pub held: Vec<Tier>,
+    /// Since when.
+    pub held_at: Option<Timestamp>,
     /// What was used before does not count.
     pub reset_at: Timestamp,
     /// When it came to be so: later than whatever was in force before.
@@ -40,6 +45,8 @@ struct Row {
     period_ms: Option<i32>,
     parallelism: Option<i32>,
     paused: bool,
+    held_tiers: Vec<i16>,
+    held_at: Option<Timestamp>,
     reset_at: Timestamp,
     changed_at: Timestamp,
 }
@@ -54,6 +61,8 @@ impl From<Row> for Flow {
             rate: rate.map(|(n, period_ms)| Rate { n, period: Duration::from_millis(period_ms.into()) }),
             parallelism: row.parallelism.and_then(positive),
             paused: row.paused,
+            held: row.held_tiers.into_iter().filter_map(Tier::from_code).collect(),
+            held_at: row.held_at,
             reset_at: row.reset_at,
             changed_at: row.changed_at,
         }
@@ -74,7 +83,7 @@ pub(crate) enum Change {
     Paused(bool),
     /// What was used is forgotten.
     Reset,
-    /// Anything goes.
+    /// Anything goes, but for what the runaway guard holds.
     Clear,
 }
 
@@ -109,7 +118,7 @@ pub(crate) async fn change(
                             THEN greatest(excluded.reset_at, f.reset_at + interval '1 microsecond')
                             ELSE f.reset_at END,
             changed_at = greatest(excluded.changed_at, f.changed_at + interval '1 microsecond')
-        RETURNING app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at
+        RETURNING app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at
         "#,
         id,
         app.0,
@@ -135,7 +144,7 @@ pub(crate) async fn find(
 ) -> sqlx::Result<Option<Flow>> {
     let row = sqlx::query_as!(
         Row,
-        "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
+        "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE app = $1 AND lane IS NOT DISTINCT FROM $2",
         app.0,
         lane.map(|lane| lane.0)
@@ -149,7 +158,7 @@ pub(crate) async fn find(
 pub(crate) async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<Flow>> {
     let rows = sqlx::query_as!(
         Row,
-        "SELECT app, lane, rate, period_ms, parallelism, paused, reset_at, changed_at FROM flows
+        "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE $1::timestamptz IS NULL OR changed_at > $1",
         since
     )

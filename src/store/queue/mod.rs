@@ -1,8 +1,10 @@
 //! What is on its way: messages, the rows and cursors that wait, who may claim them, and what stops or slows them.
 
 pub(crate) mod calendars;
+pub(crate) mod caps;
 pub(crate) mod claims;
 pub(crate) mod flows;
+pub(crate) mod guards;
 pub(crate) mod idempotency;
 pub(crate) mod lanes;
 pub(crate) mod messages;

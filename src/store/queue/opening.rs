@@ -9,6 +9,7 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::policy::calendar::Calendar;
+use crate::policy::caps::{Caps, Counted};
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 
 /// What dispatch needs of a message. The content is still sealed.
@@ -36,6 +37,8 @@ pub(crate) struct MessageRow {
     pub personal: bool,
     /// When its app lets deliveries of its tier go.
     pub calendar: Calendar,
+    /// The frequency caps that hold for it.
+    pub caps: Vec<Counted>,
     /// Seconds within which its app wants it accepted.
     pub sla_s: Option<u32>,
     /// When its time to live began.
@@ -67,7 +70,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         r#"
         SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
-               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
+               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, a.caps, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
         FROM unnest($1::uuid[]) AS wanted (id)
         JOIN messages m ON m.id = wanted.id
@@ -80,11 +83,12 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
     )
     .fetch_all(pool)
     .await?;
+    let tier = |code| Tier::from_code(code).expect("checked by the table");
     let opened = rows.into_iter().map(|row| MessageRow {
         id: MessageId(row.id),
         root: MessageId(row.replay_of.unwrap_or(row.id)),
         app: AppId(row.app),
-        tier: Tier::from_code(row.tier).expect("checked by the table"),
+        tier: tier(row.tier),
         content: row.content,
         ttl_s: u32::try_from(row.ttl_s).expect("checked by the table"),
         urgency: Urgency::from_code(row.urgency).expect("checked by the table"),
@@ -97,6 +101,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         },
         personal: row.personal,
         calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
+        caps: row.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier(row.tier))),
         sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,
         charted: row.charted,

@@ -43,6 +43,15 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let (ann, _) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;
     let teammate = format!("/v1/team/{}", text(&ann["id"]));
     let operator = api.operator.clone();
+    // As if it had run away.
+    sqlx::query(
+        "INSERT INTO flows (id, app, reset_at, changed_at, held_tiers, held_at) VALUES (gen_random_uuid(), $1, $2, $2, '{2,3}', $2)",
+    )
+    .bind(api.app_id().0)
+    .bind(api.clock.now())
+    .execute(&api.pool)
+    .await
+    .unwrap();
     // So that the log holds nothing but what the test does. It is an ordinary table to whoever owns the database.
     sqlx::raw_sql(
         "ALTER TABLE audit_log DISABLE TRIGGER USER; DELETE FROM audit_log; ALTER TABLE audit_log ENABLE TRIGGER USER",
@@ -81,6 +90,9 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (Method::GET, shop("/dead-letters/export?format=ndjson"), Value::Null, &[Action::DeadLettersExported]),
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
+        (post.clone(), shop("/release"), Value::Null, &[Action::AppReleased]),
+        (put.clone(), shop(GUARD), json!({"factor": 20}), &[Action::GuardChanged]),
+        (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[Action::CapsChanged]),
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
         (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
         (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),
@@ -134,10 +146,11 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
 
 /// What operators only may do to an app.
 const DELETION: &str = "?confirm=shop";
+const GUARD: &str = "/guard";
 
 /// Does it, with the app's key where that may, and signed in as an admin where no key may.
 async fn status(api: &TestApi, admin: &str, (method, path, body, _): &Deed) -> u16 {
-    let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION);
+    let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION) && !path.ends_with(GUARD);
     let body = Some(body.clone()).filter(|body| !body.is_null());
     if path.starts_with("/v1/session") || path.starts_with("/v1/team") {
         let headers = [("cookie", admin), ("sec-fetch-site", "same-origin")];

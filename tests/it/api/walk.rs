@@ -87,6 +87,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
         "PATCH /v1/team/{teammate}" => json!({"roles": []}),
+        "PUT /v1/apps/{app}/caps" => json!({"caps": [{"max": 2, "window": "1d"}]}),
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"
@@ -99,6 +100,7 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         | "POST /v1/gateways/{lane}/open"
         | "POST /v1/gateways/{lane}/probe"
         | "POST /v1/gateways/{lane}/release"
+        | "PUT /v1/apps/{app}/guard"
         | "PUT /v1/apps/{app}/policies/subscriptions/{subscription}"
         | "PUT /v1/apps/{app}/policies/tiers/{tier}"
         | "PUT /v1/apps/{app}/policies/topics/{topic}"

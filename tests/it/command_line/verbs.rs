@@ -314,6 +314,22 @@ async fn segments_are_set_listed_counted_sent_to_and_deleted() {
 }
 
 #[tokio::test]
+async fn caps_are_set_shown_and_cleared() {
+    let shell = Shell::with_app().await;
+    let set = ["cap", "set", "--app", "shop", "2/1d", "5/7d:promotional"];
+    let expected = json!({"caps": [
+        {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},
+        {"tiers": ["promotional"], "max": 5, "window": "7d"},
+    ]});
+    assert_eq!(shell.json(&set).await, expected);
+    assert_eq!(shell.json(&["cap", "show", "--app", "shop"]).await, expected);
+    let refused = shell.refused(&["cap", "set", "--app", "shop", "2/1d", "0/1y"]).await;
+    assert!(refused.contains("CAP (/1/max): must be 1 to 50"), "{refused}");
+    assert_eq!(shell.run(&["cap", "set", "--app", "shop", "2"]).await.status.code(), Some(2));
+    assert_eq!(shell.json(&["cap", "clear", "--app", "shop"]).await, json!({"caps": []}));
+}
+
+#[tokio::test]
 async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
     let shell = Shell::with_app().await;
     let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;

@@ -76,7 +76,7 @@ fn dead_letter(settlement: &Settlement) -> Option<DeadLetter<'_>> {
         End::Gone => (DeadLetterId(uuid_of(last.at)), Cause::Gone, answer, None),
         End::Expired => (DeadLetterId(uuid_of(last.at)), Cause::Expired, answer, None),
         End::Dead(death) => (death.id, Cause::Dead(death.reason), death.detail.as_deref(), death.policy.as_ref()),
-        End::Accepted | End::Cancelled => return None,
+        End::Accepted | End::Cancelled | End::Capped => return None,
     };
     Some(DeadLetter {
         id,

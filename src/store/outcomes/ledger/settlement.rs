@@ -67,6 +67,8 @@ pub enum End {
     Expired,
     /// [`Ending::Cancelled`].
     Cancelled,
+    /// [`Ending::Capped`].
+    Capped,
     /// [`Ending::Dead`], for this reason.
     Dead(Box<Death>),
 }
@@ -79,6 +81,7 @@ impl End {
             End::Gone => Ending::Gone,
             End::Expired => Ending::Expired,
             End::Cancelled => Ending::Cancelled,
+            End::Capped => Ending::Capped,
             End::Dead(_) => Ending::Dead,
         }
     }

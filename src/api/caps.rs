@@ -1,0 +1,70 @@
+//! `/v1/apps/{app}/caps`: how many promotional and engagement messages a person is sent.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, MaySetPolicies, Server};
+use super::extract::Json;
+use super::problem::{Faults, Problem};
+use crate::policy::caps::{Caps, WrittenCap};
+use crate::store::keys::audit::Action;
+use crate::store::queue::caps;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change))
+}
+
+/// How many messages a person is sent in a rolling window: a user in all their browsers together, anybody else in their one.
+/// What exceeds a cap ends as `capped`. Transactional messages have no caps.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CapsView {
+    /// Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none.
+    caps: Vec<WrittenCap>,
+}
+
+impl From<&Caps> for CapsView {
+    fn from(caps: &Caps) -> Self {
+        Self { caps: caps.written() }
+    }
+}
+
+/// Shows the app's frequency caps.
+#[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = CapsView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<CapsView>, Problem> {
+    Ok(axum::Json((&caps::read(&state.pool, server.app.id).await?).into()))
+}
+
+/// Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
+/// over the same tiers goes on counting.
+#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies",
+    params(("app" = String, Path, description = "Id or slug")), request_body = CapsView,
+    security(("api_key" = ["policies"])), responses((status = 200, body = CapsView)))]
+pub(crate) async fn change(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<CapsView>,
+) -> Result<axum::Json<CapsView>, Problem> {
+    let caps = Caps::parse(&body.caps).map_err(|errors| {
+        let mut faults = Faults::default();
+        errors.into_iter().for_each(|error| faults.refuse(format!("/caps{}", error.pointer), error.detail));
+        faults.finish().expect_err("there are errors")
+    })?;
+    let (app, shown) = (server.app.id, CapsView::from(&caps));
+    let mut tx = state.pool.begin().await?;
+    caps::write(&mut *tx, app, &caps).await?;
+    server.did(Action::CapsChanged, app).with(json!(shown)).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(axum::Json(shown))
+}

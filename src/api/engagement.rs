@@ -1,0 +1,184 @@
+//! `/v1/apps/{app}/engagement`: how welcome an app's notifications are, by push service: what share of those that were displayed
+//! was clicked, closed, ignored, and how that has changed.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use futures_util::TryStreamExt as _;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayRead, Server};
+use super::extract::Query;
+use super::problem::{FieldError, Problem};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::fact::{Counts, Fact};
+use crate::model::id::AppId;
+use crate::model::lane::Gateway;
+use crate::policy::engagement::{Engagement, Level};
+use crate::store::outcomes::rollups::{self, Piece, Step, Wanted};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// Days that are looked at unless somebody says otherwise.
+const DAYS_DEFAULT: u32 = 28;
+/// The most.
+const DAYS_MAX: u32 = 365;
+
+/// Over which time.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EngagementQuery {
+    /// Days in UTC, today included: 1 to 365; 28 by default.
+    days: Option<u32>,
+}
+
+/// How welcome an app's notifications are.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EngagementView {
+    /// The beginning of the first day.
+    from: DateTime<Utc>,
+    /// The end of the last one.
+    until: DateTime<Utc>,
+    /// By push service, those to which something was sent in this time or in the same time before.
+    gateways: Vec<GatewayView>,
+}
+
+/// The same at one push service.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GatewayView {
+    /// Which one.
+    gateway: &'static str,
+    /// What its browsers make of it.
+    level: Level,
+    /// In this time.
+    now: PeriodView,
+    /// In as many days before it.
+    before: PeriodView,
+}
+
+/// What became of notifications, by when it happened: what is displayed, clicked or closed today may have been sent before.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PeriodView {
+    /// Pushes that the push service took.
+    accepted: u64,
+    /// Those of them that a receipt was asked for: all that can be reported on.
+    receipts_asked: u64,
+    /// First reports of each kind.
+    displayed: u64,
+    /// Clicked notifications.
+    clicked: u64,
+    /// Closed notifications; null: not known, since none was reported.
+    closed: Option<u64>,
+    /// Notifications that were displayed and neither clicked nor closed; null: not known.
+    ignored: Option<u64>,
+    /// `displayed` of `receipts_asked`; null: nothing was asked for, or browsers do not tell.
+    display_share: Option<f64>,
+    /// `clicked` of `displayed`; null: none was displayed, as far as is known.
+    click_share: Option<f64>,
+    /// `closed` of `displayed`; null: not known.
+    close_share: Option<f64>,
+    /// `ignored` of `displayed`; null: not known.
+    ignored_share: Option<f64>,
+}
+
+impl From<Engagement> for PeriodView {
+    fn from(it: Engagement) -> Self {
+        let of_displayed = |part: Option<u64>| part.and_then(|part| it.of_displayed(part));
+        Self {
+            accepted: it.accepted,
+            receipts_asked: it.asked,
+            displayed: it.displayed,
+            clicked: it.clicked,
+            closed: it.closed(),
+            ignored: it.ignored(),
+            display_share: it.display_share(),
+            click_share: of_displayed(Some(it.clicked)),
+            close_share: of_displayed(it.closed()),
+            ignored_share: of_displayed(it.ignored()),
+        }
+    }
+}
+
+/// What was counted at each gateway in a time, and in as long before it.
+struct Counted {
+    from: Timestamp,
+    until: Timestamp,
+    gateways: BTreeMap<&'static str, [Engagement; 2]>,
+}
+
+async fn count(state: &ApiState, app: AppId, days: u32) -> Result<Counted, Problem> {
+    let now = state.clock.now();
+    let (day, span) = (TimeDelta::days(1), TimeDelta::days(days.into()));
+    let until = now.duration_trunc(day).unwrap_or(now) + day;
+    let from = until - span;
+    let lanes = rollups::lanes(&state.pool, Some(app), &[]).await?;
+    let wanted = Wanted {
+        lanes: Some(lanes.into_iter().map(|lane| lane.lane).collect()),
+        messages: Vec::new(),
+        gateways: Vec::new(),
+        tiers: Vec::new(),
+        facts: Fact::Ended(Ending::Accepted).code()..=Fact::Receipt(ReceiptKind::Closed).code(),
+    };
+    let mut conn = state.pool.acquire().await?;
+    let mut counted = BTreeMap::<Gateway, [Counts; 2]>::new();
+    let mut rows = rollups::read(&mut conn, &wanted, Piece { step: Step::Day, from: from - span, until });
+    while let Some(row) = rows.try_next().await? {
+        let counts = &mut counted.entry(row.gateway).or_default()[usize::from(row.start < from)];
+        row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
+    }
+    let gateways = counted.iter().map(|(gateway, counts)| (gateway.name(), counts.each_ref().map(Engagement::of)));
+    let was_used = |[now, before]: &[Engagement; 2]| now.accepted + before.accepted + now.displayed > 0;
+    Ok(Counted { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
+}
+
+/// Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
+/// changed. What browsers do not tell is null.
+#[utoipa::path(get, path = "/v1/apps/{app}/engagement", tag = "Operations",
+    params(("app" = String, Path, description = "Id or slug"), EngagementQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = EngagementView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(EngagementQuery { days }): Query<EngagementQuery>,
+) -> Result<axum::Json<EngagementView>, Problem> {
+    let days = days.unwrap_or(DAYS_DEFAULT);
+    if !(1..=DAYS_MAX).contains(&days) {
+        return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
+    }
+    let Counted { from, until, gateways } = count(&state, server.app.id, days).await?;
+    let view = |(gateway, [now, before]): (&'static str, [Engagement; 2])| GatewayView {
+        gateway,
+        level: now.level(&before),
+        now: now.into(),
+        before: before.into(),
+    };
+    Ok(axum::Json(EngagementView { from, until, gateways: gateways.into_iter().map(view).collect() }))
+}
+
+/// What a sender to many should know first: where people do not want what comes already.
+pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldError>, Problem> {
+    let counted = count(state, app, DAYS_DEFAULT).await?;
+    let unwelcome = counted.gateways.into_iter().filter(|(_, [now, before])| now.level(before) == Level::Warning);
+    Ok(unwelcome.map(|(gateway, [now, _])| FieldError::member("/to", describe(gateway, &now))).collect())
+}
+
+fn describe(gateway: &str, now: &Engagement) -> String {
+    let percent = |part: u64| format!("{:.1} %", now.of_displayed(part).unwrap_or_default() * 100.0);
+    let closed = now.closed().map(|closed| format!(" and {} closed", percent(closed))).unwrap_or_default();
+    format!(
+        "of the {} notifications that browsers of {gateway} displayed in the last {DAYS_DEFAULT} days {} were clicked{closed}: \
+         one more to everybody may make browsers throttle this site, and people block it",
+        now.displayed,
+        percent(now.clicked)
+    )
+}

@@ -1,0 +1,150 @@
+//! `/v1/apps/{app}/guard`: what holds an app that sends far more than its size explains; `/v1/apps/{app}/release` lets it go.
+
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::auth::{MayRead, MaySetPolicies, Operator, Server};
+use super::extract::{AppRef, At, Json, named_app};
+use super::problem::{Faults, Problem};
+use super::{ApiState, Work};
+use crate::model::delivery::Tier;
+use crate::model::id::AppId;
+use crate::policy::runaway::{FACTOR_MAX, FLOOR_MAX, Flood};
+use crate::store::keys::audit::Action;
+use crate::store::queue::flows;
+use crate::store::queue::guards::{self, Set};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(release))
+}
+
+/// What holds an app that sends far more than its size explains.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GuardView {
+    /// Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
+    factor: Option<i32>,
+    /// Deliveries beside those; null: as the server has it.
+    floor: Option<i64>,
+    /// What both come to now: more deliveries than these within a quarter of an hour hold the app. Null: any number is right.
+    limit: Option<u64>,
+    /// What it sent within the last quarter of an hour, or since it was last released, as far as figures over time know.
+    sent: SentView,
+    /// Tiers of which nothing is let through until somebody releases the app. What is sent meanwhile waits, while its time to
+    /// live runs.
+    held: Vec<Tier>,
+    /// Since when.
+    held_at: Option<DateTime<Utc>>,
+}
+
+/// Deliveries, as they are counted and held: one-time codes apart from all others.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct SentView {
+    /// Transactional ones.
+    transactional: u64,
+    /// Promotional ones and those for engagement.
+    other: u64,
+}
+
+/// What to hold the app by. What is left out is as the server has it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuardBody {
+    /// Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
+    factor: Option<i64>,
+    /// Deliveries beside those, 0 to 1,000,000,000.
+    floor: Option<i64>,
+}
+
+impl GuardBody {
+    fn check(&self) -> Result<Set, Problem> {
+        let mut faults = Faults::default();
+        let factor =
+            self.factor.map(|factor| i32::try_from(factor).ok().filter(|_| (0..=FACTOR_MAX).contains(&factor)));
+        faults.require(factor != Some(None), "/factor", &format!("must be 0 to {FACTOR_MAX}"));
+        let fits = self.floor.is_none_or(|floor| (0..=FLOOR_MAX).contains(&floor));
+        faults.require(fits, "/floor", &format!("must be 0 to {FLOOR_MAX}"));
+        faults.finish()?;
+        Ok(Set { factor: factor.flatten(), floor: self.floor })
+    }
+}
+
+async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardView>, Problem> {
+    let (pool, now) = (&state.pool, state.clock.now());
+    let set = guards::read(pool, app).await?;
+    let size = guards::subscriptions(pool, app).await?;
+    let mut sent = SentView::default();
+    for found in guards::sent(pool, app, now).await? {
+        match found.flood {
+            Flood::Transactional => sent.transactional = found.deliveries,
+            Flood::Other => sent.other = found.deliveries,
+        }
+    }
+    let flow = flows::find(pool, app, None).await?;
+    Ok(axum::Json(GuardView {
+        factor: set.factor,
+        floor: set.floor,
+        limit: set.or(state.settings.guard).limit(size),
+        sent,
+        held_at: flow.as_ref().and_then(|flow| flow.held_at),
+        held: flow.map(|flow| flow.held).unwrap_or_default(),
+    }))
+}
+
+/// Shows what holds the app, and whether it does.
+#[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = GuardView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<GuardView>, Problem> {
+    view(&state, server.app.id).await
+}
+
+/// Changes what holds the app. An app that is held stays so until it is released.
+#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control",
+    params(("app" = String, Path, description = "Id or slug")), request_body = GuardBody,
+    security(("api_key" = ["operator"])), responses((status = 200, body = GuardView)))]
+pub(crate) async fn change(
+    operator: Operator,
+    State(state): State<ApiState>,
+    At(app): At<AppRef>,
+    Json(body, _): Json<GuardBody>,
+) -> Result<axum::Json<GuardView>, Problem> {
+    let set = body.check()?;
+    let app = named_app(&state, app).await?.id;
+    let mut tx = state.pool.begin().await?;
+    guards::write(&mut tx, app, set).await?;
+    let entry = operator.caller.did(Some(app), Action::GuardChanged, app);
+    entry.with(json!({"factor": set.factor, "floor": set.floor})).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    view(&state, app).await
+}
+
+/// Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
+/// cancelled before. An app that is not held stays as it is.
+#[utoipa::path(post, path = "/v1/apps/{app}/release", tag = "Flow control",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["policies"])), responses((status = 200, body = GuardView)))]
+pub(crate) async fn release(
+    server: Server<MaySetPolicies>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<GuardView>, Problem> {
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    let flow = guards::release(&mut tx, app, now).await?;
+    if flow.is_some() {
+        server.did(Action::AppReleased, app).record(&mut tx, 1, now).await?;
+    }
+    tx.commit().await?;
+    if let Some(flow) = flow {
+        (state.engine.tell)(Work::Flow(flow));
+    }
+    view(&state, app).await
+}

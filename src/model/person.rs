@@ -1,0 +1,62 @@
+//! Whom messages reach: a user, with all their browsers, or somebody of whom one browser is known.
+
+use aws_lc_rs::digest;
+use uuid::Uuid;
+
+use super::id::{AppId, SubscriptionId};
+
+/// A person of an app, by a number that tells nobody who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Person {
+    id: Uuid,
+    /// Whether several browsers may be theirs.
+    is_user: bool,
+}
+
+impl Person {
+    /// The user of that id.
+    pub(crate) fn of_user(app: AppId, user_id: &str) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(app.0.as_bytes());
+        context.update(user_id.as_bytes());
+        let hash = context.finish();
+        let half = hash.as_ref().first_chunk().expect("SHA-256 has 32 octets");
+        Self { id: Uuid::from_bytes(*half), is_user: true }
+    }
+
+    /// Whoever uses the browser whose first subscription had that id.
+    pub(crate) fn of_browser(origin: SubscriptionId) -> Self {
+        Self { id: origin.0, is_user: false }
+    }
+
+    /// The number.
+    pub(crate) fn id(self) -> Uuid {
+        self.id
+    }
+
+    /// Whether several browsers may be theirs.
+    pub(crate) fn is_user(self) -> bool {
+        self.is_user
+    }
+
+    /// The logical shard: that of a browser's first subscription.
+    pub(crate) fn shard(self) -> i16 {
+        SubscriptionId(self.id).shard()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_one_person_of_one_app() {
+        let (shop, forum) = (AppId(Uuid::from_u128(1)), AppId(Uuid::from_u128(2)));
+        assert_eq!(Person::of_user(shop, "ann"), Person::of_user(shop, "ann"));
+        assert_ne!(Person::of_user(shop, "ann"), Person::of_user(shop, "ben"));
+        assert_ne!(Person::of_user(shop, "ann"), Person::of_user(forum, "ann"));
+        let browser = SubscriptionId(Uuid::from_u128(0x1234_5678_0000_0000_0000_0000_0000_0fff));
+        assert_eq!(Person::of_browser(browser).shard(), browser.shard());
+        assert!((0..64).contains(&Person::of_user(shop, "ann").shard()));
+    }
+}

@@ -1,0 +1,66 @@
+//! The runaway guard: an app that sends far more than its size explains is held, until somebody releases it. Pure rules;
+//! [`store`](crate::store::queue::guards) counts and holds.
+
+use std::time::Duration;
+
+use crate::model::delivery::Tier;
+
+/// Deliveries are counted over so long.
+pub(crate) const WINDOW: Duration = Duration::from_secs(15 * 60);
+/// The highest factor.
+pub(crate) const FACTOR_MAX: i64 = 1_000;
+/// The highest floor.
+pub(crate) const FLOOR_MAX: i64 = 1_000_000_000;
+
+/// How much is too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guard {
+    /// So many deliveries for each active subscription; 0: nothing is too much.
+    pub factor: u32,
+    /// And so many more, whatever the app's size.
+    pub floor: u64,
+}
+
+impl Guard {
+    /// What holds unless somebody says otherwise.
+    pub const DEFAULT: Self = Self { factor: 10, floor: 10_000 };
+
+    /// The most deliveries within the [`WINDOW`] of an app with so many active subscriptions; none: any number.
+    pub(crate) fn limit(self, subscriptions: u64) -> Option<u64> {
+        (self.factor > 0).then(|| u64::from(self.factor).saturating_mul(subscriptions).saturating_add(self.floor))
+    }
+}
+
+/// What is counted together, and held together: a newsletter that runs away never stops one-time codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flood {
+    /// Transactional deliveries.
+    Transactional,
+    /// All others.
+    Other,
+}
+
+impl Flood {
+    /// The tiers that it is of.
+    pub(crate) fn tiers(self) -> &'static [Tier] {
+        match self {
+            Self::Transactional => &[Tier::Transactional],
+            Self::Other => &[Tier::Promotional, Tier::Engagement],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_allows_for_an_apps_size_and_may_be_off() {
+        let guard = |factor, floor| Guard { factor, floor };
+        assert_eq!(Guard::DEFAULT.limit(0), Some(10_000));
+        assert_eq!(Guard::DEFAULT.limit(5_000), Some(60_000));
+        assert_eq!(guard(1, 0).limit(7), Some(7));
+        assert_eq!(guard(0, 10).limit(7), None);
+        assert_eq!(guard(2, 1).limit(u64::MAX), Some(u64::MAX));
+    }
+}
