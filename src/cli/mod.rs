@@ -21,6 +21,7 @@ mod refusal;
 mod send;
 mod serve;
 mod team;
+mod template;
 mod topic;
 mod vapid;
 mod watch;
@@ -108,6 +109,14 @@ enum Verb {
     Topic {
         #[command(subcommand)]
         verb: topic::Topic,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Make, try out, list and remove templates, which are filled in for each recipient.
+    #[command(after_help = MORE_SETTINGS)]
+    Template {
+        #[command(subcommand)]
+        verb: template::Template,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -353,6 +362,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),

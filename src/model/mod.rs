@@ -13,5 +13,6 @@ pub(crate) mod permission;
 pub(crate) mod role;
 pub(crate) mod scope;
 pub(crate) mod subscription;
+pub(crate) mod template;
 
 pub(crate) use named::named;

@@ -4,6 +4,7 @@ pub(crate) mod audience_counts;
 pub(crate) mod erasures;
 pub(crate) mod hygiene;
 pub(crate) mod membership;
+pub(crate) mod people;
 pub(crate) mod refusals;
 pub(crate) mod registration;
 pub(crate) mod subscriptions;

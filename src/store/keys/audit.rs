@@ -98,6 +98,10 @@ actions! {
     TopicChanged = "topic.changed",
     /// A topic was removed.
     TopicRemoved = "topic.removed",
+    /// A template was made or written anew.
+    TemplateSet = "template.set",
+    /// A template was removed.
+    TemplateRemoved = "template.removed",
     /// A delivery policy was set.
     PolicySet = "policy.set",
     /// A delivery policy was taken away.
