@@ -324,7 +324,8 @@ impl FromStr for TopicName {
 pub(crate) struct TemplateName(pub String);
 
 /// What a template's name looks like, for whoever got it wrong.
-pub(crate) const TEMPLATE_NAME_RULE: &str = "must be 1 to 64 lower-case letters, digits or dashes, and not begin with a dash";
+pub(crate) const TEMPLATE_NAME_RULE: &str =
+    "must be 1 to 64 lower-case letters, digits or dashes, and not begin with a dash";
 
 impl FromStr for TemplateName {
     type Err = &'static str;

@@ -54,15 +54,7 @@ pub(crate) struct ContentView {
 
 impl ContentView {
     const fn without(content_state: ContentState) -> Self {
-        Self {
-            content_state,
-            content: None,
-            compact: None,
-            template: None,
-            data: None,
-            payload: None,
-            envelope: None,
-        }
+        Self { content_state, content: None, compact: None, template: None, data: None, payload: None, envelope: None }
     }
 }
 

@@ -103,7 +103,11 @@ impl Resolved {
     }
 
     /// Compiles it for a message of this app that says `data`.
-    pub(super) fn compile(&self, app: &App, data: Option<Map<String, Value>>) -> Result<(Templated, Compiled), Vec<FieldError>> {
+    pub(super) fn compile(
+        &self,
+        app: &App,
+        data: Option<Map<String, Value>>,
+    ) -> Result<(Templated, Compiled), Vec<FieldError>> {
         let templated = Templated {
             template: self.template.clone(),
             data: data.unwrap_or_default(),
@@ -161,7 +165,12 @@ impl Templates {
 
     /// Fills a message's template in for a few of its recipients. 422: it cannot be filled in for some of them. What comes out too
     /// long is only warned of: that is for the template's own rule. A stored one is tried once for each request.
-    pub(crate) async fn try_out(&mut self, state: &ApiState, app: AppId, composed: &mut Composed) -> Result<(), Problem> {
+    pub(crate) async fn try_out(
+        &mut self,
+        state: &ApiState,
+        app: AppId,
+        composed: &mut Composed,
+    ) -> Result<(), Problem> {
         let Some(Trial { of, compiled }) = composed.trial.take() else { return Ok(()) };
         if of.name.as_ref().is_some_and(|name| !self.tried.insert(name.clone())) {
             return Ok(());
@@ -180,7 +189,8 @@ impl Templates {
         }
         let mut faults = Faults::default();
         for (fault, times) in found {
-            let complaint = of.complaint(&fault, &format!(" (for {times} of {} recipients that were tried)", members.len()));
+            let complaint =
+                of.complaint(&fault, &format!(" (for {times} of {} recipients that were tried)", members.len()));
             match fault.kind {
                 Kind::Unfit => faults.refuse(complaint.pointer.unwrap_or_default(), complaint.detail),
                 Kind::TooLong => composed.asked.warnings.push(complaint),

@@ -55,7 +55,9 @@ pub(super) enum Template {
         template: Named,
     },
     /// Show what comes of a template in each of its languages. Nothing is sent.
-    #[command(after_help = "Example:\n  bellwire template preview welcome --app shop --user 42 --data '{\"city\": \"Linz\"}'")]
+    #[command(
+        after_help = "Example:\n  bellwire template preview welcome --app shop --user 42 --data '{\"city\": \"Linz\"}'"
+    )]
     Preview {
         #[command(flatten)]
         template: Named,

@@ -231,13 +231,15 @@ impl Admission {
             _ if row.leases >= ROW_LEASES_MAX => {
                 dead(DeadLetterId(self.shared.clock.uuid()), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
-            Standing::Sendable => match self.job(&row.recipient, people, row.retries, &message, &lane, claimed_at, ticket) {
-                Ok(mut job) => {
-                    job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
-                    return Some(job);
+            Standing::Sendable => {
+                match self.job(&row.recipient, people, row.retries, &message, &lane, claimed_at, ticket) {
+                    Ok(mut job) => {
+                        job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
+                        return Some(job);
+                    }
+                    Err(settled) => settled,
                 }
-                Err(settled) => settled,
-            },
+            }
             standing => standing_fate(standing, row.retries, now),
         };
         let to = (row.recipient.subscription, row.recipient.life);

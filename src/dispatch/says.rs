@@ -46,7 +46,7 @@ pub(super) enum Says {
     /// The same to everybody.
     Same(Written),
     /// What its template makes of each recipient.
-    Each(Each),
+    Each(Box<Each>),
 }
 
 /// A template, and what of it is the same for everybody.
@@ -82,7 +82,7 @@ impl Says {
             return Ok(Self::Same(only.take().expect("it is there").into()));
         }
         let same = same.into_iter().map(|filled| filled.map(|filled| Arc::new(filled.into()))).collect();
-        Ok(Self::Each(Each { template, same }))
+        Ok(Self::Each(Box::new(Each { template, same })))
     }
 
     /// What it has to know of each recipient; none: nothing.

@@ -17,7 +17,7 @@ use crate::model::message::{BODY_MAX, DATA_DEPTH_MAX, Notification, Place, deepe
 use crate::model::template::{AppNames, Template, Templated, TooLong};
 
 /// A template that is ready to be filled in. `Debug` shows nothing of it.
-pub(crate) struct Compiled {
+pub struct Compiled {
     pub(super) engine: Engine,
     /// The template's own first, then those of other languages in their order.
     pub(super) variants: Vec<Variant>,
@@ -67,7 +67,7 @@ pub(super) struct Engine {
 
 impl Compiled {
     /// Compiles a template. Returns all that is wrong with it, and with `data`, by pointers that begin with the template's.
-    pub(crate) fn new(templated: &Templated) -> Result<Self, Vec<Fault>> {
+    pub fn new(templated: &Templated) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         check_limits(templated, &mut faults);
         if !faults.is_empty() {
@@ -296,9 +296,8 @@ fn explain(error: &minijinja::Error, source: &str) -> Option<String> {
     Some(match error.kind() {
         UndefinedError => {
             let name = range.as_ref().map(|range| source[range.clone()].trim());
-            let is_path = |name: &&str| {
-                !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.')
-            };
+            let is_path =
+                |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
             let name = name.filter(is_path).map_or_else(|| "something here".to_owned(), |name| format!("`{name}`"));
             at(&format!("{name} is not defined; `| default(…)` gives it a value"))
         }

@@ -2,7 +2,7 @@
 
 /// Why a template cannot be used, or not be filled in for somebody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// Which kind.
     pub kind: Kind,
     /// RFC 6901 pointer into the template, such as `/locales/de/content/title`.
@@ -13,7 +13,7 @@ pub(crate) struct Fault {
 
 /// What kind of fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// It is no template, something that it needs is not defined, or what came of it breaks a rule.
     Unfit,
     /// What came of it is too long, and may not be cut, or not enough.

@@ -14,7 +14,7 @@ use crate::webpush::shrink::cut_to_fit;
 
 /// A template filled in.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub struct Filled {
     /// What is sent.
     pub content: Content,
     /// The same, written down.
@@ -62,7 +62,7 @@ impl Compiled {
     }
 
     /// Fills a variant in for somebody. Its compact form is left out if that fails.
-    pub(crate) fn fill(&self, variant: usize, person: &Arc<Person>) -> Result<Filled, Fault> {
+    pub fn fill(&self, variant: usize, person: &Arc<Person>) -> Result<Filled, Fault> {
         self.engine.whole(&self.variants[variant], person)
     }
 
@@ -135,7 +135,8 @@ impl Engine {
             filled.complete(self.site.as_deref());
         }
         let names_own_action = part.gaps.iter().any(|gap| matches!(gap.place, Place::ActionName(_)));
-        let repeated = |filled: &Notification| (0..filled.actions.len()).find_map(|i| filled.repeated_action(i, &part.at));
+        let repeated =
+            |filled: &Notification| (0..filled.actions.len()).find_map(|i| filled.repeated_action(i, &part.at));
         match names_own_action.then(|| repeated(&filled)).flatten() {
             Some(problem) => Err(problem.into()),
             None => Ok(filled),

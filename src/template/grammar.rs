@@ -189,7 +189,9 @@ impl<'a> Reader<'a> {
                 self.refuse(expression.span(), "a list may hold only texts and numbers that stand here")
             }
             ast::Expr::Map(it) => self.refuse(it.span(), "objects cannot be made here: give them in `data`"),
-            ast::Expr::Call(it) => self.refuse(it.span(), "there are no functions here; filters are written behind `|`"),
+            ast::Expr::Call(it) => {
+                self.refuse(it.span(), "there are no functions here; filters are written behind `|`")
+            }
         }
     }
 
@@ -207,7 +209,9 @@ impl<'a> Reader<'a> {
 
     fn operator(&self, it: &ast::Spanned<ast::BinOp<'a>>) -> Checked {
         match it.op {
-            ast::BinOpKind::Concat => self.refuse(it.span(), "`~` is not known here: write the parts one behind the other"),
+            ast::BinOpKind::Concat => {
+                self.refuse(it.span(), "`~` is not known here: write the parts one behind the other")
+            }
             ast::BinOpKind::Add | ast::BinOpKind::Mul if !(is_number(&it.left) && is_number(&it.right)) => {
                 self.refuse(it.span(), "`+` and `*` are for numbers: make sure of both sides by `| int` or `| float`")
             }

@@ -36,8 +36,23 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Filters by name. They are added here, and nowhere else.
 pub(super) const FILTERS: [&str; 17] = [
-    "abs", "capitalize", "d", "default", "first", "fixed", "float", "int", "join", "last", "length", "lower", "replace",
-    "round", "trim", "truncate", "upper",
+    "abs",
+    "capitalize",
+    "d",
+    "default",
+    "first",
+    "fixed",
+    "float",
+    "int",
+    "join",
+    "last",
+    "length",
+    "lower",
+    "replace",
+    "round",
+    "trim",
+    "truncate",
+    "upper",
 ];
 /// Those of them that give numbers, whatever they are given.
 pub(super) const NUMERIC: [&str; 5] = ["abs", "float", "int", "length", "round"];
@@ -110,7 +125,9 @@ fn write_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -
     }
     let text = text(value)?;
     if *state.auto_escape() == LINK {
-        out.write_str(MARK.encode_utf8(&mut [0; 4]))?;
+        if !text.is_empty() {
+            out.write_str(MARK.encode_utf8(&mut [0; 4]))?;
+        }
         for piece in utf8_percent_encode(&text, RESERVED) {
             out.write_str(piece)?;
         }

@@ -18,10 +18,10 @@ mod person;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use compile::Compiled;
-pub(crate) use fault::{Fault, Kind};
-pub(crate) use fill::Filled;
-pub(crate) use person::Person;
+pub use compile::Compiled;
+pub use fault::{Fault, Kind};
+pub use fill::Filled;
+pub use person::Person;
 
 /// Most languages of a template beside its own.
 pub(crate) const LOCALES_MAX: usize = 50;

@@ -15,7 +15,7 @@ pub(super) const OF_MESSAGE: [&str; 2] = ["data", "app"];
 
 /// A recipient, as templates see them. `Debug` shows nothing of them.
 #[derive(Clone, Default, PartialEq)]
-pub(crate) struct Person {
+pub struct Person {
     /// The site's own name for them.
     pub user_id: Option<String>,
     /// What the site knows of them.

@@ -55,7 +55,8 @@ fn a_text_is_filled_in_from_recipient_message_and_app() {
         "data": {"of": ["{{ tags | join('+') }}", 7]}, "lang": "{{ locale }}",
         "actions": [{"action": "open", "title": "{{ timezone }}", "url": "{{ data.link }}"}]
     }});
-    let data = json!({"order": "7/8", "items": [{"title": "Tea"}, {"title": "Cup"}], "link": "https://other.example/a?b=c"});
+    let data =
+        json!({"order": "7/8", "items": [{"title": "Tea"}, {"title": "Cup"}], "link": "https://other.example/a?b=c"});
     let to = Arc::new(Person {
         user_id: Some("ann & co".into()),
         attributes: json!({"name": "Ann"}).as_object().unwrap().clone(),
@@ -76,12 +77,18 @@ fn a_text_is_filled_in_from_recipient_message_and_app() {
 
 #[test]
 fn what_asks_for_nobody_is_filled_in_when_it_is_compiled() {
-    let same = compiled(json!({"content": {"title": "{{ data.city | upper }}", "image": "/{{ data.city }}.png"}}), json!({"city": "Linz"}));
+    let same = compiled(
+        json!({"content": {"title": "{{ data.city | upper }}", "image": "/{{ data.city }}.png"}}),
+        json!({"city": "Linz"}),
+    );
     assert!(!same.is_personal() && same.variants() == 1);
     let made = same.same(0).unwrap();
     assert!(matches!(made.content, Content::Notification { content, .. }
         if content.title == "LINZ" && content.image.as_deref() == Some("https://shop.example/Linz.png")));
-    let languages = compiled(json!({"content": {"title": "Hi"}, "locales": {"de": {"content": {"title": "{{ user_id }}"}}}}), json!({}));
+    let languages = compiled(
+        json!({"content": {"title": "Hi"}, "locales": {"de": {"content": {"title": "{{ user_id }}"}}}}),
+        json!({}),
+    );
     assert!(languages.is_personal() && languages.same(0).is_some() && languages.same(1).is_none());
 }
 
@@ -110,22 +117,27 @@ fn a_recipient_gets_their_language_or_what_is_nearest_to_it() {
 
 #[test]
 fn what_is_not_defined_is_refused_and_says_where_unless_it_has_a_default() {
-    for source in ["a\nüb {{ attributes.name }}", "a\nüb {{ attributes.name | upper }}", "a\nüb {% if attributes.name %}x{% endif %}"] {
+    for source in [
+        "a\nüb {{ attributes.name }}",
+        "a\nüb {{ attributes.name | upper }}",
+        "a\nüb {% if attributes.name %}x{% endif %}",
+    ] {
         let told = body(source, json!({}), json!({})).unwrap_err();
         assert!(told.starts_with("line 2, column ") && told.contains("is not defined"), "{told}");
-        assert!(body(source, json!({}), json!({"name": null})).unwrap_err().contains("is not defined"), "null is nothing");
+        assert!(
+            body(source, json!({}), json!({"name": null})).unwrap_err().contains("is not defined"),
+            "null is nothing"
+        );
     }
     let told = body("a\nüb {{ attributes.name }}", json!({}), json!({})).unwrap_err();
     assert!(told.starts_with("line 2, column 7: `attributes.name` is not defined"), "{told}");
     for (source, made) in [
         ("{{ attributes.name | default('you') }}", "you"),
-        ("{{ attributes.a.b is defined }}", ""),
         ("{% if attributes.name is defined %}x{% else %}y{% endif %}", "y"),
         ("{{ 'x' if false }}", ""),
         ("{{ data.none | d('none') }}", "none"),
     ] {
-        let told = body(source, json!({"none": null}), json!({}));
-        assert!(told.as_deref() == Ok(made) || made.is_empty() && told.is_err(), "{source}: {told:?}");
+        assert_eq!(body(source, json!({"none": null}), json!({})).as_deref(), Ok(made), "{source}");
     }
 }
 
@@ -140,11 +152,21 @@ fn every_mistake_is_found_where_it_stands_when_the_template_is_put() {
     assert_eq!(at(Compiled::check(&template)), ["/locales/d e"]);
     let template = Template { locales: Default::default(), ..template };
     let faults = Compiled::check(&template);
-    assert!(faults.iter().any(|fault| fault.detail.starts_with("line 1, column 4: `nme` is not defined; known are")), "{faults:?}");
+    assert!(
+        faults.iter().any(|fault| fault.detail.starts_with("line 1, column 4: `nme` is not defined; known are")),
+        "{faults:?}"
+    );
     assert!(faults.iter().any(|fault| fault.detail.starts_with("line 2, column ")), "{faults:?}");
     assert_eq!(
         at(faults),
-        ["/content/data/bellwire", "/content/title", "/content/body", "/content/url", "/content/data/a/0", "/compact/title"]
+        [
+            "/content/data/bellwire",
+            "/content/title",
+            "/content/body",
+            "/content/url",
+            "/content/data/a/0",
+            "/compact/title"
+        ]
     );
 }
 
@@ -228,15 +250,26 @@ fn work_is_bounded_by_fuel_and_so_is_what_comes_of_it() {
 
 #[test]
 fn values_stay_data_whatever_they_hold() {
-    for hostile in ["\"},\"navigate\":\"https://evil.example\"", "{{ data.secret }}", "{% for %}", "\\", "</script>", "\u{2028}", "a\nb"] {
+    for hostile in [
+        "\"},\"navigate\":\"https://evil.example\"",
+        "{{ data.secret }}",
+        "{% for %}",
+        "\\",
+        "</script>",
+        "a\u{2028}b",
+        "a\nb",
+    ] {
         let made = body("{{ attributes.x }}", json!({"secret": "s"}), json!({"x": hostile})).unwrap();
         assert_eq!(made, hostile);
     }
-    for (hostile, clean) in [("a\u{0}b\u{7}", "ab"), ("\u{202e}moc\u{202c}", "moc"), ("\u{2066}x\u{2069}", "x"), ("\u{1b}[31m", "[31m")] {
+    for (hostile, clean) in
+        [("a\u{0}b\u{7}", "ab"), ("\u{202e}moc\u{202c}", "moc"), ("\u{2066}x\u{2069}", "x"), ("\u{1b}[31m", "[31m")]
+    {
         assert_eq!(body("<{{ attributes.x }}>", json!({}), json!({"x": hostile})).unwrap(), format!("<{clean}>"));
     }
     let to = person(json!({"x": "\"},\"bellwire\":{\"id\":\"forged\"}"}));
-    let own = compiled(json!({"content": {"title": "{{ attributes.x }}", "data": {"k": "{{ attributes.x }}"}}}), json!({}));
+    let own =
+        compiled(json!({"content": {"title": "{{ attributes.x }}", "data": {"k": "{{ attributes.x }}"}}}), json!({}));
     let mut plaintext = Vec::new();
     let stamp = payload::Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, content_type: None };
     own.fill(0, &to).unwrap().written.render(&stamp, &mut plaintext);
@@ -248,7 +281,10 @@ fn values_stay_data_whatever_they_hold() {
 #[test]
 fn a_value_never_decides_where_a_link_leads() {
     let link = |source: &str, x: &str| {
-        let own = Compiled::new(&templated(json!({"content": {"title": "T", "url": source}}), json!({"link": "javascript:alert(1)"})));
+        let own = Compiled::new(&templated(
+            json!({"content": {"title": "T", "url": source}}),
+            json!({"link": "javascript:alert(1)"}),
+        ));
         own.map_err(|faults| faults[0].kind).and_then(|own| {
             content(&own, &person(json!({"x": x}))).map(|made| made.url.unwrap()).map_err(|fault| fault.kind)
         })
@@ -259,8 +295,16 @@ fn a_value_never_decides_where_a_link_leads() {
         ("/{{ attributes.x }}", "/evil.example", "https://shop.example/%2Fevil.example"),
         ("/{{ attributes.x }}", "\\evil.example", "https://shop.example/%5Cevil.example"),
         ("/{{ attributes.x }}", "", "https://shop.example/"),
-        ("{% if attributes.x == 'b' %}https://b.example/{% else %}/a/{% endif %}{{ attributes.x }}", "b", "https://b.example/b"),
-        ("{% if attributes.x == 'b' %}https://b.example/{% else %}/a/{% endif %}{{ attributes.x }}", "c", "https://shop.example/a/c"),
+        (
+            "{% if attributes.x == 'b' %}https://b.example/{% else %}/a/{% endif %}{{ attributes.x }}",
+            "b",
+            "https://b.example/b",
+        ),
+        (
+            "{% if attributes.x == 'b' %}https://b.example/{% else %}/a/{% endif %}{{ attributes.x }}",
+            "c",
+            "https://shop.example/a/c",
+        ),
         ("{{ '' if attributes.x }}", "x", "https://shop.example/"),
     ] {
         assert_eq!(link(source, x).as_deref(), Ok(leads), "{source} {x}");
@@ -340,7 +384,8 @@ fn a_compact_form_is_filled_in_too_and_missed_only_where_somebody_asks() {
 
 #[test]
 fn filters_do_what_the_guide_says() {
-    let data = json!({"t": "gRÜße an alle", "n": 12.345, "s": "7", "l": ["a", "b", "c"], "e": [], "big": 1e300});
+    let data =
+        json!({"t": "gRÜße an alle", "n": 12.345, "s": "7", "l": ["a", "b", "c"], "e": [], "neg": -3, "big": 1e300});
     for (source, made) in [
         ("{{ data.t | upper }}", "GRÜSSE AN ALLE"),
         ("{{ data.t | lower }}", "grüße an alle"),
@@ -357,7 +402,7 @@ fn filters_do_what_the_guide_says() {
         ("{{ data.l | length }} {{ data.t | length }}", "3 13"),
         ("{{ data.n | round }} {{ data.n | round(1) }} {{ data.n | fixed(2) }}", "12 12.3 12.35"),
         ("{{ data.n | int }} {{ data.s | int + 1 }} {{ data.s | float * 2 }}", "12 8 14.0"),
-        ("{{ -3 | abs }}", "3"),
+        ("{{ data.neg | abs }}", "3"),
         ("{{ data.missing | default('d') }}{{ data.missing | d('d') }}", "dd"),
         ("{% if 'b' in data.l and data.s in ['6', '7'] %}yes{% endif %}", "yes"),
         ("{{ data.t[:5] }}", "gRÜße"),
@@ -367,7 +412,9 @@ fn filters_do_what_the_guide_says() {
     ] {
         assert_eq!(body(source, data.clone(), json!({})).as_deref(), Ok(made), "{source}");
     }
-    for source in ["{{ data.l | int }}", "{{ data.t | float }}", "{{ data.t | join }}", "{{ data.e | first }}", "{{ data.l }}"] {
+    for source in
+        ["{{ data.l | int }}", "{{ data.t | float }}", "{{ data.t | join }}", "{{ data.e | first }}", "{{ data.l }}"]
+    {
         assert!(body(source, data.clone(), json!({})).is_err(), "{source}");
     }
     let text = body("{{ data.big | round(9) }}", data, json!({}));
@@ -397,7 +444,10 @@ fn what_went_wrong_never_tells_a_value() {
         let told = body(source, json!({}), json!({"x": secret, "l": [secret]}));
         assert!(told.as_ref().is_err_and(|told| !told.contains(secret)), "{source}: {told:?}");
     }
-    let own = compiled(json!({"content": {"title": "T", "url": "https://a.example/{{ attributes.x }}", "tag": "{{ attributes.l }}"}}), json!({}));
+    let own = compiled(
+        json!({"content": {"title": "T", "url": "https://a.example/{{ attributes.x }}", "tag": "{{ attributes.l }}"}}),
+        json!({}),
+    );
     let fault = content(&own, &person(json!({"x": secret, "l": [secret]}))).unwrap_err();
     assert!(!format!("{fault:?} {own:?} {:?}", person(json!({"x": secret}))).contains(secret));
 }

@@ -55,6 +55,7 @@ mod stops;
 mod store;
 mod succession;
 mod support;
+mod templates;
 mod throttles;
 mod tiers;
 mod tokens;

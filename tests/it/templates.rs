@@ -13,13 +13,13 @@ use crate::support::app::{Subscriber, scalar};
 /// The notifications that a browser was sent, and the envelopes that came with them.
 fn shown(app: &TestApp, to: &Subscriber) -> Vec<(Value, Value)> {
     let received = app.simulator.received(&to.endpoint).unwrap_or_default();
-    let read = |plaintext: &Option<Vec<u8>>| {
-        let mut read: Value = serde_json::from_slice(plaintext.as_ref().expect("it was decrypted")).unwrap();
+    let read = |plaintext: &[u8]| {
+        let mut read: Value = serde_json::from_slice(plaintext).unwrap();
         let mut notification = read["notification"].take();
         let envelope = notification["data"]["bellwire"].take();
         (notification, envelope)
     };
-    received.iter().map(|delivery| read(&delivery.plaintext)).collect()
+    received.iter().map(|delivery| read(delivery.plaintext.as_ref().expect("it was decrypted"))).collect()
 }
 
 fn title(app: &TestApp, to: &Subscriber) -> String {
@@ -74,7 +74,10 @@ async fn a_campaign_tells_everybody_their_own_in_their_language_whether_by_rows_
         assert_eq!(notification["title"], expected);
         let lang = if n % 3 == 1 { json!("de") } else { Value::Null };
         assert_eq!(notification["lang"], lang);
-        assert_eq!(notification["navigate"], if n % 3 == 1 { json!("/") } else { json!(format!("https://shop.example/u{n}")) });
+        assert_eq!(
+            notification["navigate"],
+            if n % 3 == 1 { json!("/") } else { json!(format!("https://shop.example/u{n}")) }
+        );
         assert_eq!(envelope["receipt"].as_str().map(str::len), Some(64));
     }
     let few = send(&app, json!({"topic": "few"}), template, json!({"data": {"city": "Graz"}})).await;
@@ -107,7 +110,10 @@ async fn a_recipient_who_lacks_something_is_dead_with_a_reason_that_tells_nothin
     let template = json!({"content": {"title": GREETING, "body": "wh1sper"}});
     let message = send(&app, json!({"all": true}), template, json!({})).await;
     app.run_until_idle().await;
-    assert_eq!(app.counts(&message).await, counts(&[("targeted", 6), ("accepted", 5), ("awaiting_ack", 5), ("dead", 1)]));
+    assert_eq!(
+        app.counts(&message).await,
+        counts(&[("targeted", 6), ("accepted", 5), ("awaiting_ack", 5), ("dead", 1)])
+    );
     assert!(known.iter().all(|to| title(&app, to) == "Hello s3cr3t") && shown(&app, &unknown).is_empty());
     let letter = letters(&app, &message).await.remove(0);
     assert_eq!((&letter["reason"], &letter["subscription"]), (&json!("unrenderable"), &json!(unknown.id)));
@@ -157,7 +163,8 @@ async fn a_retry_says_what_is_known_by_then_and_keeps_its_delivery_id() {
     let to = one(&app, 0, json!({"attributes": {"name": "Ann"}})).await;
     let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(rule).unwrap();
-    let message = send(&app, json!({"subscriptions": [to.id]}), json!({"content": {"title": GREETING}}), json!({})).await;
+    let message =
+        send(&app, json!({"subscriptions": [to.id]}), json!({"content": {"title": GREETING}}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("retrying", 1)]));
     know(&app, &to, json!({"name": "Bea"})).await;
@@ -243,7 +250,10 @@ async fn hostile_attributes_of_thousands_change_nothing_but_their_own_text() {
         let clean: String = text.chars().filter(|c| !"\u{1b}\u{202e}\u{202c}".contains(*c)).collect();
         assert_eq!((&notification["title"], &notification["data"]["x"]), (&json!(format!("[{clean}]")), &json!(clean)));
         let link = notification["navigate"].as_str().unwrap();
-        assert!(link.starts_with("https://shop.example/?q=") && link.is_ascii() && !link[24..].contains(['/', ':', '"']), "{link}");
+        assert!(
+            link.starts_with("https://shop.example/?q=") && link.is_ascii() && !link[24..].contains(['/', ':', '"']),
+            "{link}"
+        );
         assert_eq!(envelope["id"].as_str().map(str::len), Some(22));
     }
     app.finish().await;

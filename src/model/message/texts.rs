@@ -79,9 +79,7 @@ impl Place {
             ),
             Self::Body => rule(!self.is_too_long(text), format!("may have at most {BODY_MAX} characters")),
             Self::Tag => rule(!self.is_too_long(text), format!("may have at most {TAG_MAX} characters")),
-            Self::Lang => {
-                rule(is_language_tag(text), "must be a BCP 47 language tag such as `en` or `pt-BR`".into())
-            }
+            Self::Lang => rule(is_language_tag(text), "must be a BCP 47 language tag such as `en` or `pt-BR`".into()),
             Self::Data(..) => None,
             Self::Url | Self::Icon | Self::Image | Self::Badge | Self::ActionUrl(_) => unfit_url(text),
         }

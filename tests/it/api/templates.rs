@@ -21,7 +21,10 @@ async fn count(api: &TestApi, sql: &'static str) -> i64 {
 async fn a_template_is_put_listed_shown_and_removed_and_the_log_names_it_without_its_words() {
     let api = TestApi::start().await;
     let made = put(&api, "welcome", template("wh1sper {{ user_id }}")).await.ok(201);
-    assert_eq!((&made["name"], &made["template"]["content"]["title"]), (&json!("welcome"), &json!("wh1sper {{ user_id }}")));
+    assert_eq!(
+        (&made["name"], &made["template"]["content"]["title"]),
+        (&json!("welcome"), &json!("wh1sper {{ user_id }}"))
+    );
     put(&api, "other", template("T")).await.ok(201);
     let again = put(&api, "welcome", json!({"content": {"title": "Hi"}, "too_long": {"cut": "body"}})).await.ok(200);
     assert_eq!((&again["created_at"], &again["template"]["too_long"]), (&made["created_at"], &json!({"cut": "body"})));
@@ -42,7 +45,11 @@ async fn a_template_is_put_listed_shown_and_removed_and_the_log_names_it_without
     let plain = "SELECT count(*) FROM templates WHERE position('wh1sper'::bytea IN content) > 0";
     assert_eq!(count(&api, plain).await, 0);
     for name in ["Upper", "-dash", "a_b", &"x".repeat(65)] {
-        assert_eq!(put(&api, name, template("T")).await.refusal(), (400, "invalid_parameter", vec!["template"]), "{name}");
+        assert_eq!(
+            put(&api, name, template("T")).await.refusal(),
+            (400, "invalid_parameter", vec!["template"]),
+            "{name}"
+        );
     }
 }
 
@@ -56,7 +63,8 @@ async fn a_template_that_is_wrong_is_refused_with_pointer_line_and_column_before
     let refused = put(&api, "welcome", wrong).await;
     let pointers = ["/content/title", "/content/body", "/content/url", "/locales/de/content/title"];
     assert_eq!(refused.refusal(), (422, "invalid", pointers.to_vec()));
-    let details: Vec<_> = refused.json["errors"].as_array().unwrap().iter().map(|e| e["detail"].as_str().unwrap()).collect();
+    let details: Vec<_> =
+        refused.json["errors"].as_array().unwrap().iter().map(|e| e["detail"].as_str().unwrap()).collect();
     assert!(details[0].starts_with("line 1, column 4: `name` is not defined; known are `user_id`"), "{details:?}");
     assert!(details[1].starts_with("line 2, column ") && details[1].contains("`shout` is no filter"), "{details:?}");
     let unknown = put(&api, "welcome", json!({"content": {"title": "T", "colour": "red"}, "too_long": "shrink"})).await;
@@ -81,13 +89,20 @@ async fn a_message_with_a_template_is_checked_with_its_data_and_tried_on_real_re
         (json!({"template": "none"}), "/template", "is no template of this app"),
         (json!({"template": "No!"}), "/template", "must be 1 to 64 lower-case"),
         (json!({"template": "city"}), "/template", "/content/title: line 1, column 7: `data.city` is not defined"),
-        (json!({"template": template("{{ data.x }}")}), "/template/content/title", "line 1, column 4: `data.x` is not defined"),
+        (
+            json!({"template": template("{{ data.x }}")}),
+            "/template/content/title",
+            "line 1, column 4: `data.x` is not defined",
+        ),
         (json!({"template": template("T"), "content": {"title": "T"}}), "/content", "cannot stand beside"),
         (json!({"template": template("T"), "payload": "x"}), "/payload", "cannot stand beside"),
         (json!({"content": {"title": "T"}, "data": {}}), "/data", "only beside `template`"),
         (json!({"template": template("T"), "data": {"x": "x".repeat(9_000)}}), "/data", "at most 8192 octets"),
-        (json!({"template": {"content": {"title": "T", "body": "{{ data.x }}"}}, "data": {"x": "x".repeat(3_000)}}),
-            "/template/content/body", "at most 2000 characters"),
+        (
+            json!({"template": {"content": {"title": "T", "body": "{{ data.x }}"}}, "data": {"x": "x".repeat(3_000)}}),
+            "/template/content/body",
+            "at most 2000 characters",
+        ),
         (json!({}), "/content", "give `content`, `payload` or `template`"),
     ] {
         let mut body = json!({"to": to});
@@ -107,7 +122,10 @@ async fn a_message_with_a_template_is_checked_with_its_data_and_tried_on_real_re
     assert_eq!(dry.refusal().0, 422, "a dry run tries as much");
     let long = json!({"to": to, "template": template("{{ attributes.name }}")});
     let taken = api.post("/messages", long).await.ok(202);
-    assert_eq!(taken["warnings"][0]["pointer"], "/template/content/title", "it is for the template's own rule: {taken}");
+    assert_eq!(
+        taken["warnings"][0]["pointer"], "/template/content/title",
+        "it is for the template's own rule: {taken}"
+    );
     assert_eq!(count(&api, "SELECT count(*) FROM messages").await, 1);
 }
 
@@ -133,14 +151,19 @@ async fn messages_of_a_batch_may_share_a_stored_template_or_bring_their_own() {
 #[tokio::test]
 async fn a_preview_shows_every_language_with_its_size_for_whoever_is_meant() {
     let api = TestApi::start().await;
-    let made = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "locale": "de-AT", "attributes": {"name": "Ann"}})).await;
+    let made =
+        api.subscribe(&fcm("ann"), json!({"user_id": "ann", "locale": "de-AT", "attributes": {"name": "Ann"}})).await;
     let template = json!({
         "content": {"title": "Hello {{ attributes.name }}", "url": "/for/{{ user_id }}"},
         "compact": {"title": "{{ attributes.short }}"},
         "locales": {"de": {"content": {"title": "Hallo {{ attributes.name }}, {{ data.city }}"}}}
     });
     let data = json!({"city": "Linz"});
-    for whom in [json!({"user": "ann"}), json!({"subscription": made["id"]}), json!({"recipient": {"user_id": "ann", "locale": "de", "attributes": {"name": "Ann"}}})] {
+    for whom in [
+        json!({"user": "ann"}),
+        json!({"subscription": made["id"]}),
+        json!({"recipient": {"user_id": "ann", "locale": "de", "attributes": {"name": "Ann"}}}),
+    ] {
         let mut body = json!({"template": template, "data": data});
         body.as_object_mut().unwrap().extend(whom.as_object().unwrap().clone());
         let shown = api.post("/templates/preview", body).await.ok(200);
@@ -148,7 +171,10 @@ async fn a_preview_shows_every_language_with_its_size_for_whoever_is_meant() {
         let [own, german] = [&shown["variants"][0], &shown["variants"][1]];
         assert_eq!(own["content"], json!({"title": "Hello Ann", "url": "https://shop.example/for/ann"}));
         assert_eq!(own["faults"][0]["pointer"], "/template/compact/title");
-        assert_eq!(german["content"], json!({"title": "Hallo Ann, Linz", "url": "https://shop.example/", "lang": "de"}));
+        assert_eq!(
+            german["content"],
+            json!({"title": "Hallo Ann, Linz", "url": "https://shop.example/", "lang": "de"})
+        );
         assert_eq!((&german["locale"], &german["faults"]), (&json!("de"), &json!([])));
         // What the byte meter of the composer counts: the same JSON without our envelope.
         let sent = r#"{"web_push":8030,"mutable":true,"notification":{"title":"Hallo Ann, Linz","navigate":"https://shop.example/","mutable":true,"lang":"de"}}"#;
@@ -180,15 +206,24 @@ async fn a_check_tries_a_template_on_everybody_and_tells_the_first_failures() {
             _ => json!({"name": "Ann"}),
         };
         let topics = if n >= 20 { json!(["news"]) } else { json!([]) };
-        api.subscribe(&fcm(&n.to_string()), json!({"user_id": format!("u{n}"), "attributes": attributes, "topics": topics})).await;
+        api.subscribe(
+            &fcm(&n.to_string()),
+            json!({"user_id": format!("u{n}"), "attributes": attributes, "topics": topics}),
+        )
+        .await;
     }
-    let check = async |to: Value| api.post("/templates/check", json!({"template": template("{{ attributes.name }}"), "to": to})).await;
+    let check = async |to: Value| {
+        api.post("/templates/check", json!({"template": template("{{ attributes.name }}"), "to": to})).await
+    };
     let all = check(json!({"all": true})).await.ok(200);
     let sums = |told: &Value| ["checked", "unrenderable", "too_long"].map(|name| told[name].as_u64().unwrap());
     assert_eq!((sums(&all), &all["done"]), ([30, 24, 1], &json!(true)));
     let failures = all["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 20);
-    assert_eq!((&failures[0]["reason"], &failures[0]["pointer"]), (&json!("unrenderable"), &json!("/template/content/title")));
+    assert_eq!(
+        (&failures[0]["reason"], &failures[0]["pointer"]),
+        (&json!("unrenderable"), &json!("/template/content/title"))
+    );
     let topic = check(json!({"topic": "news"})).await.ok(200);
     assert_eq!((sums(&topic), topic["failures"].as_array().unwrap().len()), ([10, 4, 1], 5));
     let users = check(json!({"users": ["u0", "u29", "nobody"]})).await.ok(200);
