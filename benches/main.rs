@@ -19,6 +19,7 @@ mod sealing;
 mod segments;
 mod simulator;
 mod support;
+mod templates;
 mod tiers;
 
 use bellwire::testkit::cli::admin::raise_open_files;
@@ -63,6 +64,8 @@ enum Benchmark {
     Codes,
     /// One-time codes beside campaigns
     Latency,
+    /// What templates cost each recipient
+    Templates,
     /// How tiers share what is scarce
     Tiers,
     /// Thousands of lanes with a little work each
@@ -106,6 +109,7 @@ impl Benchmark {
             Self::Receipts => block_on(receipts::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
+            Self::Templates => block_on(templates::run()),
             Self::Tiers => block_on(tiers::run()),
             Self::Lanes => block_on(lanes::run()),
             Self::Metrics => block_on(metrics::run()),

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Dependencies point one way: entrances ([`cli`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`checks`]) →
-//! edges ([`store`], [`gateway`], [`oidc`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`otlp`]) → rules ([`webpush`], [`classify`], [`policy`],
-//! [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`] and [`otlp`], inbound ones in [`http_server`], the
+//! edges ([`store`], [`gateway`], [`oidc`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
+//! [`policy`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`] and [`otlp`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
 mod api;
@@ -37,6 +37,7 @@ mod receipts;
 mod server;
 mod simulate;
 mod store;
+mod template;
 #[doc(hidden)]
 pub mod testkit;
 mod vault;

@@ -66,13 +66,16 @@ pub mod model {
         pub use crate::model::lane::Gateway;
     }
     pub mod message {
-        pub use crate::model::message::{Content, PLAINTEXT_MAX, Payload};
+        pub use crate::model::message::{Content, Notification, PLAINTEXT_MAX, Payload};
     }
     pub mod role {
         pub use crate::model::role::Role;
     }
     pub mod subscription {
         pub use crate::model::subscription::{BrowserKeys, Endpoint};
+    }
+    pub mod template {
+        pub use crate::model::template::{AppNames, Cuttable, Said, Template, Templated, TooLong, Variant};
     }
 }
 pub mod otlp {
@@ -209,6 +212,9 @@ pub mod store {
             pub use crate::store::queue::stops::{Reading, StopKind, read};
         }
     }
+}
+pub mod template {
+    pub use crate::template::{Compiled, Fault, Filled, Kind, Person};
 }
 pub mod vault {
     pub use crate::vault::{ADDRESS, CONTENT, Purpose, Vault};

@@ -29,7 +29,7 @@ pub(super) async fn accept(state: &ApiState, app: &App, composed: Composed) -> R
         let accepted = accept_named(state, app, vec![composed]).await?.pop();
         return accepted.expect("an answer for each message");
     }
-    let Composed { addressed, asked } = composed;
+    let Composed { addressed, asked, .. } = composed;
     // It is written in a single statement: no transaction is needed around it.
     let mut conn = state.pool.acquire().await?;
     let sent = sending::send(&mut conn, &state.vault, &[&addressed], None).await?.pop();

@@ -19,6 +19,7 @@ use super::extract::{BodyLimit, Json, parse};
 use super::messages::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key};
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
+use super::templated::Templates;
 use crate::store::keys::apps::App;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -150,11 +151,12 @@ impl Sorted {
     async fn check(state: &ApiState, app: &App, retries: &RetryHeaders, messages: &[Box<RawValue>]) -> Self {
         let mut sorted = Self::default();
         let mut first = HashMap::<String, (usize, [u8; SHA256_OUTPUT_LEN])>::new();
+        let mut templates = Templates::default();
         for (place, raw) in messages.iter().enumerate() {
             if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let (key, composed) = match compose(state, app, retries, raw) {
+            let (key, composed) = match compose(state, app, retries, &mut templates, raw).await {
                 Ok(checked) => checked,
                 Err(problem) => {
                     sorted.refused.push((place, problem));
@@ -215,10 +217,11 @@ fn again(first: &Outcome) -> Outcome {
 }
 
 /// Reads and checks one message. Returns its idempotency key, too.
-fn compose(
+async fn compose(
     state: &ApiState,
     app: &App,
     retries: &RetryHeaders,
+    templates: &mut Templates,
     raw: &RawValue,
 ) -> Result<(Option<String>, Composed), Problem> {
     let mut body: NewMessageBody = parse(raw.get().as_bytes())?;
@@ -226,11 +229,13 @@ fn compose(
     if key.as_deref().is_some_and(|key| !is_idempotency_key(key)) {
         return Err(Problem::invalid_member("/idempotency_key", IDEMPOTENCY_KEY_RULE));
     }
-    let composed = body.compose(state, app, retries, None)?;
+    let template = templates.resolve(state, app.id, body.template.take()).await?;
+    let mut composed = body.compose(state, app, retries, None, template)?;
     if !composed.addressed.audience.is_named() {
         let detail = "must name subscriptions or users; send to a topic, or to all, in a request of its own";
         return Err(Problem::invalid_member("/to", detail));
     }
+    templates.try_out(state, app.id, &mut composed).await?;
     Ok((key, composed))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -13,11 +13,13 @@ use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::segments::Chosen;
+use super::templated::{Resolved, TemplateRef, Trial};
 use crate::model::clock::uuid_of;
 use crate::model::delivery::{Tier, TierSchema, Urgency};
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::model::permission::BrowserRight;
+use crate::model::template::Said;
 use crate::otlp;
 use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
 use crate::store::keys::apps::App;
@@ -73,12 +75,17 @@ pub(crate) struct NewMessageBody {
     /// Decides policy, weight and defaults; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
-    /// A notification. Either this or `payload`.
+    /// A notification. Exactly one of this, `payload` and `template`.
     content: Option<Notification>,
     /// What is sent where a push service finds `content` too large.
     compact: Option<Notification>,
     /// For the page's own handler: a string, or `{"base64": "…"}`.
     payload: Option<Payload>,
+    /// Instead of `content`: the name of a stored template, or one in the same form. It is filled in for each recipient.
+    pub(super) template: Option<TemplateRef>,
+    /// What the template is told beside its recipient: any JSON, at most 8,192 octets.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Map<String, Value>>,
     /// False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown.
     envelope: Option<bool>,
     /// Time to live in seconds, 0 to 2,419,200; by default the tier's.
@@ -102,6 +109,8 @@ pub(crate) struct Composed {
     pub addressed: Addressed,
     /// What its answer needs besides.
     pub asked: Asked,
+    /// Its template, if it has one that says not the same to everybody: to be tried before the message is taken.
+    pub trial: Option<Trial>,
 }
 
 /// What the author of a message is to be told of.
@@ -119,13 +128,14 @@ pub(crate) struct Asked {
 
 impl NewMessageBody {
     /// Checks everything that can be checked without the database, and seals the content. What [`To::segment`] gave comes
-    /// along.
+    /// along; `template` is the one that it names or brings.
     pub(crate) fn compose(
-        self,
+        mut self,
         state: &ApiState,
         app: &App,
         retries: &RetryHeaders,
         segment: Option<Result<Chosen, String>>,
+        template: Option<Resolved>,
     ) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
         faults.require(
@@ -160,16 +170,33 @@ impl NewMessageBody {
                 warnings.push(FieldError::member(format!("{pointer}/actions"), detail));
             }
         }
-        let content = check_content(full, compact, self.payload, self.envelope, &mut faults);
-        if let Some((content, request)) = content.as_ref().zip(policy.layer.request.as_ref()) {
-            check_label(content, request, &mut faults);
-        }
+        let (said, trial) = match template {
+            Some(template) => {
+                for (pointer, is_there) in [
+                    ("/content", full.is_some()),
+                    ("/compact", compact.is_some()),
+                    ("/payload", self.payload.is_some()),
+                    ("/envelope", self.envelope == Some(false)),
+                ] {
+                    faults.require(!is_there, pointer, "cannot stand beside `template`");
+                }
+                check_template(template, app, self.data.take(), &mut faults).unzip()
+            }
+            None => {
+                faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
+                let content = check_content(full, compact, self.payload, self.envelope, &mut faults);
+                if let Some((content, request)) = content.as_ref().zip(policy.layer.request.as_ref()) {
+                    check_label(content, request, &mut faults);
+                }
+                (content.map(Said::Literal), None)
+            }
+        };
         faults.finish()?;
-        let (audience, content) = audience.zip(content).expect("whatever is missing was refused");
+        let (audience, said) = audience.zip(said).expect("whatever is missing was refused");
         let accepted_at = state.clock.now();
         // History is partitioned by message id, so the id tells the server's time, not the host's.
         let id = MessageId(uuid_of(accepted_at));
-        let plain = zeroize::Zeroizing::new(serde_json::to_vec(&content).map_err(|_| Problem::internal())?);
+        let plain = zeroize::Zeroizing::new(said.to_json().map_err(|_| Problem::internal())?);
         let message = NewMessage {
             id,
             app: app.id,
@@ -181,13 +208,14 @@ impl NewMessageBody {
             urgency: self.urgency.unwrap_or(defaults.urgency),
             topic_header: self.collapse_key.map(|key| topic_header(app.id, &key)),
             policy: retries.over(self.policy).map(kept),
-            enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
+            enveloped: said.is_enveloped(),
             accepted_at,
             traceparent: otlp::current(),
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
         let asked = Asked { id, warnings, named, topic_may_be_missing };
-        Ok(Composed { addressed: Addressed { message, audience }, asked })
+        let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
+        Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
 }
 
@@ -213,7 +241,7 @@ impl Asked {
 }
 
 /// What `to` says of a segment. One that was not read is refused, so that it never goes to everybody.
-fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Faults) -> Option<Chosen> {
+pub(super) fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Faults) -> Option<Chosen> {
     const AT: &str = "/to/segment";
     match read {
         Some(Ok(chosen)) => Some(chosen),
@@ -228,7 +256,8 @@ fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Fau
     }
 }
 
-fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
+/// Checks whom a message is for.
+pub(super) fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
     let To { subscriptions, users, topic, all, segment } = to;
     if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
         faults.refuse("/to/segment", "may stand alone or beside `topic` or `all`");
@@ -298,6 +327,24 @@ fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
     if excess > 0 {
         let detail = format!("is {excess} octets too long to be sent with the policy's headerContentType");
         faults.refuse("/payload", detail);
+    }
+}
+
+/// Checks a template and what it is told.
+fn check_template(
+    template: Resolved,
+    app: &App,
+    data: Option<Map<String, Value>>,
+    faults: &mut Faults,
+) -> Option<(Said, Trial)> {
+    match template.compile(app, data) {
+        Ok((templated, compiled)) => Some((Said::Template(Box::new(templated)), Trial { of: template, compiled })),
+        Err(errors) => {
+            for FieldError { pointer, detail, .. } in errors {
+                faults.refuse(pointer.unwrap_or_default(), detail);
+            }
+            None
+        }
     }
 }
 

@@ -72,8 +72,8 @@ pub(crate) struct DeadLetterView {
     /// Where it stands.
     state: Standing,
     /// Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-    /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
-    /// `expired`.
+    /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+    /// `too_long`; or `gone` or `expired`.
     reason: String,
     /// HTTP status of the last answer; null: there was none.
     status: Option<i16>,

@@ -231,6 +231,7 @@ path_param!(
     AppRef = "app",
     TopicName = "topic",
     SegmentName = "segment",
+    TemplateName = "template",
     UserId = "user",
     Tier = "tier"
 );
@@ -317,6 +318,24 @@ impl FromStr for TopicName {
         let fits =
             (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.~%-".contains(&b));
         if fits { Ok(Self(text.to_owned())) } else { Err(TOPIC_NAME_RULE) }
+    }
+}
+
+/// Name of a stored template: 1 to 64 lower-case letters, digits and dashes, the first of which is no dash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TemplateName(pub String);
+
+/// What a template's name looks like, for whoever got it wrong.
+pub(crate) const TEMPLATE_NAME_RULE: &str =
+    "must be 1 to 64 lower-case letters, digits or dashes, and not begin with a dash";
+
+impl FromStr for TemplateName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let fits = (1..=64).contains(&text.len()) && text.bytes().all(is_known) && !text.starts_with('-');
+        if fits { Ok(Self(text.to_owned())) } else { Err(TEMPLATE_NAME_RULE) }
     }
 }
 

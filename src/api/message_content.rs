@@ -3,6 +3,7 @@
 
 use axum::extract::State;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -14,6 +15,7 @@ use super::problem::Problem;
 use crate::model::id::MessageId;
 use crate::model::message::{Content, Notification, Payload};
 use crate::model::scope::Scope;
+use crate::model::template::{Said, Template};
 use crate::store::queue::messages::{self, Sealed};
 use crate::vault::CONTENT;
 use utoipa_axum::router::OpenApiRouter;
@@ -35,6 +37,13 @@ pub(crate) struct ContentView {
     /// What is sent where a push service finds `content` too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     compact: Option<Box<Notification>>,
+    /// The template that is filled in for each recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<Template>,
+    /// Beside `template`: what it is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    data: Option<Map<String, Value>>,
     /// For the page's own handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Payload>,
@@ -45,16 +54,23 @@ pub(crate) struct ContentView {
 
 impl ContentView {
     const fn without(content_state: ContentState) -> Self {
-        Self { content_state, content: None, compact: None, payload: None, envelope: None }
+        Self { content_state, content: None, compact: None, template: None, data: None, payload: None, envelope: None }
     }
 }
 
-impl From<Content> for ContentView {
-    fn from(content: Content) -> Self {
+impl From<Said> for ContentView {
+    fn from(said: Said) -> Self {
         let shown = Self::without(ContentState::Shown);
-        match content {
-            Content::Notification { content, compact } => Self { content: Some(content), compact, ..shown },
-            Content::Raw { payload, envelope } => Self { payload: Some(payload), envelope: Some(envelope), ..shown },
+        match said {
+            Said::Literal(Content::Notification { content, compact }) => {
+                Self { content: Some(content), compact, ..shown }
+            }
+            Said::Literal(Content::Raw { payload, envelope }) => {
+                Self { payload: Some(payload), envelope: Some(envelope), ..shown }
+            }
+            Said::Template(templated) => {
+                Self { template: Some(templated.template), data: Some(templated.data), ..shown }
+            }
         }
     }
 }
@@ -77,7 +93,7 @@ pub(crate) async fn content(
         Some(_) if !is_for_many || !server.caller.may(Scope::Send) => ContentView::without(ContentState::Withheld),
         Some(sealed) => {
             let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, &sealed)?);
-            serde_json::from_slice::<Content>(&plain).map_err(|_| Problem::internal())?.into()
+            Said::from_json(&plain).map_err(|_| Problem::internal())?.into()
         }
     }))
 }

@@ -19,6 +19,7 @@ use super::extract::{At, Json, Query};
 use super::message_list::Progress;
 use super::problem::{FieldError, Problem};
 use super::retry_headers::RetryHeaders;
+use super::templated::Templates;
 use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
@@ -179,12 +180,15 @@ pub(crate) async fn send(
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
     headers: HeaderMap,
-    Json(body, octets): Json<NewMessageBody>,
+    Json(mut body, octets): Json<NewMessageBody>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let retries = RetryHeaders::read(&headers)?;
     let segment = body.to.segment(&state, &server.app).await?;
-    let mut composed = body.compose(&state, &server.app, &retries, segment)?;
+    let mut templates = Templates::default();
+    let template = templates.resolve(&state, server.app.id, body.template.take()).await?;
+    let mut composed = body.compose(&state, &server.app, &retries, segment, template)?;
+    templates.try_out(&state, server.app.id, &mut composed).await?;
     let Addressed { message, audience } = &composed.addressed;
     if !audience.is_named() && message.tier != Tier::Transactional {
         // Nobody's message is refused because figures could not be read.

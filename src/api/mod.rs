@@ -64,6 +64,9 @@ mod state;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod team;
+pub(crate) mod template_trials;
+pub(crate) mod templated;
+pub(crate) mod templates;
 pub(crate) mod topics;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
@@ -111,6 +114,8 @@ fn routes_by_caller() -> Routes {
             .merge(policies::routes())
             .merge(preview::routes())
             .merge(simulation::routes())
+            .merge(templates::routes())
+            .merge(template_trials::routes())
             .merge(messages::routes())
             .merge(message_content::routes())
             .merge(batch::routes())

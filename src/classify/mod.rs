@@ -139,6 +139,12 @@ named! {
         Replayed = "replayed",
         /// Its keys or payload could not be opened or encrypted. Dispatch says so before it sends.
         Unsealable = "unsealable",
+        /// Its template could not be filled in for its recipient: something that it asks for is not defined, or what came of it
+        /// breaks a rule, such as that of links. Dispatch says so before it sends.
+        Unrenderable = "unrenderable",
+        /// What came of its template is too long for a push, and its author lets nothing be cut, or that was not enough.
+        /// Dispatch says so before it sends.
+        TooLong = "too_long",
     }
 }
 

@@ -23,6 +23,7 @@ mod segment;
 mod send;
 mod serve;
 mod team;
+mod template;
 mod topic;
 mod vapid;
 mod watch;
@@ -126,6 +127,14 @@ enum Verb {
     Cap {
         #[command(subcommand)]
         verb: cap::Cap,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Make, try out, list and remove templates, which are filled in for each recipient.
+    #[command(after_help = MORE_SETTINGS)]
+    Template {
+        #[command(subcommand)]
+        verb: template::Template,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -373,6 +382,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),

@@ -31,6 +31,8 @@ const NAMES: &Names = &[
     ("/content/image", "--image"),
     ("/content/tag", "--tag"),
     ("/payload", "--payload"),
+    ("/template", "--template"),
+    ("/data", "--data"),
     ("/envelope", "--no-envelope"),
     ("/ttl", "--ttl"),
     ("/collapse_key", "--collapse-key"),
@@ -46,6 +48,7 @@ const NAMES: &Names = &[
   bellwire send --app shop --user 42 --tier transactional --title 'Your parcel is here'
   bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
   bellwire send --app shop --segment 'plan = \"pro\" and last_seen < 30d' --title 'For you'
+  bellwire send --app shop --topic news --template welcome --data '{\"city\": \"Linz\"}'
   bellwire send --app shop --message message.json
 
 Prints the message's id. `bellwire message show` tells how it goes.")]
@@ -122,11 +125,17 @@ struct Content {
     /// A notification replaces one shown earlier under the same tag.
     #[arg(long, requires = "title")]
     tag: Option<String>,
+    /// Instead of a notification: the name of a template, which is filled in for each recipient.
+    #[arg(long, value_name = "NAME", conflicts_with = "title")]
+    template: Option<String>,
+    /// What the template is told: a JSON object, or @FILE.
+    #[arg(long, value_name = "JSON", requires = "template")]
+    data: Option<String>,
     /// Instead of a notification: text for the page's own push handler.
-    #[arg(long, value_name = "TEXT", conflicts_with = "title")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["title", "template"])]
     payload: Option<String>,
     /// The same from a file, of any octets; - for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["title", "payload"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["title", "payload", "template"])]
     payload_file: Option<PathBuf>,
     /// Send the payload untouched, without the envelope that receipts need.
     #[arg(long)]
@@ -168,9 +177,11 @@ impl Send {
     }
 
     fn body(&self) -> anyhow::Result<Map<String, Value>> {
-        let Content { title, payload, payload_file, .. } = &self.content;
-        if title.is_none() && payload.is_none() && payload_file.is_none() {
-            bail!("say what to send: --title for a notification, --payload for the page's own handler, or --message");
+        let Content { title, template, data, payload, payload_file, .. } = &self.content;
+        if title.is_none() && template.is_none() && payload.is_none() && payload_file.is_none() {
+            bail!(
+                "say what to send: --title for a notification, --template, --payload for the page's own handler, or --message"
+            );
         }
         let To { all, topic, users, subscriptions, .. } = &self.to;
         let mut to = match topic {
@@ -186,6 +197,8 @@ impl Send {
         let mut body = Map::from_iter([("to".to_owned(), to)]);
         let mut put = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         put("content", self.content.notification());
+        put("template", template.clone().map(Value::from));
+        put("data", data.as_deref().map(|given| given_json("--data", given)).transpose()?);
         put("payload", self.content.payload()?);
         put("envelope", self.content.no_envelope.then_some(Value::Bool(false)));
         put("tier", self.tier.map(|tier| tier.name().into()));
@@ -224,6 +237,15 @@ fn count(sent: &Value) -> String {
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
     let parsed = text.parse().ok().or_else(|| duration::parse(text).map(|duration| duration.as_secs()));
     parsed.ok_or_else(|| "must be a number of seconds, or such as 30m, 12h, 7d".to_owned())
+}
+
+/// The JSON that an argument stands for: itself, or @FILE.
+pub(super) fn given_json(argument: &str, given: &str) -> anyhow::Result<Value> {
+    let octets = match given.strip_prefix('@') {
+        Some(file) => read(Path::new(file))?,
+        None => given.as_bytes().to_vec(),
+    };
+    serde_json::from_slice(&octets).with_context(|| format!("{argument} is not JSON"))
 }
 
 /// A file, or standard input for `-`.

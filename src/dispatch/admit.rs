@@ -2,7 +2,7 @@
 //! subscription's throttle.
 //! Queue rows and batches come in by the same checks; whatever does not pass is settled here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::fair::FairQueue;
 use super::job::{Job, START_WITHIN, Ticket, open_address};
 use super::message::{LaneInfo, Message, delivery};
 use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
+use super::says::{Own, Wants};
 use super::settle::Settling;
 use super::shared::Shared;
 use crate::classify::DeadReason;
@@ -36,6 +37,7 @@ use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
 use crate::store::queue::caps::Wish;
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::throttles::TurnRequest;
+use crate::template::Person;
 
 /// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
@@ -59,6 +61,9 @@ impl Entry {
         (self.row.recipient.subscription, self.row.message)
     }
 }
+
+/// What is known of those recipients whose messages have to know.
+type People = HashMap<SubscriptionId, Arc<Person>>;
 
 /// The stage between claim and queue.
 pub(super) struct Admission {
@@ -104,11 +109,19 @@ impl Admission {
         let entries = self.without_forged(entries, lease).await;
         let entries = self.without_replaced(entries, lease).await;
         let entries = self.without_late(entries, lease).await;
+        let wanted = entries.iter().map(|entry| (&entry.row.recipient, entry.message.says.wants()));
+        let people = match self.people(wanted).await {
+            Ok(people) => people,
+            Err(failed) => {
+                error!(error = %failed, "recipients of templates could not be read; their deliveries are given back");
+                return self.settling.give_back(entries.iter().map(Entry::key).collect(), lease);
+            }
+        };
         let (free, throttled) = entries
             .into_iter()
             .filter_map(|entry| {
                 let has_turn = entry.row.has_turn;
-                Some((self.job_of_row(entry, lease, claimed_at)?, has_turn))
+                Some((self.job_of_row(entry, &people, lease, claimed_at)?, has_turn))
             })
             .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
@@ -213,20 +226,22 @@ impl Admission {
     }
 
     /// A job of a claimed row; none if the row has its fate already.
-    fn job_of_row(&self, entry: Entry, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
+    fn job_of_row(&self, entry: Entry, people: &People, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
         let (now, Entry { row, message, lane }) = (self.shared.clock.now(), entry);
         let ticket = Ticket::Row(lease);
         let settled = match row.recipient.standing {
             _ if row.leases >= ROW_LEASES_MAX => {
                 dead(DeadLetterId(self.shared.clock.uuid()), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
-            Standing::Sendable => match self.job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket) {
-                Ok(mut job) => {
-                    job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
-                    return Some(job);
+            Standing::Sendable => {
+                match self.job(&row.recipient, people, row.retries, &message, &lane, claimed_at, ticket) {
+                    Ok(mut job) => {
+                        job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
+                        return Some(job);
+                    }
+                    Err(settled) => settled,
                 }
-                Err(settled) => settled,
-            },
+            }
             standing => standing_fate(standing, row.retries, now),
         };
         let to = (row.recipient.subscription, row.recipient.life);
@@ -246,6 +261,14 @@ impl Admission {
             }
             Err(CatalogError::Unusable(_) | CatalogError::Missing(_)) => return Ok(0),
         };
+        let wants = message.says.wants();
+        let people = match self.people(batch.recipients.iter().map(|recipient| (recipient, wants))).await {
+            Ok(people) => people,
+            Err(failed) => {
+                self.settling.settler.give_back(batch.lease, Unopened::Batch(batch.id));
+                return Err(failed);
+            }
+        };
         let open = Arc::new(OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, claimed_at));
         self.settling.open(open.clone());
         self.shared.progress.started(n);
@@ -257,7 +280,7 @@ impl Admission {
             }
             let ticket = Ticket::Batch(open.clone(), place);
             let fate = match recipient.standing {
-                Standing::Sendable => match self.job(recipient, 0, &message, &lane, claimed_at, ticket) {
+                Standing::Sendable => match self.job(recipient, &people, 0, &message, &lane, claimed_at, ticket) {
                     Ok(job) => {
                         jobs.push(job);
                         continue;
@@ -277,6 +300,30 @@ impl Admission {
         Ok(n)
     }
 
+    /// Reads what templates have to know of their recipients, in one statement; where nothing asks, there is none.
+    async fn people(&self, wanted: impl Iterator<Item = (&Recipient, Option<Wants>)>) -> sqlx::Result<People> {
+        let (mut ids, mut most) = (Vec::new(), Wants::Locale);
+        for (recipient, wants) in wanted {
+            if let Some(wants) = wants.filter(|_| recipient.standing == Standing::Sendable) {
+                ids.push(recipient.subscription);
+                most = most.max(wants);
+            }
+        }
+        if ids.is_empty() {
+            return Ok(People::new());
+        }
+        store::audience::people::of(&self.shared.pool, &ids, most == Wants::All).await
+    }
+
+    /// What a delivery has of its own. One whose subscription is not there any more is claimed again, and ends then.
+    fn own(&self, message: &Message, people: &People, to: SubscriptionId) -> Result<Option<Own>, Fate> {
+        match (message.says.wants(), people.get(&to)) {
+            (None, _) => Ok(None),
+            (Some(_), Some(person)) => Ok(Some(Own::Person(person.clone()))),
+            (Some(_), None) => Err(Fate::Deferred(Due::At(self.shared.clock.now()))),
+        }
+    }
+
     /// What becomes of a delivery that may not be sent at this time of its day; none if it may.
     fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
         if message.calendar.is_always_open() {
@@ -294,9 +341,11 @@ impl Admission {
     }
 
     /// A delivery that may be sent now, or what becomes of it instead.
+    #[expect(clippy::too_many_arguments, reason = "what a job consists of")]
     fn job(
         &self,
         recipient: &Recipient,
+        people: &People,
         retries: u32,
         message: &Arc<Message>,
         lane: &Arc<LaneInfo>,
@@ -306,6 +355,7 @@ impl Admission {
         if let Some(held) = self.hold(message, recipient, retries) {
             return Err(held);
         }
+        let own = self.own(message, people, recipient.subscription)?;
         let (keys, endpoint) =
             open_address(&self.shared.vault, recipient.subscription, &recipient.address).map_err(|why| {
                 error!(error = %why, "a stored subscription cannot be used");
@@ -331,6 +381,7 @@ impl Admission {
             proven: recipient.proven,
             start_before: claimed_at + START_WITHIN,
             attempts: Vec::new(),
+            own,
             shrunk: None,
             limit: None,
             refused: None,

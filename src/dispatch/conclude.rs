@@ -103,7 +103,7 @@ fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
     let limit = shrink_target(sent, without_padding)?;
     match without_padding <= limit {
         true => Some((limit, job.shrunk.clone())),
-        false => Some((limit, Some(job.message.shrink(limit)?))),
+        false => Some((limit, Some(job.written().shrink(limit)?))),
     }
 }
 
@@ -120,9 +120,19 @@ fn dead(job: &Job, reason: DeadReason, attempt: Attempt, id: DeadLetterId) -> Fa
     Fate::Ended(attempt, End::Dead(Box::new(Death { id, reason, detail, policy })))
 }
 
-/// A death without a POST.
-pub(super) fn dead_unsent(job: &Job, reason: DeadReason, now: Timestamp, id: DeadLetterId) -> Conclusion {
-    let death = Death { id, reason, detail: None, policy: Some(job.policy.to_json()) };
+/// A death without a POST. `detail` is cut to what is kept.
+pub(super) fn dead_unsent(
+    job: &Job,
+    reason: DeadReason,
+    detail: Option<String>,
+    now: Timestamp,
+    id: DeadLetterId,
+) -> Conclusion {
+    let detail = detail.map(|mut detail| {
+        detail.truncate(detail.floor_char_boundary(REASON_MAX));
+        detail.into_boxed_str()
+    });
+    let death = Death { id, reason, detail, policy: Some(job.policy.to_json()) };
     ended_unsent(job.retries, End::Dead(Box::new(death)), reason.name(), now)
 }
 

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::batch::OpenBatch;
 use super::message::{LaneInfo, Message, Unusable, delivery};
+use super::says::{Own, Says, Written};
 use super::stops::Target;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
@@ -45,6 +46,8 @@ pub(super) struct Job {
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
     pub attempts: Vec<Attempt>,
+    /// What is said to its recipient, if not everybody is told the same.
+    pub own: Option<Own>,
     /// The payload made smaller, since the gateway found it too large, or is believed to.
     pub shrunk: Option<Arc<Shrunk>>,
     /// Plaintext octets that the gateway is believed to take.
@@ -78,9 +81,18 @@ impl Job {
         self.retries == 0 && !self.message.caps.is_empty()
     }
 
+    /// What is said to its recipient. To be asked once it is filled in.
+    pub(super) fn written(&self) -> &Written {
+        match (&self.own, &self.message.says) {
+            (Some(Own::Written(written)), _) => written,
+            (_, Says::Same(written)) => written,
+            (_, Says::Each(_)) => unreachable!("a delivery is filled in before anything is made of what it says"),
+        }
+    }
+
     /// What is rendered for it.
     pub(super) fn template(&self) -> &Template {
-        self.shrunk.as_ref().map_or(&self.message.template, |shrunk| &shrunk.template)
+        self.shrunk.as_ref().map_or(&self.written().template, |shrunk| &shrunk.template)
     }
 
     /// Notes that a stage begins, and the one before it ends.

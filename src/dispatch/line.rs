@@ -61,7 +61,7 @@ impl Line {
                 let (subscription, clock) = (self.shared.label(turn.job.subscription), &self.shared.clock);
                 error!(%error, subscription, "a payload cannot be sealed");
                 let conclusion =
-                    dead_unsent(&turn.job, DeadReason::Unsealable, clock.now(), DeadLetterId(clock.uuid()));
+                    dead_unsent(&turn.job, DeadReason::Unsealable, None, clock.now(), DeadLetterId(clock.uuid()));
                 self.withdraw(turn, conclusion);
             }
         }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::policies::Policies;
+use super::says::Says;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::message::Content;
+use crate::model::template::Said;
 use crate::otlp;
 use crate::policy::calendar::Calendar;
 use crate::policy::caps::Counted;
@@ -19,18 +19,17 @@ use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
 use crate::store::queue::opening::MessageRow;
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
-use crate::webpush::payload::Template;
-use crate::webpush::shrink::{Shrunk, shrink};
 
-/// A message ready to be sent to anybody: opened, parsed and rendered but for what differs between recipients.
+/// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
 pub(super) struct Message {
     pub id: MessageId,
     /// What its deliveries' ids are derived from: the message that it replays, or itself.
     pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
-    pub content: Content,
-    pub template: Template,
+    pub says: Says,
+    /// Whether its pushes carry our envelope.
+    pub enveloped: bool,
     pub ttl_s: u32,
     pub urgency: Urgency,
     pub topic: Option<http::HeaderValue>,
@@ -50,8 +49,6 @@ pub(super) struct Message {
     pub expires_at: Timestamp,
     /// The request that it came with, if its deliveries are to be traced.
     pub traced: Option<otlp::Origin>,
-    /// What was last made of it for a gateway that takes no more than so many octets.
-    pub(super) shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
 /// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
@@ -73,8 +70,7 @@ impl Message {
         let unusable = |why: String| Unusable { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
         let content = vault.open(vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
-        let content: Content = serde_json::from_slice(&content).map_err(|e| unusable(format!("content: {e}")))?;
-        let template = Template::new(&content).map_err(|e| unusable(e.to_string()))?;
+        let said = Said::from_json(&content).map_err(|e| unusable(format!("content: {e}")))?;
         let policies = Policies::new(row.id, row.tier, &row.policies, server);
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
@@ -82,8 +78,8 @@ impl Message {
             root: row.root,
             app: row.app,
             tier: row.tier,
-            content,
-            template,
+            enveloped: said.is_enveloped(),
+            says: Says::new(said).map_err(unusable)?,
             ttl_s: row.ttl_s,
             urgency: row.urgency,
             topic: topic.map_err(|e| unusable(format!("topic header: {e}")))?,
@@ -97,24 +93,12 @@ impl Message {
             charted: row.charted,
             expires_at: row.expires_at,
             traced: tracer.origin(row.traceparent.as_deref()),
-            shrunk: Mutex::default(),
         })
-    }
-
-    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
-    /// same one again and again.
-    pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
-        let mut last = self.shrunk.lock();
-        match &*last {
-            Some((known, shrunk)) if *known == limit => shrunk.clone(),
-            _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
-        }
     }
 
     /// Its part in figures over time.
     fn origin(&self) -> Origin {
-        let enveloped = !matches!(self.content, Content::Raw { envelope: false, .. });
-        Origin { accepted_at: self.accepted_at, enveloped, charted: self.charted }
+        Origin { accepted_at: self.accepted_at, enveloped: self.enveloped, charted: self.charted }
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.

@@ -38,6 +38,7 @@ mod queue;
 mod rate;
 mod refills;
 mod room;
+mod says;
 mod seal;
 mod sealers;
 mod settle;

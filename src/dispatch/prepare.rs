@@ -7,16 +7,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::conclude::{Conclusion, ended_unsent};
+use super::conclude::{Conclusion, dead_unsent, ended_unsent};
 use super::job::{Job, Ticket};
 use super::seal::Unsealed;
 use super::shared::Shared;
 use super::stops::Stopped;
 use super::turn::Turn;
+use crate::classify::DeadReason;
 use crate::gateway::Post;
+use crate::model::id::DeadLetterId;
 use crate::model::message::PLAINTEXT_MAX;
 use crate::policy::remaining_ttl_s;
 use crate::store::outcomes::ledger::{Due, End};
+use crate::template::Kind;
 use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
 use crate::webpush::seal::padded_len;
 use crate::webpush::vapid::TokenCache;
@@ -40,11 +43,24 @@ impl Preparation {
     }
 
     /// Everything up to the sealing; what became of the delivery instead, if there is to be no POST.
-    pub(super) fn prepare(&self, turn: Turn) -> Result<Unsealed, (Turn, Conclusion)> {
-        match self.check(&turn.job) {
+    pub(super) fn prepare(&self, mut turn: Turn) -> Result<Unsealed, (Turn, Conclusion)> {
+        match self.check(&turn.job).and_then(|ttl_s| self.fill_in(&mut turn.job).map(|()| ttl_s)) {
             Ok(ttl_s) => Ok(self.render(fit(turn), ttl_s)),
             Err(conclusion) => Err((turn, conclusion)),
         }
+    }
+
+    /// Fills a template in for its recipient, if that is still to be done. One for whom it cannot be done is dead.
+    fn fill_in(&self, job: &mut Job) -> Result<(), Conclusion> {
+        let Some(own) = &mut job.own else { return Ok(()) };
+        own.fill_in(&job.message.says).map_err(|fault| {
+            let reason = match fault.kind {
+                Kind::Unfit => DeadReason::Unrenderable,
+                Kind::TooLong => DeadReason::TooLong,
+            };
+            let clock = &self.shared.clock;
+            dead_unsent(job, reason, Some(fault.line()), clock.now(), DeadLetterId(clock.uuid()))
+        })
     }
 
     /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours. Returns its time to
@@ -116,9 +132,9 @@ fn fit(mut turn: Turn) -> Turn {
     if let Some(max) = turn.payload_max
         && job.refused.is_none()
     {
-        if job.message.template.max_len() <= max {
+        if job.written().template.max_len() <= max {
             job.limit = Some(max);
-        } else if let Some(shrunk) = job.message.shrink(max) {
+        } else if let Some(shrunk) = job.written().shrink(max) {
             (job.limit, job.shrunk) = (Some(max), Some(shrunk));
         }
     }

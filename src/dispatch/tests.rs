@@ -12,6 +12,7 @@ use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
 use super::policies::Policies;
+use super::says::Says;
 use super::turn::Next;
 use crate::classify::{Answer, classify};
 use crate::model::clock::Timestamp;
@@ -20,6 +21,7 @@ use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::message::{Content, Payload};
 use crate::model::subscription::{BrowserKeys, Endpoint};
+use crate::model::template::Said;
 use crate::policy::Settings;
 use crate::policy::breaker::{Snapshot, State};
 use crate::policy::flow::Rate;
@@ -32,7 +34,6 @@ use crate::store::queue::claims::{Batch, Recipient, Standing};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::opening::StoredPolicies;
 use crate::webpush::keys::SigningKey;
-use crate::webpush::payload::Template;
 
 mod sharing;
 
@@ -48,8 +49,8 @@ fn message(tier: Tier) -> Arc<Message> {
         root: id,
         app: APP,
         tier,
-        template: Template::new(&content).unwrap(),
-        content,
+        says: Says::new(Said::Literal(content)).unwrap(),
+        enveloped: true,
         ttl_s: 60,
         urgency: Urgency::Normal,
         topic: None,
@@ -63,7 +64,6 @@ fn message(tier: Tier) -> Arc<Message> {
         charted: false,
         expires_at: NOW,
         traced: None,
-        shrunk: Default::default(),
     })
 }
 
@@ -98,6 +98,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             proven: true,
             start_before: Instant::now(),
             attempts: Vec::new(),
+            own: None,
             shrunk: None,
             limit: None,
             refused: None,

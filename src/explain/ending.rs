@@ -145,6 +145,10 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
                 }
                 DeadReason::Tampered => "its row was changed by hand".to_owned(),
                 DeadReason::Replayed => "it had been sent already, and somebody put its row back".to_owned(),
+                DeadReason::Unrenderable => {
+                    "its template could not be filled in for this recipient; its dead letter says what was missing or wrong".to_owned()
+                }
+                DeadReason::TooLong => "what came of its template for this recipient was too long".to_owned(),
                 DeadReason::Unsealable => "its keys or payload could not be opened or encrypted".to_owned(),
                 refusal => refused(refusal).to_owned(),
             },

@@ -3,8 +3,8 @@
 
 mod links;
 mod payload;
+mod texts;
 
-use std::collections::HashSet;
 use std::fmt;
 
 use aws_lc_rs::digest;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::payload::Payload;
+pub(crate) use self::texts::Place;
 use crate::model::base64url;
 use crate::model::id::AppId;
 use crate::model::named;
@@ -186,7 +187,7 @@ impl Content {
         let refuse = |pointer: &str, detail: &str| Err(vec![problem(pointer, detail)]);
         let made = match (content, payload) {
             (Some(_), Some(_)) => return refuse("/payload", "cannot stand beside `content`"),
-            (None, None) => return refuse("/content", "is missing: give `content` or `payload`"),
+            (None, None) => return refuse("/content", "is missing: give `content`, `payload` or `template`"),
             (Some(_), None) if envelope == Some(false) => {
                 return refuse("/envelope", "may be false only beside `payload`");
             }
@@ -217,25 +218,28 @@ impl Content {
 
 impl Notification {
     fn check(&self, at: &str, problems: &mut Vec<Problem>) {
+        use Place::{ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        let check = |place: Place, problems: &mut Vec<Problem>| {
+            let detail = place.get(self).and_then(|text| place.fault(text));
+            problems.extend(detail.map(|detail| problem(&format!("{at}/{}", place.name()), detail)));
+        };
+        for place in [Title, Body, Tag, Url, Icon, Image, Badge, Lang] {
+            check(place, problems);
+        }
+        if !self.check_form(at, problems) {
+            return;
+        }
+        for i in 0..self.actions.len() {
+            check(ActionName(i), problems);
+            check(ActionTitle(i), problems);
+            problems.extend(self.repeated_action(i, at));
+            check(ActionUrl(i), problems);
+        }
+    }
+
+    /// Refuses what is wrong whatever the texts say. False: there are so many buttons that it is not worth looking at them.
+    pub(crate) fn check_form(&self, at: &str, problems: &mut Vec<Problem>) -> bool {
         let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
-        if self.title.trim().is_empty() || longer(&self.title, TITLE_MAX) {
-            refuse("title", format!("must have 1 to {TITLE_MAX} characters, not all blank"));
-        }
-        if self.body.as_ref().is_some_and(|body| longer(body, BODY_MAX)) {
-            refuse("body", format!("may have at most {BODY_MAX} characters"));
-        }
-        if self.tag.as_ref().is_some_and(|tag| longer(tag, TAG_MAX)) {
-            refuse("tag", format!("may have at most {TAG_MAX} characters"));
-        }
-        for (member, url) in [("url", &self.url), ("icon", &self.icon), ("image", &self.image), ("badge", &self.badge)]
-        {
-            if let Some(detail) = url.as_deref().and_then(unfit_url) {
-                refuse(member, detail);
-            }
-        }
-        if self.lang.as_deref().is_some_and(|lang| !is_language_tag(lang)) {
-            refuse("lang", "must be a BCP 47 language tag such as `en` or `pt-BR`".into());
-        }
         if let Some(data) = &self.data {
             if data.contains_key(ENVELOPE_MEMBER) {
                 refuse("data/bellwire", "is used by Bellwire itself".into());
@@ -246,25 +250,14 @@ impl Notification {
         }
         if self.actions.len() > ACTIONS_MAX {
             refuse("actions", format!("may hold at most {ACTIONS_MAX} actions"));
-            return; // one complaint, not one for each of a million
         }
-        let mut names = HashSet::new();
-        for (i, action) in self.actions.iter().enumerate() {
-            for (member, text) in [("action", &action.action), ("title", &action.title)] {
-                if text.trim().is_empty() || longer(text, ACTION_TEXT_MAX) {
-                    refuse(
-                        &format!("actions/{i}/{member}"),
-                        format!("must have 1 to {ACTION_TEXT_MAX} characters, not all blank"),
-                    );
-                }
-            }
-            if !names.insert(&action.action) {
-                refuse(&format!("actions/{i}/action"), "is the name of an earlier action too".into());
-            }
-            if let Some(detail) = action.url.as_deref().and_then(unfit_url) {
-                refuse(&format!("actions/{i}/url"), detail);
-            }
-        }
+        self.actions.len() <= ACTIONS_MAX
+    }
+
+    /// What is wrong with a button's name, if an earlier one has it.
+    pub(crate) fn repeated_action(&self, i: usize, at: &str) -> Option<Problem> {
+        let is_repeated = self.actions[..i].iter().any(|earlier| earlier.action == self.actions[i].action);
+        is_repeated.then(|| problem(&format!("{at}/actions/{i}/action"), "is the name of an earlier action too"))
     }
 }
 
@@ -290,7 +283,8 @@ fn longer(text: &str, max_chars: usize) -> bool {
     text.len() > max_chars && text.chars().nth(max_chars).is_some()
 }
 
-fn deeper(value: &serde_json::Value, levels: usize) -> bool {
+/// Whether a value is nested deeper than so many levels.
+pub(crate) fn deeper(value: &serde_json::Value, levels: usize) -> bool {
     use serde_json::Value;
     match value {
         Value::Array(items) => levels == 0 || items.iter().any(|item| deeper(item, levels - 1)),

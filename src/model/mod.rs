@@ -15,5 +15,6 @@ pub(crate) mod person;
 pub(crate) mod role;
 pub(crate) mod scope;
 pub(crate) mod subscription;
+pub(crate) mod template;
 
 pub(crate) use named::named;

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Send messages.
+    /// Send messages, and try templates out.
     Send,
     /// Read everything of the app except private keys and what dead letters hold.
     Read,
     /// Register, change and unsubscribe subscriptions, make topics and fill them, erase users.
     Subscribers,
-    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters.
+    /// Pause, resume and cancel messages, retry and cancel deliveries, replay and discard dead letters, store and remove
+    /// templates.
     Messages,
     /// Set delivery policies, the calendar, frequency caps, SLAs and flow control.
     Policies,

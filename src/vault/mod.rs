@@ -34,6 +34,8 @@ pub(crate) type Column = &'static str;
 pub const ADDRESS: Column = "subscriptions.address";
 /// A message's plaintext.
 pub const CONTENT: Column = "messages.content";
+/// A stored template.
+pub(crate) const TEMPLATE: Column = "templates.content";
 /// A VAPID private key.
 pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 

@@ -96,6 +96,19 @@ impl Template {
         if octets > limit { Err(TooLarge { octets, limit }) } else { Ok(template) }
     }
 
+    /// The same of a notification.
+    pub(crate) fn of_content(notification: &Notification) -> Result<Self, TooLarge> {
+        match Self::declarative(notification) {
+            (_, octets) if octets > CONTENT_MAX => Err(TooLarge { octets, limit: CONTENT_MAX }),
+            (template, _) => Ok(template),
+        }
+    }
+
+    /// How many octets a notification has as sent, our envelope not counted: at most 3,833 fit.
+    pub(crate) fn content_octets(notification: &Notification) -> usize {
+        Self::declarative(notification).1
+    }
+
     /// A notification whatever its size, for [`shrink`](super::shrink) to measure.
     pub(super) fn of_notification(notification: &Notification) -> Self {
         Self::declarative(notification).0

@@ -90,7 +90,14 @@ pub(crate) fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
         }
     }
     dropped.push("the end of body");
-    cut_body(candidate, limit).map(|template| Shrunk { template, dropped })
+    let (_, template) = cut_body(candidate, |notification| fit(notification, limit))?;
+    Some(Shrunk { template, dropped })
+}
+
+/// A notification with as much of its body as fits a push, and the same written down. None: it has no body, or would not fit
+/// with hardly any of it.
+pub(crate) fn cut_to_fit(notification: Notification) -> Option<(Notification, Template)> {
+    cut_body(notification, |notification| Template::of_content(notification).ok())
 }
 
 fn fit(notification: &Notification, limit: usize) -> Option<Template> {
@@ -98,15 +105,19 @@ fn fit(notification: &Notification, limit: usize) -> Option<Template> {
 }
 
 /// Keeps as many characters of the body as fit, and an ellipsis.
-fn cut_body(mut notification: Notification, limit: usize) -> Option<Template> {
+fn cut_body(
+    mut notification: Notification,
+    fit: impl Fn(&Notification) -> Option<Template>,
+) -> Option<(Notification, Template)> {
     let body = notification.body.take()?;
     let mut cut_at = |end: usize| {
         notification.body = Some(format!("{}…", &body[..end]));
-        fit(&notification, limit)
+        fit(&notification)
     };
     let ends: Vec<usize> = body.char_indices().map(|(at, _)| at).collect();
     let fitting = ends.partition_point(|&end| cut_at(end).is_some());
-    cut_at(*ends.get(fitting.checked_sub(1)?)?)
+    let template = cut_at(*ends.get(fitting.checked_sub(1)?)?)?;
+    Some((notification, template))
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ mod stops;
 mod store;
 mod succession;
 mod support;
+mod templates;
 mod throttles;
 mod tiers;
 mod tokens;

@@ -26,6 +26,9 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
             "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},
         }),
+        Some("Template") => template(),
+        Some("TemplatePreviewBody") => json!({"template": template(), "recipient": {"attributes": {"name": "Ann"}}}),
+        Some("TemplateCheckBody") => json!({"template": template(), "to": {"topic": "news"}}),
         Some("Batch") => json!({"messages": [
             {"to": {"users": ["u_1"]}, "tier": "transactional", "content": {"title": "Your code: 471 100"}},
             {"to": {"users": ["u_2"]}, "tier": "transactional", "content": {"title": "Your code: 815 442"}, "idempotency_key": "login-815"},
@@ -71,5 +74,13 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("Invitation") => json!({"email": "ann@example.com", "roles": [{"role": "sender", "app": "shop"}]}),
         Some("TeammateChange") => json!({"roles": [{"role": "viewer"}], "disabled": false}),
         Some(_) => return None,
+    })
+}
+
+fn template() -> Value {
+    json!({
+        "content": {"title": "Hello {{ attributes.name | default('there') }}", "url": "/for/{{ user_id | default('you') }}"},
+        "locales": {"de": {"content": {"title": "Hallo {{ attributes.name | default('du') }}"}}},
+        "too_long": {"cut": "body"},
     })
 }

@@ -23,6 +23,7 @@ use Text::{Id, Like, Long};
 const UUID: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 const TOPIC: Text = Like("^[A-Za-z0-9_.~%-]{1,128}$");
 const SEGMENT: Text = Like("^[a-z0-9][a-z0-9-]{0,63}$");
+const TEMPLATE: Text = Like("^[a-z0-9][a-z0-9-]{0,63}$");
 const SLUG: Text = Like("^[a-z0-9][a-z0-9-]{0,62}$");
 const CLOCK: Text = Like("^[0-2][0-9]:[0-5][0-9]$");
 const BASE64URL: Text = Like("^[A-Za-z0-9_-]+$");
@@ -88,6 +89,10 @@ const TEXTS: &[(&str, Text)] = &[
     ("NewTopic.name", TOPIC),
     ("TopicView.name", TOPIC),
     ("PolicyView.name", Long(1, 128)),
+    ("TemplateView.name", TEMPLATE),
+    ("path.template", TEMPLATE),
+    ("template", TEMPLATE),
+    ("TemplateRef", TEMPLATE),
     ("name", Long(1, 200)),
     ("user", Long(1, 255)),
     ("users", Long(1, 255)),

@@ -106,16 +106,20 @@ pub(in crate::store) async fn next(
     .await
 }
 
-/// A single one, with all that there is to know.
-pub(in crate::store) async fn one(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<CandidateRow>> {
+/// These, as they are now; all that a filter may ask of them.
+pub(in crate::store) async fn of_ids(
+    conn: &mut PgConnection,
+    ids: &[SubscriptionId],
+) -> sqlx::Result<Vec<CandidateRow>> {
     sqlx::query_as!(
         CandidateRow,
-        r#"SELECT id, lane, origin_id, user_id, tags, attributes AS "attributes: _", locale, timezone, last_seen, created_at
-           FROM subscriptions WHERE shard = $1 AND id = $2"#,
-        id.shard(),
-        id.0
+        r#"SELECT s.id, s.lane, s.origin_id, s.user_id, s.tags, s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen,
+                  s.created_at
+           FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id"#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
     )
-    .fetch_optional(conn)
+    .fetch_all(conn)
     .await
 }
 

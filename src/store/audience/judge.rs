@@ -97,7 +97,7 @@ pub(in crate::store) async fn takes_successor(
     new: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let Some(candidate) = candidates::one(conn, new).await? else { return Ok(false) };
+    let Some(candidate) = candidates::of_ids(conn, &[new]).await?.pop() else { return Ok(false) };
     let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
     let judged = judge.judge(conn, vec![CandidateRow { id: old, ..candidate }]).await?;
     Ok(judged.iter().any(|(_, is_taken)| *is_taken))
@@ -108,13 +108,13 @@ pub(in crate::store) async fn lanes(
     conn: &mut PgConnection,
     lanes: &[LaneId],
 ) -> sqlx::Result<HashMap<LaneId, LaneFacts>> {
-    let found = sqlx::query!("SELECT id, gateway, vapid_key FROM lanes WHERE id = ANY ($1)", lanes as &[LaneId])
-        .map(|row| {
-            let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
-            (LaneId(row.id), LaneFacts::new(gateway, VapidKeyId(row.vapid_key)))
-        })
-        .fetch_all(conn)
-        .await?;
+    let found = sqlx::query!(
+        r#"SELECT id, gateway AS "gateway: Gateway", vapid_key FROM lanes WHERE id = ANY ($1)"#,
+        lanes as &[LaneId]
+    )
+    .map(|row| (LaneId(row.id), LaneFacts::new(row.gateway, VapidKeyId(row.vapid_key))))
+    .fetch_all(conn)
+    .await?;
     Ok(found.into_iter().collect())
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod erasures;
 pub(crate) mod hygiene;
 pub(crate) mod judge;
 pub(crate) mod membership;
+pub(crate) mod people;
 pub(crate) mod reach;
 pub(crate) mod refusals;
 pub(crate) mod registration;

@@ -102,6 +102,10 @@ actions! {
     SegmentSet = "segment.set",
     /// A segment was removed.
     SegmentRemoved = "segment.removed",
+    /// A template was made or written anew.
+    TemplateSet = "template.set",
+    /// A template was removed.
+    TemplateRemoved = "template.removed",
     /// A delivery policy was set.
     PolicySet = "policy.set",
     /// A delivery policy was taken away.

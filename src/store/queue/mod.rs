@@ -14,4 +14,5 @@ pub(crate) mod recall;
 pub(crate) mod sending;
 pub(crate) mod steering;
 pub(crate) mod stops;
+pub(crate) mod templates;
 pub(crate) mod throttles;

@@ -18,6 +18,7 @@ mod sharing;
 mod steering;
 mod subscriptions;
 mod team;
+mod templates;
 mod validation;
 mod walk;
 

@@ -81,6 +81,9 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
+        "PUT /v1/apps/{app}/templates/{template}" => json!({"content": content()}),
+        "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
+        "POST /v1/apps/{app}/templates/check" => json!({"template": {"content": content()}, "to": {"all": true}}),
         "POST /v1/session" => json!({"api_key": "an operator's"}),
         "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
         "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
@@ -193,6 +196,13 @@ impl Walk {
                     let (name, body) = (format!("walk-{n}"), json!({"expression": "tag('beta')"}));
                     let path = format!("/v1/apps/shop/segments/{name}");
                     self.api.call(Method::PUT, &path, Some(&self.api.key), Some(body)).await.ok(201);
+                    name
+                }
+                "{template}" => {
+                    let name = format!("place-{n}");
+                    let put = format!("/v1/apps/shop/templates/{name}");
+                    let body = Some(json!({"content": content()}));
+                    self.api.call(Method::PUT, &put, Some(&self.api.key), body).await.ok(201);
                     name
                 }
                 "{tier}" => "promotional".to_owned(),

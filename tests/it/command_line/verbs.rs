@@ -330,6 +330,36 @@ async fn caps_are_set_shown_and_cleared() {
 }
 
 #[tokio::test]
+async fn templates_are_put_tried_sent_and_deleted_at_the_shell() {
+    let shell = Shell::with_app().await;
+    let of_shop = ["--app", "shop"];
+    let put = ["template", "put", "welcome", "--app", "shop", "--file", "-"];
+    let wrong = shell.fed(&put, r#"{"content": {"title": "{{ nmae }}"}}"#).await;
+    assert!(error_text(&wrong).contains("/content/title: line 1, column 4: `nmae` is not defined"), "{wrong:?}");
+    let made =
+        shell.fed(&put, r#"{"content": {"title": "{{ data.city }} greets {{ user_id | default('you') }}"}}"#).await;
+    assert_eq!(line(&made), "The template welcome is stored.");
+    assert!(line(&shell.ok(&["template", "list", "--app", "shop"]).await).starts_with("TEMPLATE"));
+    let shown = shell.json(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
+    assert_eq!(shown["name"], "welcome");
+    let data = ["--data", r#"{"city": "Linz"}"#];
+    let preview = shell.ok(&[&["template", "preview", "welcome"][..], &of_shop, &data].concat()).await;
+    let preview = String::from_utf8(preview.stdout).unwrap();
+    assert!(preview.contains("\"title\": \"Linz greets you\"") && preview.contains("octets"), "{preview}");
+    let refused = shell.refused(&[&["template", "preview", "welcome"][..], &of_shop].concat()).await;
+    assert!(refused.contains("TEMPLATE: /content/title: line 1, column 4: `data.city` is not defined"), "{refused}");
+    let check = shell.ok(&[&["template", "check", "welcome", "--all"][..], &of_shop, &data].concat()).await;
+    assert_eq!(line(&check), "tried on 0 (all of them): 0 cannot be filled in, 0 too long");
+    let send = ["send", "--all", "--template", "welcome", "--json"];
+    shell.ok(&[&send[..], &of_shop, &data].concat()).await;
+    let refused = shell.refused(&["send", "--app", "shop", "--all", "--template", "welcome", "--data", "{"]).await;
+    assert!(refused.contains("--data is not JSON"), "{refused}");
+    shell.ok(&[&["template", "delete", "welcome"][..], &of_shop].concat()).await;
+    let gone = shell.refused(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
+    assert!(gone.contains("There is no such template. `bellwire template list` shows those that there are."), "{gone}");
+}
+
+#[tokio::test]
 async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
     let shell = Shell::with_app().await;
     let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;

@@ -27,6 +27,8 @@ export const ACTIONS: Record<Action, string> = {
   "topic.created": "made a topic",
   "topic.changed": "changed a topic",
   "topic.removed": "removed a topic",
+  "template.set": "wrote a template",
+  "template.removed": "removed a template",
   "policy.set": "set a policy",
   "policy.removed": "removed a policy",
   "calendar.changed": "changed the hours",

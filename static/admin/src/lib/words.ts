@@ -30,6 +30,8 @@ const REASONS: Record<string, Reason> = {
   tampered: { title: "The queue was changed by hand", help: "Find out who writes to the database. Discard, or replay what you know to be right." },
   replayed: { title: "A queue row was put back by hand", help: "It was sent before, so most of these can be discarded." },
   unsealable: { title: "It could not be encrypted", help: "The subscription's keys are wrong. The browser mends it with its next visit; discard these." },
+  unrenderable: { title: "The template could not be filled in", help: "The letter says which attribute was missing, or what came out wrong. Give the recipient the attribute, or send again with a default." },
+  too_long: { title: "The template came out too long", help: "Send again with a shorter template, or one that lets its body be cut." },
   gone: { title: "The subscription is gone", help: "Nothing to do: the person unsubscribed or the browser did. There is no way back." },
   expired: { title: "Its time to live ended first", help: "Give it a longer TTL next time, or send it when the lane flows. There is no way back." },
 };

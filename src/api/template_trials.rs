@@ -1,0 +1,280 @@
+//! `/v1/apps/{app}/templates/preview` and `…/check`: what comes of a template, for one recipient or for all of them. Nothing is sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MaySend, Server};
+use super::compose::{To, check_segment, check_to};
+use super::extract::{Json, USER_ID_RULE, is_plain_text};
+use super::problem::{Faults, FieldError, Problem};
+use super::templated::{Resolved, TemplateRef, Templates};
+use crate::classify::DeadReason;
+use crate::model::id::SubscriptionId;
+use crate::model::message::{Content, Notification};
+use crate::store::audience::people::{self, Behind};
+use crate::store::keys::apps::App;
+use crate::store::queue::sending::Audience;
+use crate::template::{Compiled, DATA_MAX, Fault, Filled, Kind, Person};
+use crate::webpush::payload;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(preview)).routes(routes!(check))
+}
+
+/// Recipients that are read at a time.
+const PAGE: i64 = 500;
+/// Recipients that are tried before other requests have their turn on this thread: a few ms.
+const TRIED_AT_ONCE: usize = 100;
+/// A check takes no more pages after this.
+const CHECK_WITHIN: Duration = Duration::from_secs(10);
+/// Failures that one check tells of.
+const FAILURES_MAX: usize = 20;
+
+/// A template to try, and for whom: at most one of `subscription`, `user` and `recipient`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TemplatePreviewBody {
+    /// The name of a stored template, or one in the same form.
+    template: TemplateRef,
+    /// What the message would tell it.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Map<String, Value>>,
+    /// For this subscription.
+    #[schema(value_type = Option<String>)]
+    subscription: Option<SubscriptionId>,
+    /// For the first active subscription of this user.
+    user: Option<String>,
+    /// For somebody of whom this is known.
+    recipient: Option<SomebodyBody>,
+}
+
+/// A made-up recipient.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SomebodyBody {
+    /// The site's own name for them.
+    user_id: Option<String>,
+    /// What the site knows of them.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    attributes: Map<String, Value>,
+    /// Words that they are selected by.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// A BCP 47 language tag.
+    locale: Option<String>,
+    /// An IANA time zone.
+    timezone: Option<String>,
+}
+
+/// What comes of a template.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TemplatePreview {
+    /// The language that its recipient would be sent it in; null: the template's own.
+    locale: Option<String>,
+    /// What comes of each language for this recipient, the template's own first.
+    variants: Vec<VariantPreview>,
+}
+
+/// What comes of a template in one language.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VariantPreview {
+    /// The language; null: the template's own.
+    locale: Option<String>,
+    /// The notification; null: it cannot be filled in for this recipient.
+    content: Option<Box<Notification>>,
+    /// What would be sent where a push service finds it too large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact: Option<Box<Notification>>,
+    /// Octets of the notification as sent, without our envelope: at most 3,833.
+    octets: Option<usize>,
+    /// What is wrong with it for this recipient.
+    faults: Vec<FieldError>,
+}
+
+/// Fills a template in, in every language that it has. Nothing is sent.
+#[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug")), request_body = TemplatePreviewBody,
+    security(("api_key" = ["send"])), responses((status = 200, body = TemplatePreview)))]
+pub(crate) async fn preview(
+    Server { app, .. }: Server<MaySend>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<TemplatePreviewBody>,
+) -> Result<Answer<TemplatePreview>, Problem> {
+    let TemplatePreviewBody { template, data, subscription, user, recipient } = body;
+    let (of, compiled) = compile(&state, &app, template, data).await?;
+    let person = whom(&state, &app, subscription, user, recipient).await?;
+    let show = |variant| {
+        let faults = compiled.faults(variant, &person).iter().map(|fault| of.complaint(fault, "")).collect();
+        let locale = compiled.locale(variant).map(str::to_owned);
+        match compiled.fill(variant, &person) {
+            Ok(Filled { content: Content::Notification { content, compact }, .. }) => {
+                let octets = Some(payload::Template::content_octets(&content));
+                VariantPreview { locale, content: Some(content), compact, octets, faults }
+            }
+            _ => VariantPreview { locale, content: None, compact: None, octets: None, faults },
+        }
+    };
+    let chosen = compiled.variant_for(person.locale.as_deref());
+    let locale = compiled.locale(chosen).map(str::to_owned);
+    Ok(Answer(TemplatePreview { locale, variants: (0..compiled.variants()).map(show).collect() }))
+}
+
+async fn compile(
+    state: &ApiState,
+    app: &App,
+    template: TemplateRef,
+    data: Option<Map<String, Value>>,
+) -> Result<(Resolved, Compiled), Problem> {
+    let of = Templates::default().resolve(state, app.id, Some(template)).await?;
+    let of = of.expect("one was given");
+    match of.compile(app, data) {
+        Ok((_, compiled)) => Ok((of, compiled)),
+        Err(errors) => Err(Problem::invalid(errors)),
+    }
+}
+
+/// Whom a preview is for; somebody of whom nothing is known, if nobody is named.
+async fn whom(
+    state: &ApiState,
+    app: &App,
+    subscription: Option<SubscriptionId>,
+    user: Option<String>,
+    recipient: Option<SomebodyBody>,
+) -> Result<Arc<Person>, Problem> {
+    let audience = match (subscription, user, recipient) {
+        (None, None, recipient) => return somebody(recipient.unwrap_or_default()).map(Arc::new),
+        (Some(id), None, None) => Audience::Subscriptions(vec![id]),
+        (None, Some(user), None) if is_plain_text(&user, 255) => Audience::Users(vec![user]),
+        (None, Some(_), None) => return Err(Problem::invalid_member("/user", USER_ID_RULE)),
+        _ => {
+            let detail = "may hold at most one of `subscription`, `user`, `recipient`";
+            return Err(Problem::invalid_member("", detail));
+        }
+    };
+    let pointer = if matches!(audience, Audience::Users(_)) { "/user" } else { "/subscription" };
+    let found = people::page(&state.pool, app.id, &audience, Behind::NONE, 1, state.clock.now()).await?.pop();
+    let member = found.ok_or_else(|| Problem::invalid_member(pointer, "has no active subscription in this app"))?;
+    Ok(member.person)
+}
+
+fn somebody(body: SomebodyBody) -> Result<Person, Problem> {
+    let SomebodyBody { user_id, attributes, tags, locale, timezone } = body;
+    let octets = serde_json::to_vec(&(&attributes, &tags)).map_or(usize::MAX, |json| json.len());
+    if octets > DATA_MAX {
+        return Err(Problem::invalid_member("/recipient", format!("may have at most {DATA_MAX} octets as JSON")));
+    }
+    Ok(Person { user_id, attributes, tags, locale, timezone })
+}
+
+/// A template to try on everybody whom a message would reach.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TemplateCheckBody {
+    /// The name of a stored template, or one in the same form.
+    template: TemplateRef,
+    /// What the message would tell it.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Map<String, Value>>,
+    /// Whom the message would be for.
+    to: To,
+}
+
+/// What came of trying a template on an audience.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TemplateCheck {
+    /// Recipients that it was tried on.
+    checked: usize,
+    /// Those of them for whom it cannot be filled in.
+    unrenderable: usize,
+    /// Those for whom it comes out too long, and cannot be cut.
+    too_long: usize,
+    /// Whether it was tried on all of them: a check ends after ten seconds.
+    done: bool,
+    /// The first 20 failures.
+    failures: Vec<TrialFailure>,
+}
+
+/// Why a template fails for a recipient.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TrialFailure {
+    /// For whom.
+    #[schema(value_type = String)]
+    subscription: SubscriptionId,
+    /// What the delivery would end with: `unrenderable` or `too_long`.
+    reason: DeadReason,
+    /// Where, and what is wrong.
+    #[serde(flatten)]
+    fault: FieldError,
+}
+
+/// Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
+/// pages, as a message's would be.
+#[utoipa::path(post, path = "/v1/apps/{app}/templates/check", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug")), request_body = TemplateCheckBody,
+    security(("api_key" = ["send"])), responses((status = 200, body = TemplateCheck)))]
+pub(crate) async fn check(
+    Server { app, .. }: Server<MaySend>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<TemplateCheckBody>,
+) -> Result<Answer<TemplateCheck>, Problem> {
+    let TemplateCheckBody { template, data, to } = body;
+    let mut faults = Faults::default();
+    let segment = to.segment(&state, &app).await?;
+    let segment = check_segment(&to, segment, &mut faults);
+    let audience = check_to(to, &app, &mut faults);
+    faults.finish()?;
+    let filter = segment.map(|segment| segment.filter());
+    let audience = audience.expect("whatever is missing was refused");
+    let (of, compiled) = compile(&state, &app, template, data).await?;
+    let mut told = TemplateCheck { checked: 0, unrenderable: 0, too_long: 0, done: false, failures: Vec::new() };
+    let (mut behind, began, now) = (Behind::NONE, Instant::now(), state.clock.now());
+    while !told.done && began.elapsed() < CHECK_WITHIN {
+        let members = people::page(&state.pool, app.id, &audience, behind, PAGE, now).await?;
+        told.done = members.len() < PAGE as usize;
+        behind = members.last().map_or(behind, |member| member.behind);
+        let members = match &filter {
+            Some(filter) => people::taken_by(&state.pool, app.id, filter, members, now).await?,
+            None => members,
+        };
+        for member in members {
+            if told.checked % TRIED_AT_ONCE == TRIED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            let variant = compiled.variant_for(member.person.locale.as_deref());
+            told.note(&of, member.id, compiled.fill(variant, &member.person).err());
+        }
+    }
+    Ok(Answer(told))
+}
+
+impl TemplateCheck {
+    fn note(&mut self, of: &Resolved, subscription: SubscriptionId, fault: Option<Fault>) {
+        self.checked += 1;
+        let Some(fault) = fault else { return };
+        let reason = match fault.kind {
+            Kind::Unfit => {
+                self.unrenderable += 1;
+                DeadReason::Unrenderable
+            }
+            Kind::TooLong => {
+                self.too_long += 1;
+                DeadReason::TooLong
+            }
+        };
+        if self.failures.len() < FAILURES_MAX {
+            self.failures.push(TrialFailure { subscription, reason, fault: of.complaint(&fault, "") });
+        }
+    }
+}

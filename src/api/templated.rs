@@ -1,0 +1,218 @@
+//! Messages that are made of templates: a template that a request names or brings, and its trial on a few real recipients.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::compose::Composed;
+use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
+use super::problem::{Faults, FieldError, Problem};
+use crate::model::id::AppId;
+use crate::model::template::{AppNames, Template, Templated};
+use crate::store::audience::people::{self, Behind};
+use crate::store::keys::apps::App;
+use crate::store::queue::sending::Addressed;
+use crate::store::queue::templates::{self, TemplateRow};
+use crate::template::{Compiled, Fault, Kind};
+use crate::vault::TEMPLATE;
+
+/// Recipients that a message's template is tried on before the message is taken.
+const TRIED: i64 = 5;
+/// Those among whom they are looked for, if the message is for a segment.
+const SEARCHED: i64 = 1_000;
+
+/// A template as requests give it: the name of a stored one, or one in the same form.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TemplateRef {
+    /// The stored one of that name.
+    Named(String),
+    /// This one.
+    Inline(Box<Template>),
+}
+
+/// By hand, since an untagged enum would hide what is wrong with the template.
+impl<'de> Deserialize<'de> for TemplateRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTemplate;
+        impl<'de> Visitor<'de> for NameOrTemplate {
+            type Value = TemplateRef;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a template, or a template")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<TemplateRef, E> {
+                Ok(TemplateRef::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TemplateRef, A::Error> {
+                Template::deserialize(de::value::MapAccessDeserializer::new(map)).map(Box::new).map(TemplateRef::Inline)
+            }
+        }
+        deserializer.deserialize_any(NameOrTemplate)
+    }
+}
+
+/// What the schema of [`TemplateRef`] looks like.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = TemplateRef)]
+#[expect(dead_code, reason = "describes JSON, is never built")]
+enum TemplateRefSchema {
+    /// The name of a stored one.
+    Named(String),
+    /// One in the same form.
+    Inline(Template),
+}
+
+impl utoipa::PartialSchema for TemplateRef {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        TemplateRefSchema::schema()
+    }
+}
+
+impl ToSchema for TemplateRef {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "TemplateRef".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+        TemplateRefSchema::schemas(schemas);
+    }
+}
+
+/// A template that is there, and where complaints about it point to.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolved {
+    template: Template,
+    /// The name of the stored one that it is.
+    name: Option<String>,
+}
+
+impl Resolved {
+    /// A complaint about it, as one about the request's body. What is wrong with a stored one is no member of that.
+    pub(super) fn complaint(&self, fault: &Fault, rest: &str) -> FieldError {
+        match &self.name {
+            _ if fault.pointer.starts_with("/data") => FieldError::member(&*fault.pointer, &*fault.detail),
+            Some(_) => FieldError::member("/template", format!("{}{rest}", fault.line())),
+            None => FieldError::member(format!("/template{}", fault.pointer), format!("{}{rest}", fault.detail)),
+        }
+    }
+
+    /// Compiles it for a message of this app that says `data`.
+    pub(super) fn compile(
+        &self,
+        app: &App,
+        data: Option<Map<String, Value>>,
+    ) -> Result<(Templated, Compiled), Vec<FieldError>> {
+        let templated = Templated {
+            template: self.template.clone(),
+            data: data.unwrap_or_default(),
+            app: AppNames { slug: app.slug.clone(), name: app.name.clone() },
+            site: app.origins.first().cloned(),
+        };
+        match Compiled::new(&templated) {
+            Ok(compiled) => Ok((templated, compiled)),
+            Err(faults) => Err(faults.iter().map(|fault| self.complaint(fault, "")).collect()),
+        }
+    }
+}
+
+/// A message's template that is the same for not everybody, to be tried.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(super) of: Resolved,
+    pub(super) compiled: Compiled,
+}
+
+/// The templates that one request is about.
+#[derive(Default)]
+pub(crate) struct Templates {
+    /// Stored ones that were read.
+    stored: HashMap<String, Template>,
+    /// Those of them that were tried.
+    tried: HashSet<String>,
+}
+
+impl Templates {
+    /// The template that is meant. 422: there is no such one.
+    pub(crate) async fn resolve(
+        &mut self,
+        state: &ApiState,
+        app: AppId,
+        wanted: Option<TemplateRef>,
+    ) -> Result<Option<Resolved>, Problem> {
+        let name = match wanted {
+            None => return Ok(None),
+            Some(TemplateRef::Inline(template)) => return Ok(Some(Resolved { template: *template, name: None })),
+            Some(TemplateRef::Named(name)) => name,
+        };
+        if name.parse::<TemplateName>().is_err() {
+            return Err(Problem::invalid_member("/template", TEMPLATE_NAME_RULE));
+        }
+        if let Some(template) = self.stored.get(&name) {
+            return Ok(Some(Resolved { template: template.clone(), name: Some(name) }));
+        }
+        let row = templates::find(&state.pool, app, &name).await?;
+        let row = row.ok_or_else(|| Problem::invalid_member("/template", "is no template of this app"))?;
+        let template = open(state, &row)?;
+        self.stored.insert(name.clone(), template.clone());
+        Ok(Some(Resolved { template, name: Some(name) }))
+    }
+
+    /// Fills a message's template in for a few of its recipients. 422: it cannot be filled in for some of them. What comes out too
+    /// long is only warned of: that is for the template's own rule. A stored one is tried once for each request.
+    pub(crate) async fn try_out(
+        &mut self,
+        state: &ApiState,
+        app: AppId,
+        composed: &mut Composed,
+    ) -> Result<(), Problem> {
+        let Some(Trial { of, compiled }) = composed.trial.take() else { return Ok(()) };
+        if of.name.as_ref().is_some_and(|name| !self.tried.insert(name.clone())) {
+            return Ok(());
+        }
+        let Addressed { message, audience } = &composed.addressed;
+        let now = message.accepted_at;
+        // A template may rely on what a segment asks of everybody: nobody outside it is tried.
+        let members = match &message.filter {
+            None => people::page(&state.pool, app, audience, Behind::NONE, TRIED, now).await?,
+            Some(filter) => {
+                let some = people::page(&state.pool, app, audience, Behind::NONE, SEARCHED, now).await?;
+                let mut taken = people::taken_by(&state.pool, app, filter, some, now).await?;
+                taken.truncate(TRIED as usize);
+                taken
+            }
+        };
+        let mut found: Vec<(Fault, usize)> = Vec::new();
+        for member in &members {
+            for fault in compiled.faults(compiled.variant_for(member.person.locale.as_deref()), &member.person) {
+                match found.iter_mut().find(|(known, _)| *known == fault) {
+                    Some((_, times)) => *times += 1,
+                    None => found.push((fault, 1)),
+                }
+            }
+        }
+        let mut faults = Faults::default();
+        for (fault, times) in found {
+            let complaint =
+                of.complaint(&fault, &format!(" (for {times} of {} recipients that were tried)", members.len()));
+            match fault.kind {
+                Kind::Unfit => faults.refuse(complaint.pointer.unwrap_or_default(), complaint.detail),
+                Kind::TooLong => composed.asked.warnings.push(complaint),
+            }
+        }
+        faults.finish()
+    }
+}
+
+/// Opens a stored template.
+pub(super) fn open(state: &ApiState, row: &TemplateRow) -> Result<Template, Problem> {
+    let plain = zeroize::Zeroizing::new(state.vault.open(TEMPLATE, row.id, &row.content)?);
+    serde_json::from_slice(&plain).map_err(|_| Problem::internal())
+}

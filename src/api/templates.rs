@@ -1,0 +1,136 @@
+//! `/v1/apps/{app}/templates`: what is written once and sent often. Trying them out is in [`super::template_trials`].
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, MaySteerMessages, Server};
+use super::extract::{At, Json, Query, TemplateName};
+use super::paging::{Page, Paging};
+use super::problem::{Faults, Problem};
+use super::templated::open;
+use crate::model::template::Template;
+use crate::store::Written;
+use crate::store::keys::audit::Action;
+use crate::store::queue::templates::{self, Listed, Put, TEMPLATES_MAX};
+use crate::template::Compiled;
+use crate::vault::TEMPLATE;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, put, remove))
+}
+
+/// A stored template.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TemplateView {
+    /// Its name.
+    name: String,
+    /// What it says; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<Template>,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// When it was last written.
+    changed_at: DateTime<Utc>,
+}
+
+impl From<Listed> for TemplateView {
+    fn from(row: Listed) -> Self {
+        Self { name: row.name, template: None, created_at: row.created_at, changed_at: row.changed_at }
+    }
+}
+
+/// Lists an app's templates, the newest first, without what they say.
+#[utoipa::path(get, path = "/v1/apps/{app}/templates", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<TemplateView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = templates::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, TemplateView::from).answer(&uri))
+}
+
+/// Shows a template.
+#[utoipa::path(get, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = TemplateView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(name): At<TemplateName>,
+) -> Result<axum::Json<TemplateView>, Problem> {
+    let row = templates::find(&state.pool, server.app.id, &name.0).await?;
+    let row = row.ok_or_else(|| Problem::not_found("template"))?;
+    let template = Some(open(&state, &row)?);
+    Ok(axum::Json(TemplateView { name: row.name, template, created_at: row.created_at, changed_at: row.changed_at }))
+}
+
+/// Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
+/// each has a copy of its own.
+#[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path,
+        description = "1 to 64 lower-case letters, digits and dashes")),
+    request_body = Template, security(("api_key" = ["messages"])),
+    responses((status = 201, body = TemplateView), (status = 200, body = TemplateView, description = "It was there before")))]
+pub(crate) async fn put(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(TemplateName(name)): At<TemplateName>,
+    Json(template, _): Json<Template>,
+) -> Result<Response, Problem> {
+    let mut faults = Faults::default();
+    for fault in Compiled::check(&template) {
+        faults.refuse(fault.pointer, fault.detail);
+    }
+    faults.finish()?;
+    let plain = zeroize::Zeroizing::new(serde_json::to_vec(&template).map_err(|_| Problem::internal())?);
+    let (app, now) = (server.app.id, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    let id = templates::lock(&mut tx, app, &name, state.clock.uuid()).await?;
+    let sealed = state.vault.seal(TEMPLATE, id, &plain);
+    let (status, row) = match templates::put(&mut tx, app, id, &name, &sealed, now).await? {
+        Put::Made(row) => (StatusCode::CREATED, row),
+        Put::Replaced(row) => (StatusCode::OK, row),
+        Put::TooMany => {
+            let detail = format!("An app may have at most {TEMPLATES_MAX} templates.");
+            return Err(Problem::conflict("too_many_templates", detail));
+        }
+        Put::Taken => {
+            let detail = "Another request has just made a template of this name. Try again.";
+            return Err(Problem::conflict("template_exists", detail));
+        }
+    };
+    server.did(Action::TemplateSet, &name).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((status, axum::Json(TemplateView { template: Some(template), ..row.into() })).into_response())
+}
+
+/// Removes a template. Messages that were taken before are sent as if it were there.
+#[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
+    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path)),
+    security(("api_key" = ["messages"])), responses((status = 204)))]
+pub(crate) async fn remove(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(TemplateName(name)): At<TemplateName>,
+) -> Result<StatusCode, Problem> {
+    let mut tx = state.pool.begin().await?;
+    if templates::remove(&mut tx, server.app.id, &name).await? == Written::Unknown {
+        return Err(Problem::not_found("template"));
+    }
+    server.did(Action::TemplateRemoved, &name).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

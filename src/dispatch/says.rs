@@ -1,0 +1,124 @@
+//! What a message says: the same to everybody, written down when it was opened, or something else to each recipient, filled in
+//! right before it is sealed.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::model::message::Content;
+use crate::model::template::Said;
+use crate::template::{Compiled, Fault, Filled, Person};
+use crate::webpush::payload::Template;
+use crate::webpush::shrink::{Shrunk, shrink};
+
+/// A content and the same written down, ready to be stamped for a delivery.
+pub(super) struct Written {
+    content: Content,
+    pub(super) template: Template,
+    /// What was last made of it for a gateway that takes no more than so many octets.
+    shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
+}
+
+impl Written {
+    fn new(content: Content, template: Template) -> Self {
+        Self { content, template, shrunk: Mutex::default() }
+    }
+
+    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
+    /// same one again and again.
+    pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
+        let mut last = self.shrunk.lock();
+        match &*last {
+            Some((known, shrunk)) if *known == limit => shrunk.clone(),
+            _ => last.insert((limit, shrink(&self.content, limit).map(Arc::new))).1.clone(),
+        }
+    }
+}
+
+impl From<Filled> for Written {
+    fn from(filled: Filled) -> Self {
+        Self::new(filled.content, filled.written)
+    }
+}
+
+/// What a message says.
+pub(super) enum Says {
+    /// The same to everybody.
+    Same(Written),
+    /// What its template makes of each recipient.
+    Each(Box<Each>),
+}
+
+/// A template, and what of it is the same for everybody.
+pub(super) struct Each {
+    template: Compiled,
+    /// By variant; none: it asks for something of its recipient.
+    same: Vec<Option<Arc<Written>>>,
+}
+
+/// What a message has to know of its recipients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wants {
+    /// Their language.
+    Locale,
+    /// Everything that templates may ask for.
+    All,
+}
+
+impl Says {
+    /// Writes down whatever does not depend on the recipient. An error says why nothing of it can be sent.
+    pub(super) fn new(said: Said) -> Result<Self, String> {
+        let templated = match said {
+            Said::Literal(content) => {
+                let template = Template::new(&content).map_err(|error| error.to_string())?;
+                return Ok(Self::Same(Written::new(content, template)));
+            }
+            Said::Template(templated) => templated,
+        };
+        let template = Compiled::new(&templated)
+            .map_err(|faults| faults.first().map_or_else(|| "it is no template".into(), Fault::line))?;
+        let mut same: Vec<_> = (0..template.variants()).map(|variant| template.same(variant)).collect();
+        if let [only @ Some(_)] = same.as_mut_slice() {
+            return Ok(Self::Same(only.take().expect("it is there").into()));
+        }
+        let same = same.into_iter().map(|filled| filled.map(|filled| Arc::new(filled.into()))).collect();
+        Ok(Self::Each(Box::new(Each { template, same })))
+    }
+
+    /// What it has to know of each recipient; none: nothing.
+    pub(super) fn wants(&self) -> Option<Wants> {
+        match self {
+            Self::Same(_) => None,
+            Self::Each(each) if each.template.is_personal() => Some(Wants::All),
+            Self::Each(_) => Some(Wants::Locale),
+        }
+    }
+}
+
+impl Each {
+    fn written(&self, person: &Arc<Person>) -> Result<Arc<Written>, Fault> {
+        let variant = self.template.variant_for(person.locale.as_deref());
+        match &self.same[variant] {
+            Some(written) => Ok(written.clone()),
+            None => self.template.fill(variant, person).map(|filled| Arc::new(filled.into())),
+        }
+    }
+}
+
+/// What a delivery has of its own, if not everybody is told the same.
+pub(super) enum Own {
+    /// Whom it is to be filled in for.
+    Person(Arc<Person>),
+    /// What it says.
+    Written(Arc<Written>),
+}
+
+impl Own {
+    /// Fills it in for its recipient, unless that was done.
+    pub(super) fn fill_in(&mut self, says: &Says) -> Result<(), Fault> {
+        if let (Self::Person(person), Says::Each(each)) = (&*self, says) {
+            *self = Self::Written(each.written(person)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! What templates are told of subscriptions.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use super::candidates;
+use super::judge::Judge;
+use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
+use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::store::queue::sending::Audience;
+use crate::template::Person;
+
+/// What is known of these subscriptions, those that there are: all of it, or only their locales, which is less to read. As long
+/// as its statement.
+pub(crate) async fn of(
+    pool: &PgPool,
+    ids: &[SubscriptionId],
+    all: bool,
+) -> sqlx::Result<HashMap<SubscriptionId, Arc<Person>>> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"
+        SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
+               CASE WHEN $3 THEN s.tags END AS tags, s.locale, CASE WHEN $3 THEN s.timezone END AS timezone
+        FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+        "#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId],
+        all
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, Arc::new(row.into_person()))).collect())
+}
+
+/// Where a page of an audience begins: behind this subscription, in the audience's own order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behind {
+    lane: LaneId,
+    id: SubscriptionId,
+}
+
+impl Behind {
+    /// Before all of them.
+    pub(crate) const NONE: Self = Self { lane: LaneId(0), id: SubscriptionId(Uuid::nil()) };
+}
+
+/// A subscription of an audience.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// What is known of it.
+    pub person: Arc<Person>,
+    /// Where the next page would begin.
+    pub behind: Behind,
+}
+
+/// Up to `limit` of those whom an audience would reach now, from a place in it on. As long as its statement, which reads
+/// hardly more rows than it gives.
+pub(crate) async fn page(
+    conn: impl PgExecutor<'_>,
+    app: AppId,
+    audience: &Audience,
+    behind: Behind,
+    limit: i64,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Member>> {
+    let Behind { lane, id: SubscriptionId(after) } = behind;
+    let rows = match audience {
+        Audience::Subscriptions(ids) => {
+            sqlx::query_as!(
+                Row,
+                r#"
+                SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
+                FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+                JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+                WHERE s.app = $3 AND s.id > $4 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $6)
+                ORDER BY s.id LIMIT $5
+                "#,
+                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+                ids as &[SubscriptionId],
+                app.0,
+                after,
+                limit,
+                now
+            )
+            .fetch_all(conn)
+            .await?
+        }
+        Audience::Users(users) => {
+            sqlx::query_as!(
+                Row,
+                r#"
+                SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
+                FROM subscriptions s
+                WHERE s.app = $1 AND s.user_id = ANY ($2) AND s.id > $3 AND s.state = 'active'
+                  AND (s.expires_at IS NULL OR s.expires_at > $5)
+                ORDER BY s.id LIMIT $4
+                "#,
+                app.0,
+                users,
+                after,
+                limit,
+                now
+            )
+            .fetch_all(conn)
+            .await?
+        }
+        Audience::Topic { name, .. } => {
+            sqlx::query_as!(
+                Row,
+                r#"
+                SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
+                FROM topic_members m JOIN subscriptions s ON s.shard = m.shard AND s.id = m.subscription
+                WHERE m.topic = (SELECT id FROM topics WHERE app = $1 AND name = $2) AND (m.lane, m.subscription) > ($3, $4)
+                  AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $6)
+                ORDER BY m.lane, m.subscription LIMIT $5
+                "#,
+                app.0,
+                name,
+                lane.0,
+                after,
+                limit,
+                now
+            )
+            .fetch_all(conn)
+            .await?
+        }
+        Audience::All => {
+            sqlx::query_as!(
+                Row,
+                r#"
+                SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
+                FROM subscriptions s
+                WHERE s.app = $1 AND s.id > $2 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4)
+                ORDER BY s.id LIMIT $3
+                "#,
+                app.0,
+                after,
+                limit,
+                now
+            )
+            .fetch_all(conn)
+            .await?
+        }
+    };
+    let member = |row: Row| Member {
+        id: row.id,
+        behind: Behind { lane: row.lane, id: row.id },
+        person: Arc::new(row.into_person()),
+    };
+    Ok(rows.into_iter().map(member).collect())
+}
+
+/// Those of these whom a filter takes, in their order.
+pub(crate) async fn taken_by(
+    pool: &PgPool,
+    app: AppId,
+    filter: &Filter,
+    members: Vec<Member>,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Member>> {
+    let mut conn = pool.acquire().await?;
+    let ids: Vec<SubscriptionId> = members.iter().map(|member| member.id).collect();
+    let candidates = candidates::of_ids(&mut conn, &ids).await?;
+    let lanes: BTreeSet<LaneId> = candidates.iter().map(|candidate| candidate.lane).collect();
+    let judge = Judge::new(&mut conn, app, filter, &Vec::from_iter(lanes), now).await?;
+    let judged = judge.judge(&mut conn, candidates).await?;
+    let taken: HashSet<SubscriptionId> =
+        judged.into_iter().filter_map(|(id, is_taken)| is_taken.then_some(id)).collect();
+    Ok(members.into_iter().filter(|member| taken.contains(&member.id)).collect())
+}
+
+struct Row {
+    id: SubscriptionId,
+    lane: LaneId,
+    user_id: Option<String>,
+    attributes: Option<Value>,
+    tags: Option<Vec<String>>,
+    locale: Option<String>,
+    timezone: Option<String>,
+}
+
+impl Row {
+    fn into_person(self) -> Person {
+        let attributes = match self.attributes {
+            Some(Value::Object(members)) => members,
+            _ => serde_json::Map::new(),
+        };
+        Person {
+            user_id: self.user_id,
+            attributes,
+            tags: self.tags.unwrap_or_default(),
+            locale: self.locale,
+            timezone: self.timezone,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Stored templates. Their content is sealed under [`crate::vault::TEMPLATE`] and the template's id.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
+use crate::store::results::Written;
+
+/// Most templates of one app.
+pub(crate) const TEMPLATES_MAX: i64 = 1_000;
+
+/// A stored template without its content.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name, unique in its app.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last written.
+    pub changed_at: Timestamp,
+}
+
+/// The same with its content.
+#[derive(Debug)]
+pub(crate) struct TemplateRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Sealed [`crate::model::template::Template`], as JSON.
+    pub content: Vec<u8>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last written.
+    pub changed_at: Timestamp,
+}
+
+/// The template of that name.
+pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<TemplateRow>> {
+    sqlx::query_as!(
+        TemplateRow,
+        "SELECT id, name, content, created_at, changed_at FROM templates WHERE app = $1 AND name = $2",
+        app.0,
+        name
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// An app's templates with ids below `before`, the newest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<Listed>> {
+    sqlx::query_as!(
+        Listed,
+        "SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        app.0,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// What became of a template that was put.
+#[derive(Debug)]
+pub(crate) enum Put {
+    /// There was none of that name.
+    Made(Listed),
+    /// It took the place of the one before.
+    Replaced(Listed),
+    /// The app has [`TEMPLATES_MAX`] already.
+    TooMany,
+    /// Somebody has made one of that name since [`lock`] looked.
+    Taken,
+}
+
+/// The id under which a template of that name is to be sealed: that of the one that is there, which stays as it is until the
+/// transaction ends, or `new`.
+pub(crate) async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) -> sqlx::Result<Uuid> {
+    let there = sqlx::query_scalar!("SELECT id FROM templates WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
+    Ok(there.fetch_optional(conn).await?.unwrap_or(new))
+}
+
+/// Puts a template, sealed under an id from [`lock`].
+pub(crate) async fn put(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: Uuid,
+    name: &str,
+    content: &[u8],
+    now: Timestamp,
+) -> sqlx::Result<Put> {
+    let replaced = sqlx::query_as!(
+        Listed,
+        "UPDATE templates SET content = $2, changed_at = $3 WHERE id = $1 RETURNING id, name, created_at, changed_at",
+        id,
+        content,
+        now
+    );
+    if let Some(row) = replaced.fetch_optional(&mut *conn).await? {
+        return Ok(Put::Replaced(row));
+    }
+    let n = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM templates WHERE app = $1"#, app.0);
+    if n.fetch_one(&mut *conn).await? >= TEMPLATES_MAX {
+        return Ok(Put::TooMany);
+    }
+    let made = sqlx::query_as!(
+        Listed,
+        "INSERT INTO templates (id, app, name, content, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
+         ON CONFLICT (app, name) DO NOTHING RETURNING id, name, created_at, changed_at",
+        id,
+        app.0,
+        name,
+        content,
+        now
+    );
+    Ok(made.fetch_optional(conn).await?.map_or(Put::Taken, Put::Made))
+}
+
+/// Removes a template.
+pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
+    let removed = sqlx::query!("DELETE FROM templates WHERE app = $1 AND name = $2", app.0, name);
+    Ok(Written::by(removed.execute(conn).await?.rows_affected()))
+}
