@@ -1,4 +1,6 @@
+use super::value::Roles;
 use super::*;
+use crate::model::role::Role;
 use crate::{http_server, server};
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

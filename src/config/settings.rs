@@ -1,0 +1,274 @@
+//! The list of settings: of each its name, type, default, bounds and help, in one place.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderMap;
+use url::Url;
+
+use super::sources::{Given, Sources};
+use super::value::{
+    LogFormat, Roles, Secret, collector, duration, fraction, headers, keyword, list, listener, name, number, optional,
+    parsed, path, private_url, roles, secret, share, switch, text,
+};
+use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
+use crate::api::example::Audience;
+use crate::model::role::Role;
+use crate::otlp::Sampling;
+use crate::vault::master_key::MasterKey;
+
+/// Where the defaults of delivery policies come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyDefaults {
+    /// This server's simulations.
+    Tuned,
+    /// The web-push retry guide.
+    Guide,
+}
+
+/// What is known of a setting before it has a value.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// Its name in the file; flag and variable follow from it.
+    pub(super) key: &'static str,
+    pub(super) help: &'static [&'static str],
+    pub(super) default: &'static str,
+    pub(super) secret: bool,
+}
+
+impl Setting {
+    pub(super) fn variable(&self) -> String {
+        let name = self.key.to_ascii_uppercase();
+        if self.key.starts_with("otel_") { name } else { format!("{PREFIX}{name}") }
+    }
+
+    /// A variable that is looked at when its own is not set: the name that every platform gives it.
+    pub(super) fn common_variable(&self) -> Option<&'static str> {
+        (self.key == "database_url").then_some(COMMON_DATABASE_VARIABLE)
+    }
+
+    pub(super) fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+}
+
+/// Declares each setting once: its documentation is also its help, its type the field's.
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
+        /// All settings, checked.
+        #[derive(Debug, Clone)]
+        pub(crate) struct Config {
+            $($(#[doc = $help])+ pub $key: $type,)+
+            /// Each setting as it was given, and where, with secrets masked: for `--print-config`.
+            pub(super) given: Vec<(&'static Setting, Given)>,
+            /// `PATH`, to find Postgres in.
+            pub(super) search_path: Option<std::ffi::OsString>,
+            /// Variables that look like settings and are none.
+            pub(super) unknown_variables: Vec<String>,
+            /// A file in the current directory that looks like one of settings and is not read.
+            pub(super) passed_over: Option<PathBuf>,
+        }
+
+        pub(super) const SETTINGS: &[Setting] = &[$(Setting {
+            key: stringify!($key),
+            help: &[$($help),+],
+            default: $default,
+            secret: settings!(@ $visibility),
+        }),+];
+
+        impl Config {
+            pub(super) fn read(sources: &Sources<'_>) -> Result<Self, Error> {
+                let mut given = Vec::with_capacity(SETTINGS.len());
+                let mut settings = SETTINGS.iter();
+                $(let $key: $type = sources.value(settings.next().expect("one for each field"), &$kind, &mut given)?;)+
+                Ok(Self {
+                    $($key,)+
+                    given,
+                    search_path: sources.search_path.clone(),
+                    unknown_variables: unknown_variables(sources.variables.iter().map(String::as_str)),
+                    passed_over: sources.passed_over.clone(),
+                })
+            }
+        }
+    };
+    (@ shown) => { false };
+    (@ masked) => { true };
+}
+
+settings! {
+    /// Address and port of the HTTP server.
+    listen: SocketAddr = "127.0.0.1:8787", shown, listener();
+    /// The URL under which browsers reach this server; empty: derived from `listen`.
+    public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
+    /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
+    /// ~/.local/share/bellwire.
+    data_dir: PathBuf = "", shown, path();
+    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Without
+    /// it DATABASE_URL is taken, unless its database holds another application's tables.
+    database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }));
+    /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
+    postgres_bin: Option<PathBuf> = "", shown, optional(path());
+    /// Connections to Postgres, at most.
+    database_connections: u32 = "24", shown, number(6..=500);
+    /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
+    /// somewhere.
+    roles: Roles = "api,worker,maintenance", shown, roles();
+    /// What is logged: a level (error, warn, info, debug, trace), or directives such as info,bellwire::dispatch=debug.
+    log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
+    /// How log lines look.
+    log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    /// The master key, 32 octets in base64; empty: it is in `master_key_file`.
+    master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
+    /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
+    master_key_file: Option<PathBuf> = "", shown, optional(path());
+    /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
+    /// none. At `listen` /metrics takes an API key.
+    metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
+    /// Connections that may be open at a time.
+    connections_max: u32 = "10000", shown, number(16..=1_000_000);
+    /// Connections that one client address (IPv6: a /64) may have open at a time. Without meaning where `trusted_proxies`
+    /// is above 0: all come from the proxy.
+    connections_per_client: u32 = "512", shown, number(1..=1_000_000);
+    /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
+    /// does not find it closed.
+    idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
+    /// How long a request's line and headers may take, from their first octet on.
+    header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// Octets of a request's line and headers, at most.
+    header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
+    /// How long a request's body may take.
+    body_timeout: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// Octets of the body of a server's request, at most.
+    body_limit_octets: u32 = "1048576", shown, number(16_384..=67_108_864);
+    /// Octets of the body of a browser's request, at most; a list of 100 receipts may have 99,200 in any case.
+    public_body_limit_octets: u32 = "16384", shown, number(4_096..=1_048_576);
+    /// Requests per second that may be made with one API key.
+    key_rate_per_second: u32 = "20000", shown, number(1..=1_000_000);
+    /// Requests that may be made with one API key at once before that rate holds.
+    key_burst: u32 = "40000", shown, number(1..=10_000_000);
+    /// API keys per minute that one client address may show that are not valid, or were not shown before since the start.
+    key_guesses_per_minute: u32 = "600", shown, number(1..=1_000_000);
+    /// Such API keys that one client address may show at once before that rate holds.
+    key_guesses_burst: u32 = "600", shown, number(1..=1_000_000);
+    /// Requests per minute that one client address (IPv6: a /64; a /48 16 times as many, here and below) may make to the
+    /// public routes.
+    public_rate_per_minute: u32 = "120", shown, number(1..=1_000_000);
+    /// Requests that one client address may make at once before that rate holds.
+    public_burst: u32 = "60", shown, number(1..=1_000_000);
+    /// Requests per minute that all clients together may make to the public routes of one app.
+    public_app_rate_per_minute: u32 = "60000", shown, number(1..=1_000_000);
+    /// Requests that all clients together may make to one app at once before that rate holds.
+    public_app_burst: u32 = "5000", shown, number(1..=1_000_000);
+    /// Requests with receipts per minute that one client address may make; everybody behind it counts.
+    receipt_rate_per_minute: u32 = "12000", shown, number(1..=1_000_000);
+    /// Requests with receipts that one client address may make at once before that rate holds.
+    receipt_burst: u32 = "2000", shown, number(1..=1_000_000);
+    /// Requests with receipts per minute that all clients together may make to one app.
+    receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
+    /// Requests with receipts that all clients together may make to one app at once before that rate holds.
+    receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
+    /// Whether the example page is served at /example/, with an app of its own: `auto`, to browsers on this machine only;
+    /// `true`, to everybody; `false`, to nobody.
+    example: Option<Audience> = "auto", shown, keyword(&[
+        ("auto", Some(Audience::ThisMachine)), ("true", Some(Audience::Everybody)), ("false", None),
+    ]);
+    /// The OpenID provider by which teammates may sign in: its issuer, to the letter as the provider writes it, such as
+    /// https://accounts.google.com; empty: none. It takes the next two and `public_url`, under which the provider is to
+    /// know /v1/session/oidc/callback.
+    oidc_issuer: Option<String> = "", shown, optional(private_url());
+    /// What the OpenID provider calls this server.
+    oidc_client_id: Option<String> = "", shown, optional(text(255));
+    /// The secret by which the OpenID provider knows this server.
+    oidc_client_secret: Option<Secret> = "", masked, optional(secret("1 to 1024 characters", |text| (1..=1_024).contains(&text.len())));
+    /// What people call the OpenID provider; empty: by its host.
+    oidc_label: Option<String> = "", shown, optional(text(64));
+    /// Domains of the email addresses that are let in by the OpenID provider, such as example.com; empty: any, of teammates who
+    /// were invited.
+    oidc_domains: Vec<String> = "", shown, list();
+    /// What somebody of these domains becomes, for all apps, whom nobody has invited: `viewer`, `sender`, `operator`; `none`: they
+    /// are not let in. Admins are invited.
+    oidc_newcomer_role: Option<Role> = "none", shown, keyword(&[
+        ("none", None), ("viewer", Some(Role::Viewer)), ("sender", Some(Role::Sender)), ("operator", Some(Role::Operator)),
+    ]);
+    /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
+    oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
+    /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
+    /// the header is not believed.
+    trusted_proxies: u32 = "0", shown, number(0..=8);
+    /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
+    /// simulator and for private push services.
+    gateways: Vec<String> = "", shown, list();
+    /// Certificates (PEM) that gateways are trusted by, beside Mozilla's.
+    gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
+    /// Whether endpoints may resolve to this machine: for the simulator only.
+    allow_loopback: bool = "false", shown, switch();
+    /// Connections to each origin of a gateway, at most.
+    connections_per_gateway: u32 = "4", shown, number(1..=64);
+    /// Requests of a lane in flight, at most; the lane finds its own limit below.
+    lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
+    /// Recipients of a batch, at least.
+    batch_min: u32 = "50", shown, number(1..=500);
+    /// Recipients of a batch, at most.
+    batch_max: u32 = "500", shown, number(1..=500);
+    /// The share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide says 0.05. This and
+    /// the next four are for tiers without figures of their own.
+    circuit_failure_threshold: f64 = "0.25", shown, share();
+    /// That share counts from so many POSTs in a minute on.
+    circuit_min_attempts: u32 = "400", shown, number(1..=1_000_000);
+    /// So many POSTs that failed in a row open a circuit breaker, too.
+    circuit_consecutive_failures: u32 = "5", shown, number(1..=1_000);
+    /// How long a circuit breaker opens at first.
+    circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// How long it opens at most: each trip that follows soon doubles it up to this. As long as the first: it does not grow,
+    /// as the web-push retry guide has it.
+    circuit_open_max: Duration = "60s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+    /// An app is held when it sends, within a quarter of an hour, more than so many deliveries for each of its active
+    /// subscriptions, and `runaway_floor` more; 0: never. Apps may have figures of their own.
+    runaway_factor: u32 = "10", shown, number(0..=1_000);
+    /// So many deliveries within a quarter of an hour hold no app, however small it is.
+    runaway_floor: u32 = "10000", shown, number(0..=1_000_000_000);
+    /// What holds for tiers without a policy of their own: what this server was tuned to (`tuned`), or all that the web-push
+    /// retry guide publishes (`guide`): 5 retries from 2 s to 60 s, and of the five settings before those that are not given.
+    policy_defaults: PolicyDefaults = "tuned", shown,
+        keyword(&[("tuned", PolicyDefaults::Tuned), ("guide", PolicyDefaults::Guide)]);
+    /// Days that messages, their attempts and receipts are kept; more than the longest time to live, which is 28 days.
+    retention_days: u32 = "35", shown, number(30..=3_650);
+    /// Days that dead letters, the trail of what was done with them, and events are kept.
+    dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
+    /// Days that subscriptions are kept after they ended (gone, unsubscribed, replaced, expired); never for less than
+    /// `retention_days`, so that their deliveries can be looked up.
+    subscription_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that figures over time are kept by the minute.
+    minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
+    /// Days that figures over time are kept by the hour.
+    hour_metrics_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that figures over time are kept by the day.
+    day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
+    /// Days that the audit log is kept; 0: for ever. It tells who did what from where, which is personal, too.
+    audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
+    /// A collector of OpenTelemetry that takes OTLP over HTTP (`http/protobuf`, by convention at port 4318), such as
+    /// http://127.0.0.1:4318: traces and metrics are sent to /v1/traces and /v1/metrics beneath it; empty: to nobody.
+    otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
+    /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
+    otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
+    /// What the collector knows this server by.
+    otel_service_name: String = "bellwire", shown, name();
+    /// Which requests are traced: `parentbased_…`, those that their traced caller says, and of the others all, none or a share.
+    otel_traces_sampler: Sampling = "parentbased_always_on", shown, keyword(&[
+        ("always_on", Sampling::AlwaysOn),
+        ("always_off", Sampling::AlwaysOff),
+        ("traceidratio", Sampling::Share),
+        ("parentbased_always_on", Sampling::ParentOrAlwaysOn),
+        ("parentbased_always_off", Sampling::ParentOrAlwaysOff),
+        ("parentbased_traceidratio", Sampling::ParentOrShare),
+    ]);
+    /// The share of requests that the two samplers `…traceidratio` trace: from 0 to 1.
+    otel_traces_sampler_arg: f64 = "1", shown, fraction();
+    /// Milliseconds from one sending of metrics to the next.
+    otel_metric_export_interval: u32 = "60000", shown, number(1_000..=3_600_000);
+    /// How long a stop waits for requests and deliveries in flight.
+    shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
+}
