@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::clock::first_uuid_of;
+use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::filter::Expression;
-use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::model::id::{LaneId, MessageId};
+use bellwire::testkit::store::queue::claims::{LEASE, Span, Taken, take_batch};
 use serde_json::{Value, json};
 
 use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
@@ -227,6 +229,13 @@ async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
     add_extras(&app, 30_000, 40_000).await;
     hold_back(&app).await;
     let few = app.send(json!({"segment": "tag('few')"}), json!({})).await;
+    let lane = LaneId(i32::try_from(app.lane("fcm").await).expect("a number"));
+    for _ in 0..2 {
+        let (now, batch) = (app.clock.now(), app.clock.uuid());
+        let span = Span::all(lane, Tier::Promotional, now);
+        let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
+        assert!(matches!(cut, Taken::Nobody { passed: 4_000 }), "a cut ends, though nobody was found: {cut:?}");
+    }
     let others: BTreeMap<&str, String> = BTreeMap::from([
         ("named", app.send(json!({"subscriptions": [known[0].id]}), json!({})).await),
         ("also few", app.send(json!({"segment": "tag('few') and n = 3 or tag('few')"}), json!({})).await),
