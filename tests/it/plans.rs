@@ -62,7 +62,8 @@ async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_la
     }
     let news = app.send(json!({"topic": "news"}), json!({})).await;
     app.run_until_idle().await;
-    let segment = format!("topic('news') and received('{news}') and not clicked('{news}', 7d) or tag('x') or plan = 'pro'");
+    let segment =
+        format!("topic('news') and received('{news}') and not clicked('{news}', 7d) or tag('x') or plan = 'pro'");
     let to_segment = app.send(json!({ "segment": segment }), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.message(&to_segment).await["counts"]["accepted"], 1);
