@@ -29,6 +29,8 @@ export const ACTIONS: Record<Action, string> = {
   "topic.removed": "removed a topic",
   "template.set": "wrote a template",
   "template.removed": "removed a template",
+  "segment.set": "set a segment",
+  "segment.removed": "removed a segment",
   "policy.set": "set a policy",
   "policy.removed": "removed a policy",
   "calendar.changed": "changed the hours",
