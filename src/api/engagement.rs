@@ -7,6 +7,7 @@ use axum::extract::State;
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use futures_util::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
@@ -32,6 +33,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 const DAYS_DEFAULT: u32 = 28;
 /// The most.
 const DAYS_MAX: u32 = 365;
+
+/// Begins a look at figures that nobody's message waits for.
+const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '250ms'";
 
 /// Over which time.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -116,7 +120,7 @@ struct Counted {
     gateways: BTreeMap<&'static str, [Engagement; 2]>,
 }
 
-async fn count(state: &ApiState, app: AppId, days: u32) -> Result<Counted, Problem> {
+async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32) -> Result<Counted, Problem> {
     let now = state.clock.now();
     let (day, span) = (TimeDelta::days(1), TimeDelta::days(days.into()));
     let until = now.duration_trunc(day).unwrap_or(now) + day;
@@ -129,9 +133,8 @@ async fn count(state: &ApiState, app: AppId, days: u32) -> Result<Counted, Probl
         tiers: Vec::new(),
         facts: Fact::Ended(Ending::Accepted).code()..=Fact::Receipt(ReceiptKind::Closed).code(),
     };
-    let mut conn = state.pool.acquire().await?;
     let mut counted = BTreeMap::<Gateway, [Counts; 2]>::new();
-    let mut rows = rollups::read(&mut conn, &wanted, Piece { step: Step::Day, from: from - span, until });
+    let mut rows = rollups::read(conn, &wanted, Piece { step: Step::Day, from: from - span, until });
     while let Some(row) = rows.try_next().await? {
         let counts = &mut counted.entry(row.gateway).or_default()[usize::from(row.start < from)];
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
@@ -155,7 +158,8 @@ pub(crate) async fn show(
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
     }
-    let Counted { from, until, gateways } = count(&state, server.app.id, days).await?;
+    let mut conn = state.pool.acquire().await?;
+    let Counted { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
     let view = |(gateway, [now, before]): (&'static str, [Engagement; 2])| GatewayView {
         gateway,
         level: now.level(&before),
@@ -165,9 +169,12 @@ pub(crate) async fn show(
     Ok(axum::Json(EngagementView { from, until, gateways: gateways.into_iter().map(view).collect() }))
 }
 
-/// What a sender to many should know first: where people do not want what comes already.
+/// What a sender to many should know first: where people do not want what comes already. Fails if figures cannot be read at once,
+/// which nobody's message should wait for.
 pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldError>, Problem> {
-    let counted = count(state, app, DAYS_DEFAULT).await?;
+    let mut tx = state.pool.begin_with(BEGIN_BRIEFLY).await?;
+    let counted = count(state, &mut tx, app, DAYS_DEFAULT).await?;
+    tx.commit().await?;
     let unwelcome = counted.gateways.into_iter().filter(|(_, [now, before])| now.level(before) == Level::Warning);
     Ok(unwelcome.map(|(gateway, [now, _])| FieldError::member("/to", describe(gateway, &now))).collect())
 }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{MayRead, MaySetPolicies, Operator, Server};
-use super::extract::{AppRef, At, Json, named_app};
+use super::auth::{MayChangeSettings, MayRead, MaySetPolicies, Server};
+use super::extract::Json;
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
+use crate::model::scope::Scope;
 use crate::policy::runaway::{FACTOR_MAX, FLOOR_MAX, Flood};
 use crate::store::keys::audit::Action;
 use crate::store::queue::flows;
@@ -107,22 +108,25 @@ pub(crate) async fn show(
     view(&state, server.app.id).await
 }
 
-/// Changes what holds the app. An app that is held stays so until it is released.
+/// Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
+/// released.
 #[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control",
     params(("app" = String, Path, description = "Id or slug")), request_body = GuardBody,
-    security(("api_key" = ["operator"])), responses((status = 200, body = GuardView)))]
+    security(("api_key" = ["settings"])), responses((status = 200, body = GuardView)))]
 pub(crate) async fn change(
-    operator: Operator,
+    server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
-    At(app): At<AppRef>,
     Json(body, _): Json<GuardBody>,
 ) -> Result<axum::Json<GuardView>, Problem> {
-    let set = body.check()?;
-    let app = named_app(&state, app).await?.id;
+    let (app, set, servers) = (server.app.id, body.check()?, state.settings.guard);
+    let before = guards::read(&state.pool, app).await?.or(servers);
+    if set.or(servers).is_looser_than(before) && !server.caller.may(Scope::Operator) {
+        return Err(Problem::forbidden("A guard is made to allow for more by operators only."));
+    }
     let mut tx = state.pool.begin().await?;
     guards::write(&mut tx, app, set).await?;
-    let entry = operator.caller.did(Some(app), Action::GuardChanged, app);
-    entry.with(json!({"factor": set.factor, "floor": set.floor})).record(&mut tx, 1, state.clock.now()).await?;
+    let detail = json!({"factor": set.factor, "floor": set.floor});
+    server.did(Action::GuardChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     view(&state, app).await
 }

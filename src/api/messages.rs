@@ -191,7 +191,7 @@ pub(crate) async fn send(
     templates.try_out(&state, server.app.id, &mut composed).await?;
     let Addressed { message, audience } = &composed.addressed;
     if !audience.is_named() && message.tier != Tier::Transactional {
-        // Nobody's message is refused because figures could not be read.
+        // Nobody's message is refused, or waits, because figures cannot be read.
         let warnings = engagement::warnings(&state, server.app.id).await.unwrap_or_default();
         composed.asked.warnings.extend(warnings);
     }

@@ -275,7 +275,8 @@ async fn tiers_that_are_held_wait_and_others_go_on() {
     assert!(queue.room(&lane, Tier::Transactional, NOW).n > 0);
     assert_eq!(queue.push(jobs(1, &news, &lane), NOW).len(), 1);
     let (mut sent, mut deferred) = (0, 0);
-    while let Some(next) = queue.try_next(Taker::Any, NOW) {
+    let next = || queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW));
+    while let Some(next) = next() {
         match next {
             Next::Turn(turn) => sent += usize::from(turn.job.message.tier == Tier::Transactional),
             Next::Deferred(jobs, _) => deferred += jobs.len(),

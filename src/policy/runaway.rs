@@ -29,6 +29,12 @@ impl Guard {
     pub(crate) fn limit(self, subscriptions: u64) -> Option<u64> {
         (self.factor > 0).then(|| u64::from(self.factor).saturating_mul(subscriptions).saturating_add(self.floor))
     }
+
+    /// Whether it allows for more than another one, whatever the app's size.
+    pub(crate) fn is_looser_than(self, other: Self) -> bool {
+        let by_factor = |guard: Self| if guard.factor == 0 { u32::MAX } else { guard.factor };
+        by_factor(self) > by_factor(other) || self.factor > 0 && self.floor > other.floor
+    }
 }
 
 /// What is counted together, and held together: a newsletter that runs away never stops one-time codes.
@@ -62,5 +68,16 @@ mod tests {
         assert_eq!(guard(1, 0).limit(7), Some(7));
         assert_eq!(guard(0, 10).limit(7), None);
         assert_eq!(guard(2, 1).limit(u64::MAX), Some(u64::MAX));
+        for (one, other, is_looser) in [
+            ((10, 5), (10, 5), false),
+            ((11, 0), (10, 5), true),
+            ((9, 6), (10, 5), true),
+            ((9, 4), (10, 5), false),
+            ((0, 0), (10, 5), true),
+            ((10, 5), (0, 0), false),
+            ((0, 9), (0, 0), false),
+        ] {
+            assert_eq!(guard(one.0, one.1).is_looser_than(guard(other.0, other.1)), is_looser, "{one:?} {other:?}");
+        }
     }
 }

@@ -329,3 +329,20 @@ async fn caps_are_replaced_as_a_whole_and_every_mistake_is_named() {
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM apps WHERE caps IS NOT NULL").await, 0);
     app.finish().await;
 }
+
+#[tokio::test]
+async fn what_the_guide_shows_can_be_done() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/frequency.md")).expect("the guide");
+    let after = |mark: &str, end: char| -> Value {
+        let body = guide.split(mark).nth(1).and_then(|rest| rest.split(end).next());
+        serde_json::from_str(body.expect("it stands there")).expect("JSON")
+    };
+    let app = TestApp::start().await;
+    app.call(Method::PUT, "/v1/apps/shop/caps", after("-d '", '\'')).await.ok(200);
+    app.operate(Method::PUT, "/v1/apps/shop/guard", after("guard` with `", '`')).await.ok(200);
+    for path in ["caps", "guard", "engagement?days=28"] {
+        assert!(guide.contains(path), "{path}");
+        app.get(&format!("/v1/apps/shop/{path}")).await;
+    }
+    app.finish().await;
+}

@@ -116,9 +116,8 @@ async fn every_replica_holds_it_and_one_that_starts_later_too() {
     assert_eq!(json!(app.counts(&waiting).await), json!({"targeted": 3, "queued": 3}));
     assert_eq!(watch(&app).await, 0, "it is held once");
     app.call(Method::POST, RELEASE, Value::Null).await.ok(200);
-    late.run_until_idle().await;
+    app.run_until_idle_with(&late).await;
     assert_eq!(app.counts(&waiting).await["accepted"], 3);
-    app.run_until_idle().await;
     app.finish().await;
 }
 
@@ -133,9 +132,12 @@ async fn what_was_sent_a_quarter_of_an_hour_ago_counts_no_longer() {
 }
 
 #[tokio::test]
-async fn the_guard_is_changed_by_operators_and_may_be_turned_off() {
+async fn an_app_makes_its_guard_stricter_and_operators_make_it_looser_or_turn_it_off() {
     let app = small().await;
-    app.call(Method::PUT, GUARD, json!({"factor": 0})).await.ok(403);
+    app.call(Method::PUT, GUARD, json!({"factor": 1, "floor": 4})).await.ok(200);
+    for looser in [json!({"factor": 0}), json!({"factor": 1, "floor": 5}), json!({})] {
+        app.call(Method::PUT, GUARD, looser).await.ok(403);
+    }
     let refused = app.operate(Method::PUT, GUARD, json!({"factor": 1001, "floor": -1})).await.ok(422);
     let pointers: Vec<_> = refused["errors"].as_array().unwrap().iter().map(|error| &error["pointer"]).collect();
     assert_eq!(pointers, ["/factor", "/floor"]);

@@ -53,7 +53,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},
             {"tiers": ["promotional"], "max": 5, "window": "7d"},
         ]}),
-        Some("GuardBody") => json!({"factor": 20}),
+        Some("GuardBody") => json!({"factor": 5}),
         Some("Slas") => json!({"transactional": 10}),
         Some("FlowBody") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
         Some("OrderBody") => json!({"seconds": 600, "reason": "the push service announced an outage"}),

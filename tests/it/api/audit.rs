@@ -93,7 +93,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
         (post.clone(), shop("/release"), Value::Null, &[Action::AppReleased]),
-        (put.clone(), shop(GUARD), json!({"factor": 20}), &[Action::GuardChanged]),
+        (put.clone(), shop("/guard"), json!({"factor": 5}), &[Action::GuardChanged]),
         (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[Action::CapsChanged]),
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
         (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
@@ -148,11 +148,10 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
 
 /// What operators only may do to an app.
 const DELETION: &str = "?confirm=shop";
-const GUARD: &str = "/guard";
 
 /// Does it, with the app's key where that may, and signed in as an admin where no key may.
 async fn status(api: &TestApi, admin: &str, (method, path, body, _): &Deed) -> u16 {
-    let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION) && !path.ends_with(GUARD);
+    let of_app = path.starts_with("/v1/apps/") && !path.ends_with(DELETION);
     let body = Some(body.clone()).filter(|body| !body.is_null());
     if path.starts_with("/v1/session") || path.starts_with("/v1/team") {
         let headers = [("cookie", admin), ("sec-fetch-site", "same-origin")];

@@ -190,6 +190,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/caps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the app's frequency caps. */
+        get: operations["caps_show"];
+        /**
+         * Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
+         *     over the same tiers goes on counting.
+         */
+        put: operations["caps_change"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/config": {
         parameters: {
             query?: never;
@@ -394,6 +415,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/engagement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
+         *     changed. What browsers do not tell is null.
+         */
+        get: operations["engagement_show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/erasures/{erasure}": {
         parameters: {
             query?: never;
@@ -509,6 +550,27 @@ export interface paths {
         put?: never;
         /** Lets through again what an app's limits allow. */
         post: operations["flow_resume_app"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/guard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what holds the app, and whether it does. */
+        get: operations["guard_show"];
+        /**
+         * Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
+         *     released.
+         */
+        put: operations["guard_change"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -974,6 +1036,26 @@ export interface paths {
          *     or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
          */
         post: operations["receipts_take"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
+         *     cancelled before. An app that is not held stays as it is.
+         */
+        post: operations["release"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1811,7 +1893,7 @@ export interface components {
              * @description Named subscriptions that are not active, or users without an active one: not targeted.
              */
             unreachable: number;
-            /** @description What to know about the policy all the same. */
+            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A button of a notification. */
@@ -1854,7 +1936,7 @@ export interface components {
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli";
+        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway";
         /** @description An alert. */
         AlertView: {
             /** @description The app it concerns; null: the server as a whole. */
@@ -2119,6 +2201,32 @@ export interface components {
              */
             timezone: string;
         };
+        /** @description A cap in its written form, in requests and in the database. */
+        Cap: {
+            /**
+             * Format: int64
+             * @description Messages, 1 to 50.
+             */
+            max: number;
+            /**
+             * @description Which tiers it counts, together if there are two: `promotional`, `engagement`. Both by default. There are no caps for
+             *     transactional messages.
+             */
+            tiers?: components["schemas"]["TierRef"][];
+            /**
+             * @description The window: a whole number and its unit, `s`, `m`, `h` or `d`, from a minute to 30 days.
+             * @example 1d
+             */
+            window: string;
+        };
+        /**
+         * @description How many messages a person is sent in a rolling window: a user in all their browsers together, anybody else in their one.
+         *     What exceeds a cap ends as `capped`. Transactional messages have no caps.
+         */
+        CapsView: {
+            /** @description Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none. */
+            caps: components["schemas"]["Cap"][];
+        };
         /** @description Figures over time. */
         ChartView: {
             /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
@@ -2364,7 +2472,7 @@ export interface components {
              * @description Named subscriptions that are not active, or users without an active one.
              */
             unreachable: number;
-            /** @description What to know about the policy all the same. */
+            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description How many sessions were ended. */
@@ -2382,6 +2490,26 @@ export interface components {
          * @enum {string}
          */
         Ending: "accepted" | "retry" | "gone" | "expired" | "dead" | "cancelled" | "capped";
+        /**
+         * @description How welcome an app's notifications are in the browsers of a gateway.
+         * @enum {string}
+         */
+        EngagementLevel: "unknown" | "fine" | "watch" | "warning";
+        /** @description How welcome an app's notifications are. */
+        EngagementView: {
+            /**
+             * Format: date-time
+             * @description The beginning of the first day.
+             */
+            from: string;
+            /** @description By push service, those to which something was sent in this time or in the same time before. */
+            gateways: components["schemas"]["GatewayView"][];
+            /**
+             * Format: date-time
+             * @description The end of the last one.
+             */
+            until: string;
+        };
         /** @description Something that somebody did. */
         EntryView: {
             /** @description What: `api_key.created`, `message.cancelled` … */
@@ -2456,7 +2584,7 @@ export interface components {
          * @description What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
          * @enum {string}
          */
-        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
+        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description One delivery's story in plain words, told from what is stored. */
         ExplanationView: {
             /** @description What was to be sent. */
@@ -2560,6 +2688,8 @@ export interface components {
         };
         /** @description What is let through, and what waits. */
         FlowView: {
+            /** @description Tiers of which nothing is let through since the runaway guard holds them. */
+            held: components["schemas"]["Tier"][];
             /**
              * Format: double
              * @description For how long the oldest of them has been due, in seconds.
@@ -2649,6 +2779,17 @@ export interface components {
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
+        /** @description The same at one push service. */
+        GatewayView: {
+            /** @description In as many days before it. */
+            before: components["schemas"]["PeriodView"];
+            /** @description Which one. */
+            gateway: string;
+            /** @description What its browsers make of it. */
+            level: components["schemas"]["EngagementLevel"];
+            /** @description In this time. */
+            now: components["schemas"]["PeriodView"];
+        };
         /** @description A role, and where it holds. */
         GrantView: {
             /** @description On this app; null: on all of them, and on the server itself. */
@@ -2677,6 +2818,49 @@ export interface components {
             data: components["schemas"]["Group"][];
             /** @description Whether these are all: at most 1,000 are shown. */
             done: boolean;
+        };
+        /** @description What to hold the app by. What is left out is as the server has it. */
+        GuardBody: {
+            /**
+             * Format: int64
+             * @description Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
+             */
+            factor?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries beside those, 0 to 1,000,000,000.
+             */
+            floor?: number | null;
+        };
+        /** @description What holds an app that sends far more than its size explains. */
+        GuardView: {
+            /**
+             * Format: int32
+             * @description Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
+             */
+            factor?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries beside those; null: as the server has it.
+             */
+            floor?: number | null;
+            /**
+             * @description Tiers of which nothing is let through until somebody releases the app. What is sent meanwhile waits, while its time to
+             *     live runs.
+             */
+            held: components["schemas"]["Tier"][];
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            held_at?: string | null;
+            /**
+             * Format: int64
+             * @description What both come to now: more deliveries than these within a quarter of an hour hold the app. Null: any number is right.
+             */
+            limit?: number | null;
+            /** @description What it sent within the last quarter of an hour, or since it was last released, as far as figures over time know. */
+            sent: components["schemas"]["SentView"];
         };
         /** @description What was done, or would be. */
         Handled: {
@@ -4126,6 +4310,59 @@ export interface components {
         };
         /** @description A period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
+        /** @description What became of notifications, by when it happened: what is displayed, clicked or closed today may have been sent before. */
+        PeriodView: {
+            /**
+             * Format: int64
+             * @description Pushes that the push service took.
+             */
+            accepted: number;
+            /**
+             * Format: double
+             * @description `clicked` of `displayed`; null: none was displayed, as far as is known.
+             */
+            click_share?: number | null;
+            /**
+             * Format: int64
+             * @description Clicked notifications.
+             */
+            clicked: number;
+            /**
+             * Format: double
+             * @description `closed` of `displayed`; null: not known.
+             */
+            close_share?: number | null;
+            /**
+             * Format: int64
+             * @description Closed notifications; null: not known, since none was reported.
+             */
+            closed?: number | null;
+            /**
+             * Format: double
+             * @description `displayed` of `receipts_asked`; null: nothing was asked for, or browsers do not tell.
+             */
+            display_share?: number | null;
+            /**
+             * Format: int64
+             * @description First reports of each kind.
+             */
+            displayed: number;
+            /**
+             * Format: int64
+             * @description Notifications that were displayed and neither clicked nor closed; null: not known.
+             */
+            ignored?: number | null;
+            /**
+             * Format: double
+             * @description `ignored` of `displayed`; null: not known.
+             */
+            ignored_share?: number | null;
+            /**
+             * Format: int64
+             * @description Those of them that a receipt was asked for: all that can be reported on.
+             */
+            receipts_asked: number;
+        };
         /**
          * @description Where in its timetable a retry stands.
          * @enum {string}
@@ -4490,6 +4727,19 @@ export interface components {
          * @enum {string}
          */
         SendState: "sending" | "paused" | "cancelled" | "done";
+        /** @description Deliveries, as they are counted and held: one-time codes apart from all others. */
+        SentView: {
+            /**
+             * Format: int64
+             * @description Promotional ones and those for engagement.
+             */
+            other: number;
+            /**
+             * Format: int64
+             * @description Transactional ones.
+             */
+            transactional: number;
+        };
         /** @description A sentence of an explanation. */
         Sentence: {
             /**
@@ -5476,7 +5726,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -5579,6 +5829,94 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CalendarView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    caps_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapsView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    caps_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "caps": [
+                 *         {
+                 *           "max": 2,
+                 *           "tiers": [
+                 *             "promotional",
+                 *             "engagement"
+                 *           ],
+                 *           "window": "1d"
+                 *         },
+                 *         {
+                 *           "max": 5,
+                 *           "tiers": [
+                 *             "promotional"
+                 *           ],
+                 *           "window": "7d"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["CapsView"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapsView"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -6062,6 +6400,38 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    engagement_show: {
+        parameters: {
+            query?: {
+                /** @description Days in UTC, today included: 1 to 365; 28 by default. */
+                days?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EngagementView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     erasures_show_erasure: {
         parameters: {
             query?: never;
@@ -6349,6 +6719,78 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    guard_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    guard_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "factor": 20
+                 *     }
+                 */
+                "application/json": components["schemas"]["GuardBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -7618,6 +8060,36 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    release: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     slas_show: {
         parameters: {
             query?: never;
@@ -8374,7 +8846,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
