@@ -21,7 +21,7 @@ use super::retry_headers::RetryHeaders;
 use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::MessageId;
+use crate::model::id::{ApiKeyId, MessageId, TeammateId};
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -101,6 +101,8 @@ pub(crate) struct MessageView {
     expanded: bool,
     /// Deliveries to make, as counted when it was accepted.
     audience_estimate: i64,
+    /// Who sent it: the id of an API key or a teammate. Null: the example page, or before this was recorded.
+    sent_by: Option<String>,
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<Counts>,
@@ -114,6 +116,10 @@ pub(crate) struct MessageView {
 impl MessageView {
     /// Shows a row, without its account.
     pub(super) fn new(app: &App, row: MessageRow) -> Self {
+        let sent_by = row.sent_by.map(|id| match row.sent_by_key {
+            true => ApiKeyId(id).to_string(),
+            false => TeammateId(id).to_string(),
+        });
         Self {
             id: row.id,
             state: SendState::of(&row),
@@ -129,6 +135,7 @@ impl MessageView {
             expires_at: row.expires_at,
             expanded: !row.expanding,
             audience_estimate: row.audience_estimate,
+            sent_by,
             counts: None,
             progress: None,
             links: Links::new(app, row.id),
@@ -176,7 +183,7 @@ pub(crate) async fn send(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let retries = RetryHeaders::read(&headers)?;
-    let mut composed = body.compose(&state, &server.app, &retries)?;
+    let mut composed = body.compose(&state, &server.app, &retries)?.sent_by(server.caller.counted_as());
     if query.dry_run {
         let Addressed { message, audience } = &composed.addressed;
         let mut conn = state.pool.acquire().await?;
