@@ -7,23 +7,28 @@
 //!
 //! A listener that is slower than the events lags behind until the channel is full, and is then told so and left: memory
 //! does not grow, and nobody else waits.
+//!
+//! With each look goes another at the rights of those who listen. Whoever may not any more is told nothing else, whatever there was
+//! still to tell.
 
 mod reading;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
 use tracing::warn;
 use uuid::Uuid;
 
 use crate::model::clock::Clock;
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{ApiKeyId, AppId, MessageId, SessionId};
 use crate::model::named;
+use crate::model::role::Grants;
+use crate::store::keys::{api_keys, sessions};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 use reading::{Memory, Snapshots};
 
@@ -87,9 +92,10 @@ pub struct Settings {
     pub listeners_max: usize,
     /// Of these, how many listen to all apps: places that listeners to some cannot take.
     pub places_for_operators: usize,
-    /// Listeners to one app at a time, with whatever keys.
+    /// Listeners to one app at a time, with whatever keys, and never more than there are places left for others: however many
+    /// apps take what they can, another one finds some.
     pub listeners_per_app: usize,
-    /// Listeners of one API key at a time.
+    /// Listeners of one API key or teammate at a time.
     pub listeners_per_key: usize,
     /// How often a listener to whom nothing is told gets a sign of life.
     pub heartbeat: Duration,
@@ -121,14 +127,6 @@ pub(crate) struct Event {
     pub json: Box<str>,
 }
 
-/// What the reader hands to everybody.
-#[derive(Debug, Clone)]
-enum Told {
-    Event(Arc<Event>),
-    /// These keys are not valid any more.
-    Revoked(Arc<[Uuid]>),
-}
-
 /// Why nobody may listen.
 #[derive(Debug)]
 pub(crate) enum Refused {
@@ -148,6 +146,17 @@ impl From<sqlx::Error> for Refused {
     }
 }
 
+/// By what right somebody listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Database and master key at hand.
+    Local,
+    /// That API key.
+    Key(ApiKeyId),
+    /// That session, as long as its owner may do just this in it.
+    Session(SessionId, Grants),
+}
+
 /// Who listens, to what.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
@@ -155,8 +164,10 @@ pub(crate) struct Wanted {
     pub apps: Option<Vec<AppId>>,
     /// Of these kinds; none: of all.
     pub kinds: Option<Vec<Kind>>,
-    /// With this key; none: at the command line.
-    pub key: Option<Uuid>,
+    /// By this right.
+    pub right: Right,
+    /// Whose listener it is: an API key's or a teammate's; none: the command line's.
+    pub owner: Option<Uuid>,
     /// From behind this event; none: from now on.
     pub after: Option<Position>,
 }
@@ -181,16 +192,32 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// Listeners by their keys.
-    of_keys: HashMap<Option<Uuid>, usize>,
-    /// Listeners by the apps that they listen to, if not to all.
-    of_apps: HashMap<AppId, usize>,
+    /// Who listens, each under a number of its own.
+    taken: HashMap<u64, Taken>,
+    /// The number of the last one.
+    last: u64,
     /// While anybody listens.
     reader: Option<Reader>,
 }
 
+/// What is known of a listener.
+struct Taken {
+    right: Right,
+    owner: Option<Uuid>,
+    /// The apps that it listens to; none: all.
+    apps: Option<Vec<AppId>>,
+    /// True from when its right has ended.
+    ended: watch::Sender<bool>,
+}
+
+impl State {
+    fn count(&self, which: impl Fn(&Taken) -> bool) -> usize {
+        self.taken.values().filter(|taken| which(taken)).count()
+    }
+}
+
 struct Reader {
-    sender: broadcast::Sender<Told>,
+    sender: broadcast::Sender<Arc<Event>>,
     /// Up to where everybody was told.
     position: Position,
     /// The newest snapshot of each campaign in motion, for those who come later.
@@ -200,25 +227,24 @@ struct Reader {
 /// A listener's place; dropping it makes room for another one.
 struct Place {
     inner: Arc<Inner>,
-    key: Option<Uuid>,
-    apps: Vec<AppId>,
+    number: u64,
+    /// True from when its listener's right has ended.
+    ended: watch::Receiver<bool>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.inner.state.lock();
-        one_less(&mut state.of_keys, self.key);
-        self.apps.iter().for_each(|app| one_less(&mut state.of_apps, *app));
+        self.inner.state.lock().taken.remove(&self.number);
     }
 }
 
-fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Some(n) = counts.get_mut(&key) {
-        *n -= 1;
-        if *n == 0 {
-            counts.remove(&key);
-        }
-    }
+/// What somebody gets who joins those who listen.
+struct Joined {
+    receiver: broadcast::Receiver<Arc<Event>>,
+    /// Up to where the others have been told.
+    at: Position,
+    /// How campaigns stand.
+    snapshots: Vec<Arc<Event>>,
 }
 
 /// What a listener hears next.
@@ -230,7 +256,7 @@ pub(crate) enum Heard {
     Gap,
     /// It was too slow, or what it missed could not be read: it may resume from its [position](Listener::position).
     Lagged,
-    /// Its key is not valid any more.
+    /// Its right has ended.
     Revoked,
 }
 
@@ -243,7 +269,7 @@ pub(crate) struct Listener {
     backlog: VecDeque<Heard>,
     /// How campaigns stood when it joined: told after what it missed.
     snapshots: Vec<Arc<Event>>,
-    receiver: broadcast::Receiver<Told>,
+    receiver: broadcast::Receiver<Arc<Event>>,
     /// Up to where it has heard everything that is stored.
     heard_up_to: Position,
     place: Place,
@@ -258,7 +284,7 @@ impl Live {
     /// Lets somebody listen.
     pub(crate) async fn listen(&self, wanted: Wanted) -> Result<Listener, Refused> {
         let place = self.take_place(&wanted)?;
-        let (receiver, joined_at, snapshots) = match self.join(None) {
+        let Joined { receiver, at: joined_at, snapshots } = match self.join(None) {
             Some(joined) => joined,
             None => {
                 let end = stream::end(&self.0.pool).await?;
@@ -277,27 +303,31 @@ impl Live {
 
     fn take_place(&self, wanted: &Wanted) -> Result<Place, Refused> {
         let settings = &self.0.settings;
+        let Wanted { right, owner, apps, .. } = wanted;
         let mut state = self.0.state.lock();
-        let kept_free = if wanted.apps.is_some() { settings.places_for_operators } else { 0 };
-        if state.of_keys.values().sum::<usize>() + kept_free >= settings.listeners_max {
+        let kept_free = if apps.is_some() { settings.places_for_operators } else { 0 };
+        let free = settings.listeners_max.saturating_sub(state.taken.len() + kept_free);
+        if free == 0 {
             return Err(Refused::Full);
         }
-        let of_key = state.of_keys.get(&wanted.key).copied().unwrap_or(0);
-        if wanted.key.is_some() && of_key >= settings.listeners_per_key {
+        if owner.is_some() && state.count(|taken| taken.owner == *owner) >= settings.listeners_per_key {
             return Err(Refused::KeyFull);
         }
-        let apps = wanted.apps.clone().unwrap_or_default();
-        if apps.iter().any(|app| state.of_apps.get(app).is_some_and(|n| *n >= settings.listeners_per_app)) {
+        let share = settings.listeners_per_app.min(free);
+        let listens_to = |taken: &Taken, app| taken.apps.as_ref().is_some_and(|apps| apps.contains(app));
+        if apps.iter().flatten().any(|app| state.count(|taken| listens_to(taken, app)) >= share) {
             return Err(Refused::AppFull);
         }
-        state.of_keys.insert(wanted.key, of_key + 1);
-        apps.iter().for_each(|app| *state.of_apps.entry(*app).or_default() += 1);
-        Ok(Place { inner: self.0.clone(), key: wanted.key, apps })
+        state.last += 1;
+        let (number, (ended, has_ended)) = (state.last, watch::channel(false));
+        let taken = Taken { right: right.clone(), owner: *owner, apps: apps.clone(), ended };
+        state.taken.insert(number, taken);
+        Ok(Place { inner: self.0.clone(), number, ended: has_ended })
     }
 
     /// Joins those who listen: everything behind the position comes through the receiver. None: nobody reads yet, and there
     /// is no position to start a reader from.
-    fn join(&self, start_from: Option<Position>) -> Option<(broadcast::Receiver<Told>, Position, Vec<Arc<Event>>)> {
+    fn join(&self, start_from: Option<Position>) -> Option<Joined> {
         let mut state = self.0.state.lock();
         if let (None, Some(position)) = (&state.reader, start_from) {
             let (sender, _) = broadcast::channel(LAG_MAX);
@@ -305,7 +335,8 @@ impl Live {
             tokio::spawn(read_on(self.0.clone(), position)); // it looks for receivers after this lock
         }
         let reader = state.reader.as_ref()?;
-        Some((reader.sender.subscribe(), reader.position, reader.progress.values().cloned().collect()))
+        let (receiver, snapshots) = (reader.sender.subscribe(), reader.progress.values().cloned().collect());
+        Some(Joined { receiver, at: reader.position, snapshots })
     }
 
     /// From where a listener goes on that has heard everything up to `after`, and whether there is a gap before that. It may
@@ -329,6 +360,9 @@ impl Listener {
     /// Waits for what comes next. None: there is no reader any more.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         loop {
+            if *self.place.ended.borrow() {
+                return Some(Heard::Revoked);
+            }
             if let Some(heard) = self.backlog.pop_front() {
                 self.heard(&heard);
                 return Some(heard);
@@ -364,8 +398,14 @@ impl Listener {
             return Some(heard);
         }
         loop {
-            match self.receiver.recv().await {
-                Ok(Told::Event(event)) => {
+            let told = tokio::select! {
+                biased;
+                // Never an error: its place keeps the sender.
+                _ = self.place.ended.wait_for(|ended| *ended) => return Some(Heard::Revoked),
+                told = self.receiver.recv() => told,
+            };
+            match told {
+                Ok(event) => {
                     let is_new = event.position.is_none_or(|position| position > self.heard_up_to);
                     let heard = Heard::Event(event.clone());
                     self.heard(&heard);
@@ -373,10 +413,6 @@ impl Listener {
                         return Some(heard);
                     }
                 }
-                Ok(Told::Revoked(keys)) if self.wanted.key.is_some_and(|key| keys.contains(&key)) => {
-                    return Some(Heard::Revoked);
-                }
-                Ok(Told::Revoked(_)) => {}
                 Err(RecvError::Lagged(_)) => return Some(Heard::Lagged),
                 Err(RecvError::Closed) => return None,
             }
@@ -400,8 +436,10 @@ async fn read_on(inner: Arc<Inner>, mut position: Position) {
     let mut failing = false;
     loop {
         ticks.tick().await;
-        let Some(keys) = inner.listening_keys() else { return };
-        match inner.look(&mut position, &keys, &mut memory).await {
+        if inner.is_deserted() {
+            return;
+        }
+        match inner.look(&mut position, &mut memory).await {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
@@ -413,20 +451,21 @@ async fn read_on(inner: Arc<Inner>, mut position: Position) {
 }
 
 impl Inner {
-    /// The keys of those who listen. None: nobody does, and there is no reader from now on.
-    fn listening_keys(&self) -> Option<Vec<Uuid>> {
+    /// Whether nobody listens any more: then there is no reader from now on.
+    fn is_deserted(&self) -> bool {
         let mut state = self.state.lock();
-        if state.reader.as_ref().is_none_or(|reader| reader.sender.receiver_count() == 0) {
+        let is_deserted = state.reader.as_ref().is_none_or(|reader| reader.sender.receiver_count() == 0);
+        if is_deserted {
             state.reader = None;
-            return None;
         }
-        Some(state.of_keys.keys().copied().flatten().collect())
+        is_deserted
     }
 
-    /// Tells everything that is new. What is stored comes first: nothing else that fails keeps it back.
-    async fn look(&self, position: &mut Position, keys: &[Uuid], memory: &mut Memory) -> sqlx::Result<()> {
+    /// Tells everything that is new to those who may hear it, which is looked at first. What is stored comes before snapshots: that
+    /// those cannot be read does not keep it back.
+    async fn look(&self, position: &mut Position, memory: &mut Memory) -> sqlx::Result<()> {
+        self.end_revoked().await?;
         self.tell_stored(position).await?;
-        self.tell_revoked(keys).await?;
         self.tell_snapshots(memory.read(&self.pool, self.clock.now()).await?);
         Ok(())
     }
@@ -450,14 +489,37 @@ impl Inner {
         }
     }
 
-    async fn tell_revoked(&self, keys: &[Uuid]) -> sqlx::Result<()> {
-        if keys.is_empty() {
-            return Ok(());
+    /// Ends the listening of those whose right has ended since they came.
+    async fn end_revoked(&self) -> sqlx::Result<()> {
+        let (mut keys, mut of_sessions) = (HashSet::new(), HashSet::new());
+        for taken in self.state.lock().taken.values() {
+            match &taken.right {
+                Right::Local => {}
+                Right::Key(key) => drop(keys.insert(*key)),
+                Right::Session(session, _) => drop(of_sessions.insert(*session)),
+            }
         }
-        let valid = stream::valid_keys(&self.pool, keys, self.clock.now()).await?;
-        let revoked: Arc<[Uuid]> = keys.iter().filter(|key| !valid.contains(key)).copied().collect();
-        if let (false, Some(reader)) = (revoked.is_empty(), &self.state.lock().reader) {
-            let _ = reader.sender.send(Told::Revoked(revoked)); // nobody receives: all have left meanwhile
+        let now = self.clock.now();
+        let valid = match keys.is_empty() {
+            true => HashSet::new(),
+            false => api_keys::valid(&self.pool, &Vec::from_iter(keys.iter().copied()), now).await?,
+        };
+        let standing = match of_sessions.is_empty() {
+            true => HashMap::new(),
+            false => sessions::standing(&self.pool, &Vec::from_iter(of_sessions.iter().copied()), now).await?,
+        };
+        for taken in self.state.lock().taken.values() {
+            let goes_on = match &taken.right {
+                Right::Local => true,
+                // Who came while this was asked is looked at the next time.
+                Right::Key(key) => valid.contains(key) || !keys.contains(key),
+                Right::Session(session, grants) => {
+                    standing.get(session) == Some(grants) || !of_sessions.contains(session)
+                }
+            };
+            if !goes_on {
+                taken.ended.send_replace(true);
+            }
         }
         Ok(())
     }
@@ -476,7 +538,7 @@ impl Inner {
         let mut state = self.state.lock();
         let Some(reader) = &mut state.reader else { return };
         for event in remember(reader) {
-            let _ = reader.sender.send(Told::Event(event)); // nobody receives: all have left meanwhile
+            let _ = reader.sender.send(event); // nobody receives: all have left meanwhile
         }
     }
 }

@@ -121,7 +121,8 @@ pub(crate) async fn list(
     list_of(&state, Some(server.app.id), &uri, &paging).await
 }
 
-/// Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it; operators may make any.
+/// Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
+/// who is signed in as a teammate makes one that lasts.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
     security(("api_key" = ["keys"])), responses((status = 201, body = NewApiKeyView)))]
@@ -208,16 +209,11 @@ async fn create_for(
     check_descent(maker, &body)?;
     body.scopes.sort_by_key(|scope| scope.name());
     body.scopes.dedup();
-    let expires_at = body.expires_at.or_else(|| lifetime(maker));
+    let expires_at = body.expires_at.or_else(|| maker.expires_at());
     let new = NewKey { app, name: &body.name, scopes: &body.scopes, expires_at };
     let made = api_keys::make(&state.pool, &state.vault, new, maker.actor(), &state.clock).await?;
     let (key, secret) = made.ok_or_else(unknown_key)?;
     Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
-}
-
-/// Until when keys may be valid that somebody makes. An operator's own key may end before what was set up with it.
-fn lifetime(maker: &Caller) -> Option<DateTime<Utc>> {
-    if maker.may(Scope::Operator) { None } else { maker.expires_at() }
 }
 
 /// Refuses a key that may do more than the one that makes it, or lasts longer: it would outlive its revocation or its end.
@@ -227,7 +223,7 @@ fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
         let detail = format!("takes a key that has the scope `{}` itself", scope.name());
         excess.push(FieldError::member(format!("/scopes/{i}"), detail));
     }
-    if let (Some(wanted), Some(end)) = (body.expires_at, lifetime(maker))
+    if let (Some(wanted), Some(end)) = (body.expires_at, maker.expires_at())
         && wanted > end
     {
         let end = end.to_rfc3339_opts(SecondsFormat::AutoSi, true);

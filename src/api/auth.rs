@@ -284,12 +284,12 @@ pub(crate) struct TeamAdmin {
 }
 
 impl TeamAdmin {
-    /// Refuses to do something to oneself: whatever admins do to one another, one is left.
+    /// Refuses to do something to oneself. Whatever admins do to one another, one is left; and whoever finds a browser that is signed
+    /// in must not be able to stay in by what takes no password and no passkey.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
             Holder::Teammate(id, _) if id == teammate => {
-                let detail =
-                    "You cannot change or remove yourself. Another admin can, or `bellwire admin` on the server.";
+                let detail = "You cannot change, reset or remove yourself. Another admin can, or `bellwire admin` on the server.";
                 Err(Problem::conflict("not_yourself", detail))
             }
             _ => Ok(()),
@@ -378,7 +378,7 @@ async fn authenticate_key(
         attempt.failed();
         return Err(unknown_key());
     };
-    let budget = attempt.succeeded(key.id)?;
+    let budget = attempt.succeeded(key.id.into())?;
     if let Some(account) = parts.extensions.get::<Account>() {
         account.note(budget);
     }

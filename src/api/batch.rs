@@ -129,7 +129,7 @@ pub(crate) async fn send(
     if let Some(caller) = server.caller.counted_as() {
         state.limits.keys.count_as(caller, u32::try_from(n).unwrap_or(u32::MAX))?;
     }
-    let sorted = Sorted::check(&state, &server.app, &retries, &messages).await;
+    let sorted = Sorted::check(&state, &server, &retries, &messages).await;
     let results: Vec<_> = sorted.send(&state, &server.app, n).await?.into_iter().map(ResultView::new).collect();
     let accepted = results.iter().filter(|result| result.problem.is_none()).count();
     Ok(axum::Json(BatchView { accepted, refused: n - accepted, results }))
@@ -148,7 +148,13 @@ struct Sorted {
 }
 
 impl Sorted {
-    async fn check(state: &ApiState, app: &App, retries: &RetryHeaders, messages: &[Box<RawValue>]) -> Self {
+    async fn check(
+        state: &ApiState,
+        server: &Server<MaySend>,
+        retries: &RetryHeaders,
+        messages: &[Box<RawValue>],
+    ) -> Self {
+        let sender = server.caller.counted_as();
         let mut sorted = Self::default();
         let mut first = HashMap::<String, (usize, [u8; SHA256_OUTPUT_LEN])>::new();
         let mut templates = Templates::default();
@@ -156,8 +162,8 @@ impl Sorted {
             if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let (key, composed) = match compose(state, app, retries, &mut templates, raw).await {
-                Ok(checked) => checked,
+            let (key, composed) = match compose(state, &server.app, retries, &mut templates, raw).await {
+                Ok((key, composed)) => (key, composed.sent_by(sender)),
                 Err(problem) => {
                     sorted.refused.push((place, problem));
                     continue;

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
@@ -113,6 +114,14 @@ pub(crate) struct Composed {
     pub trial: Option<Trial>,
 }
 
+impl Composed {
+    /// The same, as sent by the API key or teammate of that id.
+    pub(crate) fn sent_by(mut self, sender: Option<Uuid>) -> Self {
+        self.addressed.message.sent_by = sender;
+        self
+    }
+}
+
 /// What the author of a message is to be told of.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
@@ -211,6 +220,7 @@ impl NewMessageBody {
             enveloped: said.is_enveloped(),
             accepted_at,
             traceparent: otlp::current(),
+            sent_by: None,
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
         let asked = Asked { id, warnings, named, topic_may_be_missing };

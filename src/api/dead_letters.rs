@@ -123,7 +123,8 @@ impl From<DeadLetterRow> for DeadLetterView {
     }
 }
 
-/// Lists dead letters, the newest first.
+/// Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
+/// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Filter, Paging),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<DeadLetterView>)))]
@@ -134,6 +135,10 @@ pub(crate) async fn list(
     Filtered(filter, paging): Filtered<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
+    let _place = match filter == Filter::default() {
+        true => None,
+        false => Some(state.place_to_search(server.app.id).await?),
+    };
     let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
 }
@@ -157,7 +162,7 @@ pub(crate) struct Groups {
     done: bool,
 }
 
-/// Counts dead letters by what they have in common.
+/// Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), Grouping, Filter),
     security(("api_key" = ["read"])), responses((status = 200, body = Groups)))]
@@ -166,6 +171,7 @@ pub(crate) async fn groups(
     State(state): State<ApiState>,
     Filtered(filter, Grouping { by }): Filtered<Grouping>,
 ) -> Result<axum::Json<Groups>, Problem> {
+    let _place = state.place_to_search(server.app.id).await?;
     let data = dead_letters::groups(&state.pool, server.app.id, &filter, by).await?;
     let done = (data.len() as i64) < GROUPS_MAX;
     Ok(axum::Json(Groups { data, done }))

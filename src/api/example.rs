@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::{Deserialize, Serialize};
@@ -88,9 +88,12 @@ const FORWARDED: [&str; 6] =
     ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
 impl Visitor {
-    fn of(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> Self {
-        // A proxy on this machine is not its clients, even where nobody told us of it.
-        let is_proxy = state.settings.trusted_proxies > 0 || FORWARDED.iter().any(|name| headers.contains_key(*name));
+    fn of(state: &ApiState, version: Version, headers: &HeaderMap, extensions: &Extensions) -> Self {
+        // A proxy on this machine is not its clients, even where nobody told us of it. Some add nothing, and show only by a version
+        // of HTTP that no browser has spoken for decades; from one that does not even that, nothing tells its clients apart.
+        let is_proxy = state.settings.trusted_proxies > 0
+            || version < Version::HTTP_11
+            || FORWARDED.iter().any(|name| headers.contains_key(*name));
         let sits_here = !is_proxy && peer(extensions).is_some_and(|peer| peer.to_canonical().is_loopback());
         Self { address: state.limits.client_of(headers, extensions), sits_here }
     }
@@ -98,7 +101,7 @@ impl Visitor {
 
 /// Stands before the example's routes: whom they are not for finds none.
 pub(crate) async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
-    let visitor = Visitor::of(&state, request.headers(), request.extensions());
+    let visitor = Visitor::of(&state, request.version(), request.headers(), request.extensions());
     let audience = state.settings.example.as_ref().map(|example| example.audience);
     if !visitor.sits_here && audience != Some(Audience::Everybody) {
         return Problem::not_found("route").into_response();

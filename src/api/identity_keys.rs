@@ -15,7 +15,6 @@ use super::extract::{At, Json, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
 use crate::model::id::IdentityKeyId;
-use crate::model::scope::Scope;
 use crate::store::Written;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -118,7 +117,7 @@ pub(crate) async fn create(
     State(state): State<ApiState>,
     Json(body, _): Json<NewIdentityKey>,
 ) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
-    if !server.caller.may(Scope::Operator) && server.caller.expires_at().is_some() {
+    if server.caller.expires_at().is_some() {
         return Err(Problem::forbidden(
             "An identity key never expires: one that lasts makes it, not an API key that expires.",
         ));

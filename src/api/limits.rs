@@ -1,6 +1,7 @@
 //! Rate limits by client, app and API key, kept in this process's memory.
 
 mod keys;
+mod refusals;
 mod sign_ins;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,6 @@ use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, hea
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
-use governor::state::{InMemoryState, NotKeyed};
 use governor::{NotUntil, Quota, RateLimiter};
 
 use super::Settings;
@@ -21,6 +21,8 @@ use super::problem::Problem;
 use crate::http_server::address::{household, site};
 use crate::model::id::AppId;
 pub(crate) use keys::{Account, KeyLimits};
+pub(crate) use refusals::At;
+use refusals::Refusals;
 pub(crate) use sign_ins::{Attempt, Name, SignIns, Wait};
 
 /// How many requests are let in.
@@ -55,9 +57,6 @@ const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
 /// How often the example page may write down a new origin.
 const EXAMPLE_CHANGES: Rate = Rate { burst: 10, per_minute: 6 };
 
-/// How many failed sign-ins have an entry of their own in the audit log; the next one counts those in between.
-const LOGGED_REFUSALS: Rate = Rate { burst: 60, per_minute: 6 };
-
 /// By how much an IPv6 /48 may exceed what each /64 in it may do: enough for an office, nothing for somebody who takes
 /// turns among its 65,536.
 const SITE_FACTOR: u32 = 16;
@@ -79,9 +78,8 @@ pub(crate) struct Limits {
     example_changes: PerClient,
     /// Passwords that were guessed at.
     pub sign_ins: SignIns,
-    /// Entries of the audit log that tell of failed sign-ins, so that strangers cannot fill it.
-    refusals: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
-    unlogged_refusals: AtomicU32,
+    /// Entries of the audit log that tell of failed sign-ins.
+    refusals: Refusals,
     requests: AtomicU32,
     trusted_proxies: usize,
 }
@@ -98,8 +96,7 @@ impl Limits {
             tries: PerClient::new("client", TRIES),
             example_changes: PerClient::new("client", EXAMPLE_CHANGES),
             sign_ins: SignIns::default(),
-            refusals: RateLimiter::direct(LOGGED_REFUSALS.quota()),
-            unlogged_refusals: AtomicU32::new(0),
+            refusals: Refusals::new(),
             requests: AtomicU32::new(0),
             trusted_proxies: settings.trusted_proxies,
         }
@@ -115,6 +112,7 @@ impl Limits {
         if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
             self.keys.clear();
             [&self.clients, &self.reporters, &self.tries, &self.example_changes].into_iter().for_each(PerClient::clear);
+            self.refusals.clear();
             self.apps.retain_recent();
             self.reports.retain_recent();
         }
@@ -150,13 +148,9 @@ impl Limits {
         self.example_changes.take(client).map(drop)
     }
 
-    /// How many failed sign-ins an entry of the audit log is to tell of, this one included; none: a later one tells of it.
-    pub(crate) fn refused(&self) -> Option<i64> {
-        if self.refusals.check().is_ok() {
-            return Some(1 + i64::from(self.unlogged_refusals.swap(0, Ordering::Relaxed)));
-        }
-        self.unlogged_refusals.fetch_add(1, Ordering::Relaxed);
-        None
+    /// How many failed sign-ins of a client an entry of the audit log is to tell of, this one included; none: a later one tells of it.
+    pub(crate) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
+        self.refusals.refused(client, at)
     }
 
     /// The nearest address that is not one of our own proxies: they are the last ones to have written into

@@ -1,5 +1,5 @@
-//! `GET /v1/apps/{app}/messages/{message}/content`: what was said to a topic or to everybody. What was said to single people
-//! stays sealed: that may be a one-time code.
+//! `GET /v1/apps/{app}/messages/{message}/content`: what was said to a topic or to everybody. What was said to single people, or to so
+//! few that it comes to the same, stays sealed: that may be a one-time code.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -25,6 +25,10 @@ use utoipa_axum::routes;
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(content))
 }
+
+/// To so many subscriptions, or fewer, a message may be meant for one person: each of their browsers is one, and a topic may have been
+/// made for them alone.
+const FEW: i64 = 10;
 
 /// What a message says, in the members with which it was sent; those that it does not have are absent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -76,7 +80,7 @@ impl From<Said> for ContentView {
 }
 
 /// Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
-/// users by name is withheld from everybody.
+/// users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
     security(("api_key" = ["read"])), responses((status = 200, body = ContentView)))]
@@ -86,8 +90,9 @@ pub(crate) async fn content(
     At(id): At<MessageId>,
 ) -> Result<axum::Json<ContentView>, Problem> {
     let found = messages::sealed(&state.pool, server.app.id, id).await?;
-    let Sealed { audience, content } = found.ok_or_else(|| missing(&state, id))?;
-    let is_for_many = audience.get("topic").is_some() || audience.get("all").is_some();
+    let Sealed { audience, audience_estimate, content } = found.ok_or_else(|| missing(&state, id))?;
+    let names_nobody = audience.get("topic").is_some() || audience.get("all").is_some();
+    let is_for_many = names_nobody && audience_estimate > FEW;
     Ok(axum::Json(match content {
         None => ContentView::without(ContentState::Deleted),
         Some(_) if !is_for_many || !server.caller.may(Scope::Send) => ContentView::without(ContentState::Withheld),

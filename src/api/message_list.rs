@@ -89,7 +89,8 @@ impl From<Ended> for Progress {
 /// Lists messages, the newest first.
 ///
 /// For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
-/// were asked for, or none, and yet lead on by its `iterator`.
+/// were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
+/// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), ListQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
@@ -104,6 +105,10 @@ pub(crate) async fn list(
     let topic = match &query.topic {
         None => None,
         Some(name) => Some(find_topic(&state, app.id, name).await?),
+    };
+    let _place = match query.takes_all() {
+        true => None,
+        false => Some(state.place_to_search(app.id).await?),
     };
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();

@@ -23,7 +23,7 @@ use super::templated::Templates;
 use super::{ApiState, Work};
 use crate::model::clock::first_uuid_of;
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::MessageId;
+use crate::model::id::{ApiKeyId, MessageId, TeammateId};
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -108,6 +108,8 @@ pub(crate) struct MessageView {
     expanded: bool,
     /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
     audience_estimate: i64,
+    /// Who sent it: the id of an API key or a teammate. Null: the example page, or before this was recorded.
+    sent_by: Option<String>,
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<Counts>,
@@ -121,6 +123,10 @@ pub(crate) struct MessageView {
 impl MessageView {
     /// Shows a row, without its account.
     pub(super) fn new(app: &App, row: MessageRow) -> Self {
+        let sent_by = row.sent_by.map(|id| match row.sent_by_key {
+            true => ApiKeyId(id).to_string(),
+            false => TeammateId(id).to_string(),
+        });
         Self {
             id: row.id,
             state: SendState::of(&row),
@@ -137,6 +143,7 @@ impl MessageView {
             expires_at: row.expires_at,
             expanded: !row.expanding,
             audience_estimate: row.audience_estimate,
+            sent_by,
             counts: None,
             progress: None,
             links: Links::new(app, row.id),
@@ -187,7 +194,8 @@ pub(crate) async fn send(
     let segment = body.to.segment(&state, &server.app).await?;
     let mut templates = Templates::default();
     let template = templates.resolve(&state, server.app.id, body.template.take()).await?;
-    let mut composed = body.compose(&state, &server.app, &retries, segment, template)?;
+    let mut composed =
+        body.compose(&state, &server.app, &retries, segment, template)?.sent_by(server.caller.counted_as());
     templates.try_out(&state, server.app.id, &mut composed).await?;
     let Addressed { message, audience } = &composed.addressed;
     if !audience.is_named() && message.tier != Tier::Transactional {

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayRead, Server, Watcher};
 use super::extract::{AppRef, named_app};
-use super::places::{self, Busy};
+use super::places::Busy;
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
@@ -101,7 +101,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
         return Err(Problem::invalid_parameter("filters[message]", detail));
     }
     let wanted = wanted(app, &query, &lanes, &messages);
-    let _place = places::take(&state.charts, state.settings.chart_patience, &BUSY).await?;
+    let _place = state.charts.take(app, state.settings.place_patience, &BUSY).await?;
     // One snapshot, so that what is active and what was won and lost add up.
     let mut tx = state.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut chart = Chart::new(&query, &lanes);

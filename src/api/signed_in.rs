@@ -24,6 +24,15 @@ pub(crate) struct SignedIn {
     pub key: Option<ApiKey>,
 }
 
+/// In the extensions of a request that was made in a session: which one, and what its teammate may do, as it was read then.
+#[derive(Debug, Clone)]
+pub(crate) struct Entered {
+    /// The session.
+    pub session: SessionId,
+    /// Its teammate's roles; none for a key's.
+    pub grants: Grants,
+}
+
 impl SignedIn {
     /// Whom its requests count against.
     pub(super) fn owner_id(&self) -> Uuid {
@@ -41,14 +50,27 @@ impl SignedIn {
     }
 }
 
-/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it.
+/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it. 429:
+/// its client has shown too many that let nobody in. A cookie passes the limits of strangers, so those count as keys do.
 pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
-    let Some(token) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
-    cookie::check_origin(&parts.method, &parts.headers)?;
+    let Some(text) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
+    let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let now = state.clock.now();
-    let token = cookie::read(&state.vault, token, now).ok_or_else(ended)?;
-    let signed_in = find(state, token.session, now).await?;
-    let budget = state.limits.keys.count(signed_in.owner_id())?;
+    let checked = cookie::check_origin(&parts.method, &parts.headers);
+    let token = match checked.and_then(|()| cookie::read(&state.vault, text, now).ok_or_else(ended)) {
+        Ok(token) => token,
+        Err(refused) => {
+            state.limits.keys.attempt(text, client)?.failed();
+            return Err(refused);
+        }
+    };
+    // By its id: tokens are renewed all the time.
+    let attempt = state.limits.keys.attempt(&token.session.to_string(), client)?;
+    let Some(signed_in) = find(state, token.session, now).await? else {
+        attempt.failed();
+        return Err(ended());
+    };
+    let budget = attempt.succeeded(signed_in.owner_id())?;
     if let Some(account) = parts.extensions.get::<Account>() {
         account.note(budget);
     }
@@ -60,6 +82,7 @@ pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<
         renewal.note(state.settings.cookies.give(&state.vault, session.id, now, session.expires_at));
     }
     let (id, grants) = (signed_in.session.id, signed_in.session.grants.clone());
+    parts.extensions.insert(Entered { session: id, grants: grants.clone() });
     parts.extensions.insert(Recheck::new(move |state| {
         let grants = grants.clone();
         async move { is_still(&state, id, &grants).await }
@@ -67,18 +90,22 @@ pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<
     Ok(Some(signed_in))
 }
 
-async fn find(state: &ApiState, session: SessionId, now: Timestamp) -> Result<SignedIn, Problem> {
-    let session = sessions::find(&state.pool, session, now).await?.ok_or_else(ended)?;
+/// A session that lives, with the key that it acts as. None: it has ended, or its key has.
+async fn find(state: &ApiState, session: SessionId, now: Timestamp) -> sqlx::Result<Option<SignedIn>> {
+    let Some(session) = sessions::find(&state.pool, session, now).await? else { return Ok(None) };
     let key = match session.owner {
         Owner::Teammate(_) => None,
-        Owner::Key(id) => Some(api_keys::find_valid_of_server(&state.pool, id, now).await?.ok_or_else(ended)?),
+        Owner::Key(id) => match api_keys::find_valid_of_server(&state.pool, id, now).await? {
+            None => return Ok(None),
+            key => key,
+        },
     };
-    Ok(SignedIn { session, key })
+    Ok(Some(SignedIn { session, key }))
 }
 
 /// 401: the session has ended meanwhile, or its teammate may do something else than before.
 async fn is_still(state: &ApiState, session: SessionId, grants: &Grants) -> Result<(), Problem> {
-    let now = find(state, session, state.clock.now()).await?;
+    let now = find(state, session, state.clock.now()).await?.ok_or_else(ended)?;
     if now.session.grants == *grants { Ok(()) } else { Err(ended()) }
 }
 

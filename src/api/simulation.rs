@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::{Json, Query};
-use super::places::{self, Busy};
+use super::places::Busy;
 use super::preview::PreviewBody;
 use super::problem::{FieldError, Problem};
 use crate::model::delivery::Tier;
@@ -120,7 +120,7 @@ pub(crate) async fn simulate(
     let policy = Policy::in_force(tier, &said.places(state.settings.policy));
     let today = said.untried().map(|said| Policy::in_force(tier, &said.places(state.settings.policy)));
     let (ttl_s, outages) = (scenario.ttl_s(), scenario.outages().map(Outage::from).collect());
-    let place = places::take(&state.simulations, state.settings.chart_patience, &BUSY).await?;
+    let place = state.simulations.take(Some(app.id), state.settings.place_patience, &BUSY).await?;
     let (seed, steps_max) = (query.seed.unwrap_or(1).into(), state.settings.simulation_steps_max);
     // Whoever asked may leave: the place is free again when the work has ended.
     let simulated = spawn_blocking(move || {

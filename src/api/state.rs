@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -12,6 +11,7 @@ use super::intake::Intake;
 use super::known_keys::KnownKeys;
 use super::limits::{Limits, Rate};
 use super::passwords::Passwords;
+use super::places::{Busy, Place, Places};
 use super::problem::Problem;
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
@@ -23,6 +23,7 @@ use crate::gateway::Gateways;
 use crate::live::{self, Live};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
+use crate::model::id::AppId;
 use crate::otlp::Tracer;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
@@ -58,9 +59,11 @@ pub struct ApiState {
     pub(super) receipts: Receipts,
     pub(super) live: Live,
     /// Places for charts that are made at a time.
-    pub(super) charts: Arc<Semaphore>,
+    pub(super) charts: Places,
     /// Places for simulations of policies, each of which keeps a core busy.
-    pub(super) simulations: Arc<Semaphore>,
+    pub(super) simulations: Places,
+    /// Places for searches through deliveries, messages and dead letters, each of which keeps a connection to the database busy.
+    pub(super) searches: Places,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
@@ -141,8 +144,11 @@ pub struct Settings {
     pub simulations_at_once: usize,
     /// Steps of one simulation at most: a million take one to two seconds, and only policies of very many retries need more.
     pub simulation_steps_max: u64,
-    /// How long a chart or a simulation waits for its place before it is refused.
-    pub chart_patience: Duration,
+    /// Searches through deliveries, messages and dead letters that are made at a time: far fewer than connections to the database.
+    pub searches_at_once: usize,
+    /// How long a chart, a simulation or a search waits for its place before it is refused. One app has at most half of the places
+    /// of each kind.
+    pub place_patience: Duration,
     /// What holds apps that send far more than their size explains.
     pub guard: Guard,
     /// The example page; none: there is none.
@@ -181,7 +187,8 @@ impl Default for Settings {
             charts_at_once: 4,
             simulations_at_once: 1,
             simulation_steps_max: 1_000_000,
-            chart_patience: Duration::from_secs(5),
+            searches_at_once: 8,
+            place_patience: Duration::from_secs(5),
             guard: Guard::DEFAULT,
             example: Some(example::Example::default()),
             trusted_proxies: 0,
@@ -212,8 +219,9 @@ impl ApiState {
             Intake::new(sending_pool, vault.clone(), clock.clone(), engine.clone(), settings.sends_waiting_max);
         let receipts = Receipts::new(pool.clone(), clock.clone(), settings.receipts);
         let live = Live::new(pool.clone(), clock.clone(), settings.live);
-        let charts = Arc::new(Semaphore::new(settings.charts_at_once));
-        let simulations = Arc::new(Semaphore::new(settings.simulations_at_once));
+        let charts = Places::new(settings.charts_at_once);
+        let simulations = Places::new(settings.simulations_at_once);
+        let searches = Places::new(settings.searches_at_once);
         Self {
             pool,
             vault,
@@ -229,11 +237,19 @@ impl ApiState {
             live,
             charts,
             simulations,
+            searches,
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),
         }
+    }
+
+    /// Waits for a place to search through what an app has sent. 503: too many search, or the app itself does so too often.
+    pub(super) async fn place_to_search(&self, app: AppId) -> Result<Place, Problem> {
+        const BUSY: Busy =
+            Busy { code: "searches_busy", detail: "More searches are asked for than this process makes at a time." };
+        self.searches.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 }

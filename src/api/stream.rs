@@ -15,11 +15,12 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::ApiState;
-use super::auth::{MayRead, Onlooker, Server};
+use super::auth::{Caller, MayRead, Onlooker, Server};
 use super::extract::Query;
 use super::problem::Problem;
+use super::signed_in::Entered;
 use crate::http_server::Stopping;
-use crate::live::{Event, Heard, Kind, Listener, Refused, Wanted};
+use crate::live::{Event, Heard, Kind, Listener, Refused, Right, Wanted};
 use crate::model::id::AppId;
 use crate::store::outcomes::stream::Position;
 use utoipa_axum::router::OpenApiRouter;
@@ -33,10 +34,14 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// The header by which a listener resumes.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// How long a stream lasts for whoever is signed in: a session that was ended, or a role that was taken, is seen at the next.
+/// How long a stream lasts for whoever is signed in. Coming back is what shows that somebody is there still, without which a session
+/// ends; what else ends it, and a change of roles, is seen within a second.
 const SIGNED_IN_FOR: Duration = Duration::from_secs(60);
 /// How long a listener that was cut off is to wait before it comes back.
 const COME_BACK: Duration = Duration::from_secs(2);
+
+/// Why the stream of whoever is signed in ends: they are to come back at once.
+const RENEW: &str = "renew";
 
 /// To what to listen.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -74,7 +79,7 @@ impl StreamQuery {
 /// hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
 /// are snapshots, of which the newest is enough. Whoever is
 /// too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
-/// once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
+/// once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
 /// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "Events",
     params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
@@ -83,11 +88,13 @@ impl StreamQuery {
 pub(crate) async fn all(
     onlooker: Onlooker,
     State(state): State<ApiState>,
+    entered: Option<Extension<Entered>>,
     stopping: Option<Extension<Stopping>>,
     headers: HeaderMap,
     Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
-    listen(&state, onlooker.apps, onlooker.caller.counted_as(), stopping, &headers, &query).await
+    let who = Who::of(&onlooker.caller, entered);
+    listen(&state, onlooker.apps, who, stopping, &headers, &query).await
 }
 
 /// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
@@ -98,25 +105,44 @@ pub(crate) async fn all(
 pub(crate) async fn of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,
+    entered: Option<Extension<Entered>>,
     stopping: Option<Extension<Stopping>>,
     headers: HeaderMap,
     Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
-    listen(&state, Some(vec![server.app.id]), server.caller.counted_as(), stopping, &headers, &query).await
+    let who = Who::of(&server.caller, entered);
+    listen(&state, Some(vec![server.app.id]), who, stopping, &headers, &query).await
+}
+
+/// Who listens, and by what right.
+struct Who {
+    right: Right,
+    owner: Option<Uuid>,
+}
+
+impl Who {
+    fn of(caller: &Caller, entered: Option<Extension<Entered>>) -> Self {
+        let right = match (entered, caller.actor().who.key()) {
+            (Some(Extension(Entered { session, grants })), _) => Right::Session(session, grants),
+            (None, Some(key)) => Right::Key(key),
+            (None, None) => Right::Local,
+        };
+        Self { right, owner: caller.counted_as() }
+    }
 }
 
 async fn listen(
     state: &ApiState,
     apps: Option<Vec<AppId>>,
-    key: Option<Uuid>,
+    Who { right, owner }: Who,
     stopping: Option<Extension<Stopping>>,
     headers: &HeaderMap,
     query: &StreamQuery,
 ) -> Result<Response, Problem> {
-    let wanted = Wanted { apps, kinds: query.kinds()?, key, after: last_event_id(headers)? };
+    let is_signed_in = matches!(right, Right::Session(..));
+    let wanted = Wanted { apps, kinds: query.kinds()?, right, owner, after: last_event_id(headers)? };
     let listener = state.live.listen(wanted).await.map_err(refused)?;
     let heartbeat = KeepAlive::new().interval(state.settings.live.heartbeat);
-    let is_signed_in = state.settings.cookies.shown(headers).is_some();
     let until = Until {
         stopping: stopping.map(|Extension(stopping)| stopping),
         renewal: is_signed_in.then(|| Instant::now() + SIGNED_IN_FOR),
@@ -143,7 +169,8 @@ fn refused(refused: Refused) -> Problem {
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         Refused::AppFull => {
-            let detail = "An app has as many listeners as one app may have.";
+            let detail =
+                "An app has as many listeners as one app may have, or as there are places left for the others.";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "app_listeners_full", detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
@@ -181,7 +208,7 @@ impl Until {
         };
         tokio::select! {
             () = stopped => "stopping",
-            () = renewal => "renew",
+            () = renewal => RENEW,
         }
     }
 }
@@ -217,6 +244,8 @@ impl Telling {
             Some(Heard::Event(event)) => (told(&event), true),
             Some(Heard::Gap) => (sse::Event::default().event("gap").data("{}"), true),
             Some(Heard::Lagged) => (end("lagged", &listener), false),
+            // Whoever is signed in may have other roles now, and comes back with those.
+            Some(Heard::Revoked) if until.renewal.is_some() => (end(RENEW, &listener), false),
             Some(Heard::Revoked) => (end("key_revoked", &listener), false),
             None => (end("stopping", &listener), false),
         };

@@ -55,7 +55,8 @@ pub(crate) struct TeammateView {
     roles: Vec<GrantView>,
     /// Whether they have set a password. Without one they sign in by one-time links.
     has_password: bool,
-    /// How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+    /// How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
+    /// them.
     passkeys: i64,
     /// Until when their one-time link works. Null: there is none, or it has been used.
     link_expires_at: Option<DateTime<Utc>>,
@@ -237,6 +238,7 @@ pub(crate) async fn change(
 
 /// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
 /// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
+/// Nobody resets themselves: you change your own password by the one before.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),
     security(("session" = ["admin"])), responses((status = 200, body = Invited)))]
 pub(crate) async fn reset(
@@ -244,6 +246,8 @@ pub(crate) async fn reset(
     State(state): State<ApiState>,
     At(id): At<TeammateId>,
 ) -> Result<axum::Json<Invited>, Problem> {
+    // A link sets a password without the one before, which whoever finds a browser that is signed in does not know.
+    admin.must_not_be(id)?;
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;
@@ -267,6 +271,7 @@ pub(crate) async fn unlink(
     State(state): State<ApiState>,
     At(id): At<TeammateId>,
 ) -> Result<StatusCode, Problem> {
+    admin.must_not_be(id)?;
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
     admin.must_still_be(&mut tx).await?;

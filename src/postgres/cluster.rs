@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use aws_lc_rs::digest;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
-use nix::unistd::{Pid, User, chown, geteuid};
+use nix::unistd::{Pid, Uid, User, chown, geteuid};
 
 use super::binaries::Binaries;
 use super::settings::Durability;
@@ -236,8 +236,8 @@ impl Cluster {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(at("cannot read", dir)(error)),
         };
-        let owner = self.user.as_ref().map_or(geteuid(), |user| user.uid);
-        match found.is_dir() && found.uid() == owner.as_raw() && found.mode() & 0o077 == 0 {
+        let user = self.user.as_ref().map_or(geteuid(), |user| user.uid);
+        match found.is_dir() && is_open_to_alone(user, Uid::from_raw(found.uid()), found.mode()) {
             true => Ok(true),
             false => Err(Error::SocketDir(dir.clone())),
         }
@@ -329,6 +329,11 @@ fn existing_major(cluster: &Path) -> Result<Option<u32>, Error> {
     }
 }
 
+/// Whether what that owner has, with that mode, lets in one user alone.
+fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
+    owner == user && mode & 0o077 == 0
+}
+
 /// A short directory for the socket, since its path may hold at most 107 octets; the same for the same data directory.
 fn socket_dir(data_dir: &Path) -> PathBuf {
     let hash = digest::digest(&digest::SHA256, data_dir.as_os_str().as_encoded_bytes());
@@ -355,6 +360,23 @@ mod tests {
         assert_eq!(parse_lock_file("4711\n/data\n18\n5432\n"), Some((Pid::from_raw(4711), Status::Changing)));
         assert_eq!(parse_lock_file("-4711\n"), None);
         assert_eq!(parse_lock_file(""), None);
+    }
+
+    #[test]
+    fn what_somebody_else_owns_or_may_enter_is_not_open_to_one_user_alone() {
+        let (us, them) = (Uid::from_raw(1_000), Uid::from_raw(1_001));
+        for (owner, mode, alone) in [
+            (us, 0o040_700, true),
+            (us, 0o040_500, true),
+            (them, 0o040_700, false),
+            (Uid::from_raw(0), 0o040_700, false),
+            (us, 0o040_710, false),
+            (us, 0o040_720, false),
+            (us, 0o040_701, false),
+            (us, 0o041_777, false),
+        ] {
+            assert_eq!(is_open_to_alone(us, owner, mode), alone, "{owner} {mode:o}");
+        }
     }
 
     #[test]

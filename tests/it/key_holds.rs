@@ -107,6 +107,23 @@ async fn a_key_that_one_gateway_refuses_is_held_there_alone_and_probes_cost_nobo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_push_service_that_anybody_may_run_gets_no_key_held_by_refusing_it() {
+    let app = TestApp::start().await;
+    seed(&app, "other", 0..60).await;
+    app.subscribe("mozilla", 0..2).await;
+    prove(&app).await;
+    app.simulator.add_rule(on(Gateway::Other, Action::Unauthorized)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    let alerts = "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing is held for that%'";
+    stored(&app, alerts).await;
+    assert_eq!(scalar(&app.pool, KEY_HELD).await, 0);
+    let all = counts(&[("targeted", 62), ("accepted", 2), ("awaiting_ack", 2), ("dead", 60)]);
+    assert_eq!(app.counts(&message).await, all, "nobody waits for what a stranger says of the key");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn during_a_key_hold_a_code_to_a_proven_subscriber_is_the_probe_and_one_to_a_new_one_waits() {
     let app = TestApp::start().await;
     let known = app.subscribe("fcm", 0..1).await.remove(0);

@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Error, Options};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Uid};
 use sqlx::{Connection, PgConnection};
 
 use crate::support::TempDir;
 
 /// Set for the helper process of `hold`.
 const HOLD: &str = "BELLWIRE_TEST_HOLD";
+
+/// A user of this machine who is neither us nor whom Postgres runs as.
+const STRANGER: Uid = Uid::from_raw(4_711);
 
 fn options(dir: &Path) -> Options {
     Options {
@@ -217,6 +220,12 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
     std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("open to others");
     let error = Embedded::start(&options(dir.path())).expect_err("anybody could listen there");
     assert!(matches!(error, Error::SocketDir(_)), "{error}");
+    if nix::unistd::geteuid().is_root() {
+        std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o700)).expect("a mode");
+        nix::unistd::chown(&sockets, Some(STRANGER), None).expect("theirs alone");
+        let error = Embedded::start(&options(dir.path())).expect_err("a stranger could listen there");
+        assert!(matches!(error, Error::SocketDir(_)), "{error}");
+    }
     std::fs::remove_dir(&sockets).expect("empty");
 }
 
@@ -231,6 +240,14 @@ fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() 
     let error = Embedded::start(&options(dir.path())).expect_err("who answers there may be anybody");
     assert!(matches!(error, Error::SocketDir(_)), "{error}");
     set_mode(0o700);
+    if nix::unistd::geteuid().is_root() {
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&sockets).expect("it is there"));
+        let give_to = |uid| nix::unistd::chown(&sockets, Some(uid), None).expect("a new owner");
+        give_to(STRANGER);
+        let error = Embedded::start(&options(dir.path())).expect_err("who answers there is a stranger");
+        assert!(matches!(error, Error::SocketDir(_)), "{error}");
+        give_to(Uid::from_raw(owner));
+    }
     postgres.stop();
 }
 

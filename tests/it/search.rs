@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::testkit::api::Settings;
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
+use crate::api::TestApi;
 use crate::support::TestApp;
+use crate::support::app::until_waiting;
 
 type Pair = (String, String);
 
@@ -146,4 +149,40 @@ async fn a_search_without_a_subject_or_with_what_does_not_go_together_is_refused
     app.call(Method::GET, &format!("/v1/apps/shop/deliveries?{unknown}"), Value::Null).await.ok(404);
     app.run_until_idle().await;
     app.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_that_searches_much_keeps_neither_another_ones_searches_waiting_nor_what_is_no_search() {
+    let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
+    let api = TestApi::with(settings, None).await;
+    let (_, other) = api.make_app("other").await;
+    let elsewhere = async || api.call(Method::GET, "/v1/apps/other/deliveries?user_id=ann", Some(&other), None).await;
+    elsewhere().await.ok(200);
+    for query in [
+        "/deliveries?user_id=ann",
+        "/messages?state=done",
+        "/messages?tier=promotional",
+        "/dead-letters?reason=gone",
+        "/dead-letters/groups?by=reason",
+    ] {
+        let mut held = api.pool.begin().await.unwrap();
+        sqlx::query("LOCK TABLE subscriptions").execute(&mut *held).await.unwrap();
+        let meanwhile = async {
+            until_waiting(&api.pool, 1).await;
+            let refused = api.get(query).await;
+            assert_eq!(refused.refusal(), (503, "searches_busy", vec![]), "{query}");
+            assert_eq!(refused.header("retry-after"), "5");
+            api.get("/messages").await.ok(200);
+            api.get("/dead-letters").await.ok(200);
+            let release = async {
+                until_waiting(&api.pool, 2).await;
+                held.rollback().await.unwrap();
+            };
+            tokio::join!(elsewhere(), release).0
+        };
+        let (first, elsewhere) = tokio::join!(api.get("/deliveries?user_id=ann"), meanwhile);
+        first.ok(200);
+        elsewhere.ok(200);
+        api.get(query).await.ok(200);
+    }
 }

@@ -374,7 +374,7 @@ async fn figures_are_complete_until_the_first_change_of_subscriptions_that_is_no
 #[tokio::test]
 async fn charts_beyond_those_that_are_made_at_a_time_are_to_come_back() {
     let api = TestApi::with(
-        bellwire::testkit::api::Settings { charts_at_once: 1, chart_patience: Duration::ZERO, ..settings() },
+        bellwire::testkit::api::Settings { charts_at_once: 1, place_patience: Duration::ZERO, ..settings() },
         None,
     )
     .await;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{HeaderMap, Method, Request};
+use axum::http::{HeaderMap, Method, Request, Version};
 use bellwire::testkit::api::example::{Audience, Example};
 use bellwire::testkit::api::{ApiState, Engine, Settings, router};
 use bellwire::testkit::gateway::Gateways;
@@ -265,6 +265,12 @@ async fn strangers_see_no_example_unless_told_so_and_write_nothing_in_any_case()
         let written = apps(&api).await.len() - 1;
         assert_eq!(written, usize::from(expected == 200 && peer != STRANGER), "{peer} {headers:?}");
     }
+    // A proxy that adds nothing, as nginx comes.
+    let api = TestApi::with(roomy(), None).await;
+    let peer: SocketAddr = LOCAL.parse().unwrap();
+    let request = Request::builder().version(Version::HTTP_10).uri("/example/").header("host", "localhost:8787");
+    let request = request.extension(ConnectInfo(peer)).body(Body::empty()).unwrap();
+    assert_eq!(api.router.clone().oneshot(request).await.unwrap().status(), 404);
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ fn iterator(place: Place) -> String {
 ///
 /// One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
 /// finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
-/// for as long as history is kept.
+/// for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), DeliveryQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = FoundDeliveries)))]
@@ -210,6 +210,7 @@ pub(crate) async fn find(
     query.check()?;
     let before = query.before()?;
     let (app, now) = (server.app.id, state.clock.now());
+    let _place = state.place_to_search(app).await?;
     let whose = query.whose(&state, app).await?;
     let found = search::search(&state.pool, app, &whose, &query.wanted(before, limit), now).await?;
     let fits = |found: &FoundDelivery| query.state.is_none_or(|state| found.state == state);

@@ -1,6 +1,6 @@
-//! What each API key may do, and how many may be tried out.
+//! What each API key and session may do, and how many may be tried out.
 //!
-//! A key counts against its client until it has proved to be valid, so that guessing is slow and costs the database
+//! A key or a session's cookie counts against its client until it has proved to be valid, so that guessing is slow and costs the database
 //! little. From then on only its own rate counts: whoever shares an address with a guesser is not held up.
 
 use std::collections::HashSet;
@@ -15,7 +15,6 @@ use uuid::Uuid;
 use super::{Budget, Limiter, PerClient, limiter, take, take_several};
 use crate::api::Settings;
 use crate::api::problem::Problem;
-use crate::model::id::ApiKeyId;
 
 /// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
 const PROVEN_MAX: usize = 100_000;
@@ -26,7 +25,7 @@ pub(crate) struct KeyLimits {
     keys: Limiter<Uuid>,
     /// What one key may do at once.
     burst: u32,
-    /// Secrets that were valid when they were last shown, as a keyed hash.
+    /// Secrets, and ids of sessions whose cookies we signed, that were valid when they were last shown, as a keyed hash.
     proven: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -56,12 +55,7 @@ impl KeyLimits {
         NonZeroU32::new(n.saturating_sub(1)).map_or(Ok(()), |more| take_several(&self.keys, "key", &key, more))
     }
 
-    /// Counts a request of somebody who is signed in. Returns the budget left.
-    pub(crate) fn count(&self, owner: Uuid) -> Result<Budget, Problem> {
-        take(&self.keys, "key", &owner)
-    }
-
-    /// Lets a key be looked up. 429: its client has shown too many that were not valid.
+    /// Lets a key, or a session, be looked up. 429: its client has shown too many that were not valid.
     pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<LookUp<'_>, Problem> {
         let secret = self.hasher.hash_one(secret);
         let is_proven = self.proven.lock().contains(&secret);
@@ -72,7 +66,7 @@ impl KeyLimits {
     }
 }
 
-/// A key that is being looked up.
+/// A key or a session that is being looked up.
 pub(crate) struct LookUp<'a> {
     limits: &'a KeyLimits,
     secret: u64,
@@ -80,8 +74,8 @@ pub(crate) struct LookUp<'a> {
 }
 
 impl LookUp<'_> {
-    /// It is valid: counts the request against the key. Returns the budget left.
-    pub(crate) fn succeeded(self, key: ApiKeyId) -> Result<Budget, Problem> {
+    /// It is valid: counts the request against its owner, the key itself or whoever is signed in. Returns the budget left.
+    pub(crate) fn succeeded(self, owner: Uuid) -> Result<Budget, Problem> {
         if !self.is_proven {
             let mut proven = self.limits.proven.lock();
             if proven.len() >= PROVEN_MAX {
@@ -89,7 +83,7 @@ impl LookUp<'_> {
             }
             proven.insert(self.secret);
         }
-        take(&self.limits.keys, "key", &key.into())
+        take(&self.limits.keys, "key", &owner)
     }
 
     /// It is not, or not any more.
@@ -127,7 +121,7 @@ mod tests {
         let per_key = Rate { burst: 2, per_minute: 1 };
         let limits = KeyLimits::new(&Settings { guesses_per_client, per_key, ..Settings::default() });
         let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let key = ApiKeyId(Uuid::from_u128(1));
+        let key = Uuid::from_u128(1);
         limits.attempt("valid", here).unwrap().succeeded(key).unwrap();
         for guess in ["a", "b"] {
             limits.attempt(guess, here).unwrap().failed();
@@ -143,10 +137,10 @@ mod tests {
     #[test]
     fn a_batch_counts_as_many_requests_or_as_none() {
         let limits = KeyLimits::new(&Settings { per_key: Rate { burst: 4, per_minute: 1 }, ..Settings::default() });
-        let (here, key) = (IpAddr::from([192, 0, 2, 1]), ApiKeyId(Uuid::from_u128(1)));
+        let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
         let ask = |n| {
             let budget = limits.attempt("valid", here).unwrap().succeeded(key)?;
-            limits.count_as(key.into(), n).map(|()| budget.remaining)
+            limits.count_as(key, n).map(|()| budget.remaining)
         };
         assert_eq!(ask(5).unwrap_err().status.as_u16(), 422, "never");
         assert_eq!(ask(4).unwrap_err().status.as_u16(), 429, "not now: one is used up");

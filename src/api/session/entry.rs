@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 use super::SessionView;
 use crate::api::ApiState;
 use crate::api::extract::is_plain_text;
+use crate::api::limits::At;
 use crate::api::problem::Problem;
 use crate::api::signed_in::SignedIn;
 use crate::model::id::{SessionId, TeammateId};
@@ -139,14 +140,15 @@ pub(super) async fn refuse_saying(
     }
 }
 
-/// Writes down that a sign-in failed, unless there were so many of late that a later entry tells of it.
+/// Writes down that a sign-in failed, unless that client has failed so often of late that a later entry tells of it.
 pub(super) async fn record_refusal(
     state: &ApiState,
     visitor: &Visitor,
     teammate: Option<TeammateId>,
     detail: Value,
 ) -> sqlx::Result<()> {
-    let Some(n) = state.limits.refused() else { return Ok(()) };
+    let at = if teammate.is_some() { At::Teammate } else { At::Nobody };
+    let Some(n) = state.limits.refused(visitor.client, at) else { return Ok(()) };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };

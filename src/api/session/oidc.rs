@@ -1,5 +1,5 @@
 //! `/v1/session/oidc`: signing in at an OpenID provider. The browser is sent there, comes back with a code, and is let in as the
-//! teammate whom the provider recognised.
+//! teammate whom the provider recognised; where there is a passkey, once that has answered, too ([`super::second_factor`]).
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::GrantView;
 use super::cookie::{self, Cookies};
 use super::entry::{self, Visitor};
+use super::second_factor;
 use crate::api::ApiState;
 use crate::api::email::normal_email;
 use crate::api::extract::{Query, is_plain_text};
@@ -26,6 +27,7 @@ use crate::model::role::{Grant, Grants, Role};
 use crate::oidc::{ATTEMPT_LASTS, Attempt, Failure, Person, Provider};
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::store::keys::oidc::{self, Account};
+use crate::store::keys::passkeys::{self, FirstFactor, ShownAccount};
 use crate::store::keys::sessions::Owner;
 use crate::store::keys::team::{self, Standing};
 use crate::vault::OIDC_ATTEMPT;
@@ -34,11 +36,13 @@ use crate::vault::OIDC_ATTEMPT;
 pub(super) const BEGIN: &str = "/v1/session/oidc";
 /// Where the provider sends browsers back to, on this server.
 pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
-/// Where people land in the end, signed in or (with `?sign_in=` and a [`Why`]) not. It is never taken from a request.
+/// Where people land in the end, signed in or (with `?sign_in=` and [`PASSKEY`] or a [`Why`]) not. It is never taken from a request.
 ///
 /// The browser keeps the session's cookie, but does not show it with this very navigation, since another site began that
 /// (`SameSite=Strict`): the document has to do without, and what it asks for then comes from our own page.
 const LANDING: &str = "/admin/";
+/// The word with which those land who are let in once they have shown their passkey.
+const PASSKEY: &str = "passkey";
 /// Octets of a code, at most, and of the cookie, which has some 300: no work for what cannot be one.
 const CODE_MAX: usize = 4_096;
 const COOKIE_MAX: usize = 1_024;
@@ -58,7 +62,7 @@ pub struct Settings {
     pub newcomers: Option<Role>,
 }
 
-/// Why somebody is not let in: in the audit log and the address of the page that they land on.
+/// Why somebody is not let in: in the address of the page that they land on and, but for [`Why::Attempt`], in the audit log.
 #[derive(Debug, Clone, Copy)]
 enum Why {
     /// The browser did not begin this here, or too long ago.
@@ -81,6 +85,8 @@ enum Why {
     Disabled,
     /// Their address is that of a teammate with another account at the provider.
     OtherAccount,
+    /// They have a passkey, and this server has no name that browsers would ask for it under.
+    PasskeysUnavailable,
 }
 
 impl Why {
@@ -96,6 +102,7 @@ impl Why {
             Self::Unknown => "unknown",
             Self::Disabled => "disabled",
             Self::OtherAccount => "other_account",
+            Self::PasskeysUnavailable => "passkeys_unavailable",
         }
     }
 }
@@ -160,12 +167,20 @@ pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result
     let cookies = state.settings.cookies;
     Ok(match settings.provider.begin(state.clock.now()).await {
         Ok((url, attempt)) => go(url.as_str(), &[keep(&state, &attempt)]),
-        Err(failure) => land(Some(noted(failure)), &[forget(cookies)]),
+        Err(failure) => land(Some(noted(failure).name()), &[forget(cookies)]),
     })
 }
 
+/// Somebody whom the provider let through.
+struct Arrived {
+    /// What their browser is to keep: the session, or the challenge that a passkey has to answer first.
+    cookie: HeaderValue,
+    /// The word with which they land.
+    word: Option<&'static str>,
+}
+
 /// Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
-/// session, or with `?sign_in=` and why there is none.
+/// session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team", params(Answer), security(()),
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
 pub(crate) async fn callback(
@@ -176,16 +191,16 @@ pub(crate) async fn callback(
     let settings = settings(&state)?;
     let cookies = state.settings.cookies;
     let visitor = Visitor::of(&parts, &state);
+    state.limits.client(visitor.client)?;
     let arrival = Arrival { state: &state, settings, visitor: &visitor, now: state.clock.now() };
     match arrival.sign_in(&parts.headers, answer).await {
-        Ok(SignedIn { session, .. }) => {
-            let own = cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
-            Ok(land(None, &[own, forget(cookies)]))
-        }
+        Ok(Arrived { cookie, word }) => Ok(land(word, &[cookie, forget(cookies)])),
+        // Anybody comes back without having been sent off: that tells of nothing, and costs nothing.
+        Err(Failed::Refused(why @ Why::Attempt, _)) => Ok(land(Some(why.name()), &[forget(cookies)])),
         Err(Failed::Refused(why, teammate)) => {
             let detail = json!({"by": "oidc", "why": why.name()});
             entry::record_refusal(&state, &visitor, teammate, detail).await?;
-            Ok(land(Some(why), &[forget(cookies)]))
+            Ok(land(Some(why.name()), &[forget(cookies)]))
         }
         Err(Failed::Problem(problem)) => Err(problem),
     }
@@ -205,8 +220,8 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// From what the browser brings to a session.
-    async fn sign_in(&self, headers: &HeaderMap, answer: Answer) -> Result<SignedIn, Failed> {
+    /// From what the browser brings to a session, or to the passkey that it takes.
+    async fn sign_in(&self, headers: &HeaderMap, answer: Answer) -> Result<Arrived, Failed> {
         let &Self { state, settings, visitor, now } = self;
         let shown = answer.state.unwrap_or_default();
         let attempt = kept(state, headers).filter(|attempt| attempt.is_answered_by(&shown, now)).ok_or(Why::Attempt)?;
@@ -220,9 +235,22 @@ impl Arrival<'_> {
         let person = settings.provider.finish(attempt, code, now).await.map_err(noted)?;
         let mut tx = state.pool.begin().await?;
         let teammate = self.admit(&mut tx, &person).await?;
+        let passkeys = passkeys::list(&mut *tx, teammate).await?;
+        if !passkeys.is_empty() {
+            tx.rollback().await?; // the account is linked with the passkey's answer
+            if state.settings.relying_party.is_none() {
+                return Err(Failed::Refused(Why::PasskeysUnavailable, Some(teammate)));
+            }
+            let issuer = settings.provider.issuer().to_owned();
+            let shown = FirstFactor::Oidc(ShownAccount { issuer, subject: person.subject });
+            let cookie = second_factor::ask_later(state, teammate, &passkeys, &shown).await?;
+            return Ok(Arrived { cookie, word: Some(PASSKEY) });
+        }
         let session = entry::begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "oidc"})).await?;
         tx.commit().await?;
-        Ok(entry::read_back(state, session, None).await?)
+        let SignedIn { session, .. } = entry::read_back(state, session, None).await?;
+        let cookie = state.settings.cookies.give(&state.vault, session.id, session.began_at, session.expires_at);
+        Ok(Arrived { cookie, word: None })
     }
 
     /// Which teammate somebody is whom the provider recognised: the one whose account it is, whatever its address has become.
@@ -256,12 +284,10 @@ impl Arrival<'_> {
             known = team::lock_by_email(conn, email).await?;
         }
         let known = known.ok_or(Why::Unknown)?;
-        if oidc::link(conn, known.id, account, self.now).await? {
-            self.did(known.id, Action::TeammateLinked).record(conn, 1, self.now).await?;
-        } else if oidc::owner(conn, account).await?.map(|owner| owner.id) != Some(known.id) {
-            return Err(Failed::Refused(Why::OtherAccount, Some(known.id)));
+        match link(conn, self.state, self.visitor, known.id, account).await? {
+            true => Ok(known),
+            false => Err(Failed::Refused(Why::OtherAccount, Some(known.id))),
         }
-        Ok(known)
     }
 
     /// Makes a teammate of somebody whom nobody has invited, unless another request has just done so.
@@ -270,15 +296,32 @@ impl Arrival<'_> {
         if team::add(conn, id, email, self.now).await? {
             team::set_grants(conn, id, &grants).await?;
             let roles: Vec<_> = grants.0.iter().map(GrantView::from).collect();
-            self.did(id, Action::TeammateJoined).with(json!({"roles": roles})).record(conn, 1, self.now).await?;
+            let joined = did(self.visitor, id, Action::TeammateJoined).with(json!({"roles": roles}));
+            joined.record(conn, 1, self.now).await?;
         }
         Ok(())
     }
+}
 
-    fn did(&self, teammate: TeammateId, action: Action) -> Entry {
-        let actor = Actor { who: Who::Teammate(teammate), address: self.visitor.address };
-        Entry::new(actor, None, action, teammate)
+/// Links an account to a teammate, unless it is linked to them. False: it is somebody else's, or they have another one.
+pub(super) async fn link(
+    conn: &mut PgConnection,
+    state: &ApiState,
+    visitor: &Visitor,
+    teammate: TeammateId,
+    account: Account<'_>,
+) -> sqlx::Result<bool> {
+    let now = state.clock.now();
+    if oidc::link(conn, teammate, account, now).await? {
+        did(visitor, teammate, Action::TeammateLinked).record(conn, 1, now).await?;
+        return Ok(true);
     }
+    Ok(oidc::owner(conn, account).await?.is_some_and(|owner| owner.id == teammate))
+}
+
+fn did(visitor: &Visitor, teammate: TeammateId, action: Action) -> Entry {
+    let actor = Actor { who: Who::Teammate(teammate), address: visitor.address };
+    Entry::new(actor, None, action, teammate)
 }
 
 /// The name of the cookie that a browser keeps while its user is at the provider. With the prefix no other host can plant one and
@@ -315,10 +358,11 @@ fn forget(cookies: Cookies) -> HeaderValue {
     set_cookie(cookies, "", 0)
 }
 
-fn land(why: Option<Why>, cookies: &[HeaderValue]) -> Response {
-    match why {
+/// Sends a browser to a page of ours, with a word of why it is not signed in yet.
+fn land(word: Option<&str>, cookies: &[HeaderValue]) -> Response {
+    match word {
         None => go(LANDING, cookies),
-        Some(why) => go(&format!("{LANDING}?sign_in={}", why.name()), cookies),
+        Some(word) => go(&format!("{LANDING}?sign_in={word}"), cookies),
     }
 }
 

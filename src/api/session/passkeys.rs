@@ -103,7 +103,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
     faults.finish()
 }
 
-/// Lists your passkeys. With one or more, a password or a one-time link lets you in only together with one of them.
+/// Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
+/// them.
 #[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", security(("session" = [])),
     responses((status = 200, body = Passkeys)))]
 pub(crate) async fn list(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Passkeys>, Problem> {
@@ -194,7 +195,7 @@ pub(crate) async fn rename(
     Ok(axum::Json(renamed.into()))
 }
 
-/// Removes one of your passkeys. Without any, a password alone lets you in. Takes a sign-in within the last ten minutes (403,
+/// Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
 #[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", params(("passkey" = String, Path)),
     security(("session" = [])), responses((status = 204)))]

@@ -52,6 +52,8 @@ pub(crate) enum Refusal {
     Counter,
     /// Its key has not signed this.
     Signature,
+    /// The account at the OpenID provider that came before it is somebody else's by now.
+    Account,
 }
 
 impl From<PasskiError> for Refusal {
@@ -83,6 +85,7 @@ impl Refusal {
             Self::RelyingParty => "was made for another host",
             Self::Counter => "was made by an authenticator that counts backwards: there may be a copy of it",
             Self::Signature => "is not signed by its passkey",
+            Self::Account => "came with an account that is somebody else's",
         }
     }
 }
@@ -164,6 +167,13 @@ impl RelyingParty {
         let asked = self.verifier().start_passkey_authentication(&known, options);
         let (options, state) = asked.expect("no extension is asked for");
         Asked { options: json(&options), challenge: state.challenge }
+    }
+
+    /// The same for a challenge that was made before.
+    pub(crate) fn ask_to_sign_that(&self, challenge: &[u8], known: &[Passkey]) -> Value {
+        let Asked { mut options, .. } = self.ask_to_sign(known);
+        options["challenge"] = Passki::base64_encode(challenge).into();
+        options
     }
 
     /// Whether that passkey of that teammate signed that challenge. Returns its counter from now on.
@@ -264,7 +274,7 @@ mod tests {
             options["pubKeyCredParams"].as_array().unwrap().iter().map(|kind| kind["alg"].clone()).collect();
         assert_eq!(asked_for, ALGORITHMS, "what is asked for is taken");
         assert_eq!(options["challenge"], Passki::base64_encode(&challenge));
-        let again = party.ask_to_sign(&[known]);
+        let again = party.ask_to_sign(std::slice::from_ref(&known));
         assert_eq!(
             (&again.options["rpId"], &again.options["allowCredentials"]),
             (&"push.example.com".into(), &descriptor)
@@ -274,5 +284,9 @@ mod tests {
             (&"preferred".into(), &300_000.into())
         );
         assert!(challenge.len() == 32 && again.challenge.len() == 32 && challenge != again.challenge);
+        let mut once_more = party.ask_to_sign_that(&again.challenge, std::slice::from_ref(&known));
+        assert_eq!(once_more["challenge"], Passki::base64_encode(&again.challenge));
+        once_more["challenge"] = again.options["challenge"].clone();
+        assert_eq!(once_more, again.options);
     }
 }

@@ -1,8 +1,8 @@
-//! The second factor. Whoever has a passkey gets no session for a password or a one-time link, but a challenge; the session begins
-//! with its answer. A link needs it, too: it may have been read by others on its way, and a new password is not to be worth more
+//! The second factor. Whoever has a passkey gets no session for a password, a one-time link or an OpenID provider's word, but a
+//! challenge; the session begins with its answer. A link needs it, too: it may have been read by others on its way, and a new password is not to be worth more
 //! than the one before.
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use passki::AuthenticationCredential;
@@ -10,13 +10,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::cookie;
 use super::entry::{Visitor, begin, let_in, refuse, refuse_saying, use_link};
+use super::oidc;
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
+use crate::model::base64url;
 use crate::model::id::TeammateId;
-use crate::store::keys::passkeys::{self, FirstFactor};
+use crate::store::keys::oidc::Account;
+use crate::store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
 use crate::store::keys::sessions::Owner;
 
 /// What a passkey is to sign before its owner is let in.
@@ -41,10 +45,62 @@ pub(super) async fn ask(
         return Ok(None);
     }
     let Asked { options, challenge } = relying_party(state)?.ask_to_sign(&known);
-    let expires_at = state.clock.now() + CHALLENGE_LASTS;
+    let expires_at = keep(state, &challenge, teammate, shown).await?;
+    Ok(Some(request(options, expires_at)))
+}
+
+/// Makes the challenge for a teammate whom the OpenID provider has sent back here. It is asked when a page of ours is there again to
+/// ask it ([`ask_on`]); until then the browser keeps it in the cookie that is returned, and shows it to this server's own pages alone.
+pub(super) async fn ask_later(
+    state: &ApiState,
+    teammate: TeammateId,
+    known: &[Passkey],
+    shown: &FirstFactor,
+) -> Result<HeaderValue, Problem> {
+    let Asked { challenge, .. } = relying_party(state)?.ask_to_sign(known);
+    keep(state, &challenge, teammate, shown).await?;
+    let (name, secure) = (challenge_cookie(state), if state.settings.cookies.secure { "; Secure" } else { "" });
+    let (value, lasts_s) = (base64url::encode(challenge), CHALLENGE_LASTS.as_secs());
+    let text = format!("{name}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Strict{secure}");
+    Ok(HeaderValue::try_from(text).expect("the value is base64url"))
+}
+
+/// Asks what was [left for later](ask_later), as often as its page needs. 401: the browser keeps none, or not any more.
+pub(super) async fn ask_on(state: &ApiState, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Problem> {
+    let ended = || {
+        let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
+        Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail)
+    };
+    let text = cookie::value_of(headers, challenge_cookie(state)).ok_or_else(ended)?;
+    // Counts as a guess at a key, which is as hard.
+    state.limits.keys.attempt(text, visitor.client)?;
+    let challenge = base64url::decode(text).ok_or_else(ended)?;
     let mac = challenge_mac(&state.vault, &challenge);
+    let found = passkeys::find_challenge_after_oidc(&state.pool, &mac, state.clock.now()).await?;
+    let (teammate, expires_at) = found.ok_or_else(ended)?;
+    let known = passkeys::list(&state.pool, teammate).await?;
+    Ok(request(relying_party(state)?.ask_to_sign_that(&challenge, &known), expires_at))
+}
+
+fn challenge_cookie(state: &ApiState) -> &'static str {
+    if state.settings.cookies.secure { "__Host-bellwire-passkey" } else { "bellwire-passkey" }
+}
+
+/// Keeps a challenge here. Returns until when it may be answered.
+async fn keep(
+    state: &ApiState,
+    challenge: &[u8],
+    teammate: TeammateId,
+    shown: &FirstFactor,
+) -> sqlx::Result<DateTime<Utc>> {
+    let expires_at = state.clock.now() + CHALLENGE_LASTS;
+    let mac = challenge_mac(&state.vault, challenge);
     passkeys::put_challenge_to_sign_in(&state.pool, &mac, teammate, shown, expires_at).await?;
-    Ok(Some((StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()))
+    Ok(expires_at)
+}
+
+fn request(options: Value, expires_at: DateTime<Utc>) -> Response {
+    (StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()
 }
 
 /// Signs in whoever answers a challenge.
@@ -86,6 +142,14 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
             }
             "link"
         }
+        FirstFactor::Oidc(ShownAccount { issuer, subject }) => {
+            let account = Account { issuer: &issuer, subject: &subject };
+            if !oidc::link(&mut tx, state, visitor, teammate, account).await? {
+                drop(tx);
+                return Err(refused(state, visitor, Some(teammate), Refusal::Account).await);
+            }
+            "oidc"
+        }
     };
     let detail = json!({"by": way, "passkey": passkey});
     let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), detail).await?;
@@ -95,6 +159,6 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
 
 /// Refuses an answer. The log tells why; whoever answers need not know.
 async fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
-    let detail = "The passkey does not let you in, or came too late. Begin again with your password or link.";
+    let detail = "The passkey does not let you in, or came too late. Begin again.";
     refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why})).await
 }

@@ -50,8 +50,8 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
-/// `passkey`.
+/// How somebody signs in: with `email` and `password`, with `api_key`, with `link`, or with `oidc` after the provider has sent them
+/// back; whoever was asked for a passkey then, with `passkey`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
@@ -70,6 +70,8 @@ pub(crate) struct SignIn {
     /// address.
     #[schema(value_type = Option<String>)]
     new_password: Option<Password>,
+    /// True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202).
+    oidc: Option<bool>,
     /// What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it.
     #[schema(value_type = Option<Object>)]
     passkey: Option<Value>,
@@ -80,20 +82,24 @@ enum Way {
     Password(String, Password),
     Key(Shown),
     Link(Shown, Option<Password>),
+    Oidc,
     Passkey(Value),
 }
 
 impl SignIn {
     fn way(self) -> Result<Way, Problem> {
-        let Self { email, password, api_key, link, new_password, passkey } = self;
-        match (email, password, api_key, link, new_password, passkey) {
-            (Some(email), Some(password), None, None, None, None) => Ok(Way::Password(email, password)),
-            (None, None, Some(key), None, None, None) => Ok(Way::Key(key)),
-            (None, None, None, Some(link), new, None) => Ok(Way::Link(link, new)),
-            (None, None, None, None, None, Some(passkey)) => Ok(Way::Passkey(passkey)),
+        let Self { email, password, api_key, link, new_password, oidc, passkey } = self;
+        let oidc = oidc.unwrap_or_default();
+        match (email, password, api_key, link, new_password, oidc, passkey) {
+            (Some(email), Some(password), None, None, None, false, None) => Ok(Way::Password(email, password)),
+            (None, None, Some(key), None, None, false, None) => Ok(Way::Key(key)),
+            (None, None, None, Some(link), new, false, None) => Ok(Way::Link(link, new)),
+            (None, None, None, None, None, true, None) => Ok(Way::Oidc),
+            (None, None, None, None, None, false, Some(passkey)) => Ok(Way::Passkey(passkey)),
             _ => Err(Problem::invalid_member(
                 "",
-                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`, or `passkey`",
+                "must hold either `email` and `password`, or `api_key`, or `link` and possibly `new_password`, or `oidc`, or \
+                 `passkey`",
             )),
         }
     }
@@ -102,7 +108,7 @@ impl SignIn {
 /// Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
 /// an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
 /// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
-/// password or by link, and signs in with its answer.
+/// password, by link or by the OpenID provider, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
     responses((status = 201, body = SessionView),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
@@ -115,12 +121,14 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
     let visitor = Visitor::of(&parts, &state);
     // Anybody may ask, so that costs little: neither memory nor, too often, a look into the database.
     state.limits.client(visitor.client)?;
+    let headers = parts.headers.clone();
     parts.extensions.insert(BodyLimit(BODY_MAX));
     let Json(body, _) = Json::<SignIn>::from_request(Request::from_parts(parts, body), &state).await?;
     match body.way()? {
         Way::Password(email, password) => by_password(&state, &visitor, &email, password).await,
         Way::Key(key) => by_key(&state, &visitor, &key.0).await,
         Way::Link(link, new_password) => by_link(&state, &visitor, &link.0, new_password).await,
+        Way::Oidc => second_factor::ask_on(&state, &visitor, &headers).await,
         Way::Passkey(answer) => second_factor::by_passkey(&state, &visitor, answer).await,
     }
 }
@@ -215,7 +223,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Res
         attempt.failed();
         return Err(refuse(state, visitor, None, "api_key").await);
     };
-    attempt.succeeded(key.id)?;
+    attempt.succeeded(key.id.into())?;
     if !key.may(Scope::Operator) {
         return Err(Problem::forbidden_member("/api_key", "must be an operator's key"));
     }

@@ -1,5 +1,7 @@
 //! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
 
+use std::collections::HashSet;
+
 use aws_lc_rs::rand;
 use chrono::NaiveDate;
 use serde_json::json;
@@ -257,6 +259,17 @@ pub(crate) async fn find_valid_of_server(
 ) -> Result<Option<ApiKey>, sqlx::Error> {
     let found = find(pool, None, id).await?;
     Ok(found.filter(|key| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now)))
+}
+
+/// Those of these keys, whosever they are, that are valid.
+pub(crate) async fn valid(pool: &PgPool, ids: &[ApiKeyId], now: Timestamp) -> Result<HashSet<ApiKeyId>, sqlx::Error> {
+    let valid = sqlx::query_scalar!(
+        r#"SELECT id AS "id: ApiKeyId" FROM api_keys
+           WHERE id = ANY ($1) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)"#,
+        ids as &[ApiKeyId],
+        now
+    );
+    Ok(valid.fetch_all(pool).await?.into_iter().collect())
 }
 
 /// A key of an app or, without one, of the server.

@@ -216,7 +216,7 @@ impl Who {
     }
 
     /// The id of the API key or the teammate, as it is stored.
-    fn id(self) -> Option<Uuid> {
+    pub(crate) fn id(self) -> Option<Uuid> {
         self.key().map(Uuid::from).or(self.teammate().map(Uuid::from))
     }
 

@@ -47,8 +47,12 @@ pub(crate) async fn link(
     Ok(done.rows_affected() == 1)
 }
 
-/// Unlinks all accounts of a teammate. False: there is none.
+/// Unlinks all accounts of a teammate. False: there is none. What was asked of passkeys after the provider had vouched for them
+/// does not count any more.
 pub(crate) async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
+    sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1 AND oidc_issuer IS NOT NULL", teammate.0)
+        .execute(&mut *conn)
+        .await?;
     let done = sqlx::query!("DELETE FROM oidc_accounts WHERE teammate = $1", teammate.0).execute(conn).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -1,6 +1,6 @@
 //! Passkeys of teammates, and the challenges that they answer.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{PasskeyId, SessionId, TeammateId};
@@ -72,14 +72,14 @@ pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: 
 }
 
 /// All passkeys of a teammate, the newest first.
-pub(crate) async fn list(pool: &PgPool, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
+pub(crate) async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
     sqlx::query_as!(
         Passkey,
         "SELECT id, name, credential_id, public_key, algorithm, counter, transports, created_at, last_used_at
          FROM passkeys WHERE teammate = $1 ORDER BY id DESC",
         teammate.0
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 
@@ -148,6 +148,17 @@ pub(crate) enum FirstFactor {
     Password,
     /// A one-time link.
     Link(ShownLink),
+    /// An account that the OpenID provider vouched for.
+    Oidc(ShownAccount),
+}
+
+/// An account at an OpenID provider that is linked, if it is not yet, once the second factor has been shown, too.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownAccount {
+    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    pub issuer: String,
+    /// What it calls the account: 1 to 255 characters.
+    pub subject: String,
 }
 
 /// A one-time link that is used up once the second factor has been shown, too.
@@ -194,14 +205,21 @@ pub(crate) async fn put_challenge_to_sign_in(
     shown: &FirstFactor,
     expires_at: Timestamp,
 ) -> sqlx::Result<()> {
-    let link = if let FirstFactor::Link(link) = shown { Some(link) } else { None };
+    let (link, account) = match shown {
+        FirstFactor::Password => (None, None),
+        FirstFactor::Link(link) => (Some(link), None),
+        FirstFactor::Oidc(account) => (None, Some(account)),
+    };
     sqlx::query!(
-        "INSERT INTO passkey_challenges (challenge_mac, teammate, link_mac, password_hash, expires_at)
-         VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO passkey_challenges
+           (challenge_mac, teammate, link_mac, password_hash, oidc_issuer, oidc_subject, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
         challenge_mac.as_slice(),
         teammate.0,
         link.map(|link| link.mac.as_slice()),
         link.and_then(|link| link.password_hash.as_deref()),
+        account.map(|account| &*account.issuer),
+        account.map(|account| &*account.subject),
         expires_at
     )
     .execute(pool)
@@ -238,7 +256,7 @@ pub(crate) async fn take_challenge_to_sign_in(
         "DELETE FROM passkey_challenges c USING teammates t
          WHERE c.challenge_mac = $1 AND c.session IS NULL AND c.expires_at > $2
            AND t.id = c.teammate AND t.disabled_at IS NULL
-         RETURNING c.teammate, c.link_mac, c.password_hash",
+         RETURNING c.teammate, c.link_mac, c.password_hash, c.oidc_issuer, c.oidc_subject",
         challenge_mac.as_slice(),
         now
     )
@@ -246,9 +264,31 @@ pub(crate) async fn take_challenge_to_sign_in(
     .await?;
     Ok(taken.map(|row| {
         let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
-        let link = mac.map(|mac| FirstFactor::Link(ShownLink { mac, password_hash: row.password_hash }));
-        (TeammateId(row.teammate), link.unwrap_or(FirstFactor::Password))
+        let shown = match (mac, row.oidc_issuer, row.oidc_subject) {
+            (Some(mac), ..) => FirstFactor::Link(ShownLink { mac, password_hash: row.password_hash }),
+            (None, Some(issuer), Some(subject)) => FirstFactor::Oidc(ShownAccount { issuer, subject }),
+            (None, ..) => FirstFactor::Password,
+        };
+        (TeammateId(row.teammate), shown)
     }))
+}
+
+/// A challenge to sign in that waits for its answer after an OpenID provider has vouched for somebody: whom it was given, and until
+/// when it may be answered. It is not used up.
+pub(crate) async fn find_challenge_after_oidc(
+    pool: &PgPool,
+    challenge_mac: &[u8; 32],
+    now: Timestamp,
+) -> sqlx::Result<Option<(TeammateId, Timestamp)>> {
+    let found = sqlx::query!(
+        "SELECT teammate, expires_at FROM passkey_challenges
+         WHERE challenge_mac = $1 AND oidc_issuer IS NOT NULL AND expires_at > $2",
+        challenge_mac.as_slice(),
+        now
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(found.map(|row| (TeammateId(row.teammate), row.expires_at)))
 }
 
 /// Deletes a chunk of the challenges that nobody answered in time. Returns how many.

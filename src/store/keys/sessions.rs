@@ -1,5 +1,6 @@
 //! Sessions: for how long which browser is signed in, and as whom.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -143,6 +144,28 @@ pub(crate) async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::
         let grants = team::grants(&row.roles, &row.apps);
         Some(Session { id, owner, began_at: row.began_at, expires_at: row.expires_at, email: row.email, grants })
     }))
+}
+
+/// What the owners of those sessions may do in them that live: their teammates' roles, none for a valid key's.
+pub(crate) async fn standing(
+    pool: &PgPool,
+    ids: &[SessionId],
+    now: Timestamp,
+) -> sqlx::Result<HashMap<SessionId, Grants>> {
+    let rows = sqlx::query!(
+        r#"SELECT s.id AS "id: SessionId",
+             ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
+             ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
+               AS "apps!: Vec<Option<AppId>>"
+         FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate LEFT JOIN api_keys k ON k.id = s.api_key
+         WHERE s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL
+           AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)"#,
+        ids as &[SessionId],
+        now
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, team::grants(&row.roles, &row.apps))).collect())
 }
 
 /// Notes that a session is being used.

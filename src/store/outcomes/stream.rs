@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use serde_json::Value;
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
@@ -215,18 +214,6 @@ pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Resu
            JOIN lanes l ON l.id = r.lane WHERE r.ending <= $2 GROUP BY r.minute, l.app, r.ending"#,
         minutes,
         Ending::Capped.code() // the last of them
-    )
-    .fetch_all(pool)
-    .await
-}
-
-/// Those of these API keys and teammates that are let in.
-pub(crate) async fn valid_keys(pool: &PgPool, keys: &[Uuid], now: Timestamp) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar!(
-        r#"SELECT id AS "id!" FROM api_keys WHERE id = ANY($1) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
-           UNION ALL SELECT id FROM teammates WHERE id = ANY($1) AND disabled_at IS NULL"#,
-        keys,
-        now
     )
     .fetch_all(pool)
     .await

@@ -40,6 +40,10 @@ pub(crate) struct MessageRow {
     pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
+    /// Who sent it: the id of an API key, if `sent_by_key`, or of a teammate.
+    pub sent_by: Option<Uuid>,
+    /// Whether an API key has that id.
+    pub sent_by_key: bool,
     /// When the API took it.
     pub accepted_at: Timestamp,
     /// When its time to live ends.
@@ -84,6 +88,7 @@ pub(crate) async fn account(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
              m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
+             m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
@@ -143,6 +148,8 @@ pub(crate) async fn account(
             enveloped: row.enveloped,
             content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
+            sent_by: row.sent_by,
+            sent_by_key: row.sent_by_key,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanding: row.expanding,
@@ -182,6 +189,7 @@ pub(crate) async fn list(
         MessageRow,
         r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          -- Each half has an index of its own, and only one of them is read.
@@ -233,13 +241,20 @@ pub(crate) async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>
 pub(crate) struct Sealed {
     /// `to`, as it was given.
     pub audience: Value,
+    /// Deliveries to make, as counted when it was accepted.
+    pub audience_estimate: i64,
     /// [`crate::model::message::Content`]; none: it was deleted.
     pub content: Option<Vec<u8>>,
 }
 
 /// What a message of the app says.
 pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Sealed>, sqlx::Error> {
-    sqlx::query_as!(Sealed, "SELECT audience, content FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
-        .fetch_optional(pool)
-        .await
+    sqlx::query_as!(
+        Sealed,
+        "SELECT audience, audience_estimate, content FROM messages WHERE id = $1 AND app = $2",
+        id.0,
+        app.0
+    )
+    .fetch_optional(pool)
+    .await
 }

@@ -209,8 +209,8 @@ async fn fan_out(
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17)),
+             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter, sent_by)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17, $18)),
          campaign AS (INSERT INTO campaigns_in_motion (message, app) VALUES ($1, $2))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
@@ -230,7 +230,8 @@ async fn fan_out(
         lanes as &[LaneId],
         message.enveloped,
         message.traceparent,
-        message.filter.as_ref().map(Json) as Option<Json<&Filter>>
+        message.filter.as_ref().map(Json) as Option<Json<&Filter>>,
+        message.sent_by
     )
     .execute(conn)
     .await?;

@@ -9,7 +9,7 @@ import type { Session } from "./api/types";
 export const session = signal<Session | null | undefined>(undefined);
 
 /** The ways in, as `POST /v1/session` takes them. */
-export type SignIn = { email: string; password: string } | { api_key: string } | { link: string; new_password?: string };
+export type SignIn = { email: string; password: string } | { api_key: string } | { link: string; new_password?: string } | { oidc: true };
 
 export async function lookWhoIsIn(): Promise<void> {
   session.value = await told(api.GET("/v1/session"));

@@ -76,6 +76,36 @@ async fn whoever_makes_up_keys_is_soon_refused_and_valid_keys_are_not() {
 }
 
 #[tokio::test]
+async fn whoever_makes_up_cookies_is_soon_refused_and_whoever_is_signed_in_is_not() {
+    let guesses_per_client = Rate { burst: 60, per_minute: 1 };
+    let api = TestApi::with(Settings { guesses_per_client, ..Settings::default() }, None).await;
+    let ann = api.teammate("ann@example.com", json!([{"role": "viewer"}])).await;
+    let gone = api.teammate("gone@example.com", json!([{"role": "viewer"}])).await;
+    assert!(ann.is_in().await);
+    gone.call(Method::DELETE, "/v1/session", None).await;
+    let ask = async |n: usize, cookie: &str, site: &str| {
+        let path = ["/v1/apps/shop/config", "/v1/apps/shop/subscriptions/sub_x", "/v1/session"][n % 3];
+        api.call_with(Method::GET, path, None, None, &[("cookie", cookie), ("sec-fetch-site", site)]).await
+    };
+    let mut refused = 0;
+    for n in 0..240 {
+        let reply = match n % 4 {
+            0 => ask(n, "bellwire=x", "same-origin").await,
+            1 => ask(n, &format!("bellwire={n}"), "same-origin").await,
+            2 => ask(n, &gone.cookie, "same-origin").await,
+            _ => ask(n, &ann.cookie, "cross-site").await,
+        };
+        assert!(matches!(reply.status, 401 | 403 | 429), "{n}: {} {}", reply.status, reply.json);
+        refused += usize::from(reply.status == 429);
+    }
+    assert!(refused >= 175, "only {refused} of 240 were refused");
+    let reply = ask(0, "bellwire=x", "same-origin").await;
+    assert_eq!(reply.refusal(), (429, "rate_limited", vec![]));
+    assert!(!reply.header("retry-after").is_empty() && reply.header("ratelimit").starts_with("\"keys\";r=0;"));
+    assert!(ann.is_in().await, "a session that is known to live is not held up");
+}
+
+#[tokio::test]
 async fn browsers_send_small_bodies_and_servers_larger_ones() {
     let api = TestApi::start().await;
     let large = |octets: usize| json!({"subscription": {}, "user_token": "x".repeat(octets)});

@@ -58,7 +58,7 @@ async fn a_key_makes_none_that_may_do_more_or_lasts_longer_than_itself() {
     assert_eq!((&grandchild["expires_at"], &grandchild["created_by"]), (&child["expires_at"], &child["id"]));
 
     let by_operator = make(&api, &api.operator, json!({"name": "n", "scopes": ["send", "export"]})).await.ok(201);
-    assert_eq!(by_operator["expires_at"], Value::Null, "an operator may make any");
+    assert_eq!(by_operator["expires_at"], Value::Null, "an operator whose key lasts may make any");
     let listed = api.get("/api-keys").await.ok(200);
     assert_eq!(listed["data"].as_array().unwrap().last().unwrap()["created_by"], "local");
 
@@ -66,6 +66,32 @@ async fn a_key_makes_none_that_may_do_more_or_lasts_longer_than_itself() {
     let late = make(&api, &key, json!({"name": "n", "scopes": ["read"]})).await;
     assert_eq!(late.refusal(), (401, "unauthorized", vec![]), "an expired key makes nothing");
     assert!(!lives(&api, secret(&grandchild)).await, "nor does what it made outlast it");
+}
+
+#[tokio::test]
+async fn nothing_that_an_operators_key_makes_outlasts_it_either_be_it_shown_or_signed_in_with() {
+    let api = TestApi::start().await;
+    let hour = api.clock.now() + Duration::from_secs(3_600);
+    let scope = [Scope::Operator];
+    let key = api_keys::create(&api.pool, &api.vault, None, "o", &scope, Some(hour), &api.clock).await.unwrap().1;
+    let child = make(&api, &key, json!({"name": "n", "scopes": ["keys"]})).await.ok(201);
+    assert_eq!(child["expires_at"], "2027-01-15T09:00:00Z");
+    let later = json!({"name": "n", "scopes": ["keys"], "expires_at": hour + Duration::from_secs(1)});
+    assert_eq!(make(&api, &key, later.clone()).await.refusal(), (403, "forbidden", vec!["/expires_at"]));
+    let identity = "/v1/apps/shop/identity-keys";
+    let refused = api.call(Method::POST, identity, Some(&key), Some(json!({"name": "n"}))).await;
+    assert_eq!(refused.refusal(), (403, "forbidden", vec![]), "an identity key never ends");
+
+    let signed_in = api.sign_in(json!({"api_key": key})).await;
+    let keys = "/v1/apps/shop/api-keys";
+    let child = signed_in.call(Method::POST, keys, Some(json!({"name": "n", "scopes": ["keys"]}))).await.ok(201);
+    assert_eq!(child["expires_at"], "2027-01-15T09:00:00Z");
+    assert_eq!(
+        signed_in.call(Method::POST, keys, Some(later)).await.refusal(),
+        (403, "forbidden", vec!["/expires_at"])
+    );
+    let refused = signed_in.call(Method::POST, identity, Some(json!({"name": "n"}))).await;
+    assert_eq!(refused.refusal(), (403, "forbidden", vec![]));
 }
 
 #[tokio::test]

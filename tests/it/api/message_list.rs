@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{TestApi, content, fcm};
+use super::{TestApi, content, fcm, roomy};
 
 /// The ids of a page, the newest first.
 async fn listed(api: &TestApi, query: &str) -> Vec<String> {
@@ -91,7 +91,11 @@ async fn each_message_of_the_list_says_how_far_it_has_come() {
 #[tokio::test]
 async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_anybody() {
     let api = TestApi::start().await;
-    let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "topics": ["news"]})).await["id"].clone();
+    let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "topics": ["news", "few"]})).await["id"].clone();
+    for n in 0..10 {
+        let topics: &[&str] = if n < 9 { &["news", "few"] } else { &["news"] };
+        api.subscribe(&fcm(&n.to_string()), json!({"topics": topics})).await;
+    }
     let notification =
         json!({"title": "Autumn sale", "body": "Everything must go", "url": "https://shop.example/sale"});
     let say = async |to: Value, what: Value| {
@@ -105,6 +109,7 @@ async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_
     )
     .await;
     let all = say(json!({"all": true}), json!({"payload": "{\"sale\":1}"})).await;
+    let few = say(json!({"topic": "few"}), json!({"content": {"title": "Your code is 4710"}})).await;
     let code = say(json!({"subscriptions": [ann]}), json!({"content": {"title": "Your code is 4711"}})).await;
     let to_ann = say(json!({"users": ["ann"]}), json!({"content": {"title": "Your code is 4712"}})).await;
 
@@ -115,7 +120,8 @@ async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_
     );
     let raw = json!({"content_state": "shown", "payload": "{\"sale\":1}", "envelope": true});
     assert_eq!(api.get(&shown(&all)).await.ok(200), raw);
-    for to_somebody in [&code, &to_ann] {
+    // A topic may have been made for one person, who has some browsers.
+    for to_somebody in [&few, &code, &to_ann] {
         assert_eq!(api.get(&shown(to_somebody)).await.ok(200), json!({"content_state": "withheld"}));
     }
     let viewer = api.teammate("viewer@example.com", json!([{"role": "viewer", "app": "shop"}])).await;
@@ -130,4 +136,36 @@ async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_
     let (_, stranger) = api.make_app("other").await;
     let elsewhere = format!("/v1/apps/other{}", shown(&news));
     assert_eq!(api.call(Method::GET, &elsewhere, Some(&stranger), None).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_message_says_who_sent_it_whatever_way_it_goes() {
+    let api = TestApi::with(roomy(), None).await;
+    let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann"})).await["id"].clone();
+    for n in 0..100 {
+        api.subscribe(&fcm(&n.to_string()), json!({})).await; // so that a message to all is fanned out
+    }
+    let key = api.get("/api-keys").await.ok(200)["data"][0]["id"].clone();
+    let to = |to: Value| json!({"to": to, "content": content()});
+    let (one, all) = (to(json!({"subscriptions": [ann]})), to(json!({"all": true})));
+    let mut sent = Vec::new();
+    for body in [&one, &all] {
+        sent.push((api.post("/messages", body.clone()).await.ok(202)["id"].clone(), key.clone()));
+    }
+    let batch = api.post("/messages/batch", json!({"messages": [one]})).await.ok(200);
+    sent.push((batch["results"][0]["message"]["id"].clone(), key.clone()));
+    let ben = api.teammate("ben@example.com", json!([{"role": "sender", "app": "shop"}])).await;
+    for body in [&one, &all] {
+        let reply = ben.call(Method::POST, "/v1/apps/shop/messages", Some(body.clone())).await.ok(202);
+        sent.push((reply["id"].clone(), json!(ben.teammate())));
+    }
+    for (message, sender) in &sent {
+        let shown = api.get(&format!("/messages/{}", message.as_str().unwrap_or("?"))).await.ok(200);
+        assert_eq!(shown["sent_by"], *sender, "{shown}");
+    }
+    let listed = api.get("/messages").await.ok(200)["data"].clone();
+    for (message, sender) in &sent {
+        let row = listed.as_array().unwrap().iter().find(|row| row["id"] == *message).unwrap();
+        assert_eq!(row["sent_by"], *sender);
+    }
 }

@@ -508,7 +508,7 @@ async fn a_simulation_is_bounded_and_says_what_is_wrong_with_what_is_tried() {
 #[tokio::test]
 async fn simulations_beyond_those_that_are_made_at_a_time_are_to_come_back() {
     let api = TestApi::with(
-        Settings { simulations_at_once: 0, chart_patience: std::time::Duration::ZERO, ..Settings::default() },
+        Settings { simulations_at_once: 0, place_patience: std::time::Duration::ZERO, ..Settings::default() },
         None,
     )
     .await;

@@ -91,6 +91,21 @@ async fn an_admin_is_left_whatever_admins_do_to_one_another() {
 }
 
 #[tokio::test]
+async fn whoever_finds_an_admins_browser_signed_in_gets_no_link_that_sets_a_password_without_the_one_before() {
+    let api = TestApi::start().await;
+    let ann = api.teammate("ann@example.com", json!([{"role": "admin"}])).await;
+    let own = format!("/v1/team/{}", ann.teammate());
+    for (method, what) in [(Method::POST, "reset"), (Method::DELETE, "oidc"), (Method::DELETE, "passkeys")] {
+        let refused = ann.call(method, &format!("{own}/{what}"), None).await;
+        assert_eq!(refused.refusal(), (409, "not_yourself", vec![]), "{what}");
+    }
+    assert!(ann.is_in().await && ann.get(&own).await.ok(200)["link_expires_at"].is_null());
+    let by_another = api.teammate("ben@example.com", json!([{"role": "admin"}])).await;
+    by_another.call(Method::POST, &format!("{own}/reset"), None).await.ok(200);
+    assert!(!ann.is_in().await);
+}
+
+#[tokio::test]
 async fn an_invitation_names_what_is_wrong_with_it() {
     let api = TestApi::start().await;
     let invite = async |email: &str, roles: Value| {

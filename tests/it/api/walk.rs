@@ -1,6 +1,7 @@
 //! Every route with every kind of key, and by teammates of every role. What is to be expected follows from `security` in `/openapi.json` alone, so that
 //! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
 
+mod foreign;
 mod security;
 
 use std::cell::Cell;
@@ -418,7 +419,7 @@ fn text(value: &Value) -> String {
 }
 
 /// The operations of the description: path, method, and what it says.
-fn operations(description: &Value) -> Vec<(String, Method, Value)> {
+pub fn operations(description: &Value) -> Vec<(String, Method, Value)> {
     let paths = description["paths"].as_object().expect("paths").iter();
     let of_path = |(path, item): (&String, &Value)| {
         let methods = METHODS.into_iter().filter_map(|method| {
@@ -434,7 +435,7 @@ fn is_end_of_app(path: &str, method: &Method) -> bool {
     method == Method::DELETE && path == "/v1/apps/{app}"
 }
 
-async fn description(api: &TestApi) -> Value {
+pub async fn description(api: &TestApi) -> Value {
     api.call(Method::GET, "/openapi.json", None, None).await.ok(200)
 }
 

@@ -192,7 +192,7 @@ async fn replay_chunk(
     let mut made = Made::default();
     for group in letters.chunk_by(|one, next| one.message == next.message) {
         let Some(original) = originals.get(&group[0].message) else { continue };
-        let Some(message) = compose(vault, MessageId(clock.uuid()), operation.app, original, group, ttl_s, now) else {
+        let Some(message) = compose(vault, MessageId(clock.uuid()), operation, original, group, ttl_s, now) else {
             continue;
         };
         let audience = Audience::Subscriptions(recipients(group));
@@ -291,7 +291,7 @@ fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
 fn compose(
     vault: &Vault,
     id: MessageId,
-    app: AppId,
+    operation: &Operation,
     original: &Original,
     letters: &[Letter],
     ttl_s: Option<i32>,
@@ -306,7 +306,7 @@ fn compose(
     };
     Some(NewMessage {
         id,
-        app,
+        app: operation.app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
         audience: json!({"subscriptions": recipients(letters)}),
         filter: None,
@@ -318,6 +318,7 @@ fn compose(
         enveloped: original.enveloped,
         accepted_at: now,
         traceparent: None,
+        sent_by: operation.actor.who.id(),
     })
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct NewMessage {
     pub accepted_at: Timestamp,
     /// The span of its request, if that is traced.
     pub traceparent: Option<String>,
+    /// Who sends it: the id of an API key or a teammate; none: nobody who has one.
+    pub sent_by: Option<Uuid>,
 }
 
 impl NewMessage {

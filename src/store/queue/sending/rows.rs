@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
@@ -117,10 +118,10 @@ pub(super) async fn write(
            reached AS (SELECT array_agg(n) AS known, array_agg(n) FILTER (WHERE live) AS live FROM named),
            stored AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent)
+               topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, sent_by)
              SELECT m.id, m.app, m.tier, 'sending', m.audience, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy,
                m.topic, m.enveloped, coalesce(cardinality(array_positions(live, m.n::integer)), 0), m.accepted_at, m.expires_at,
-               ($25::text[])[m.n]
+               ($25::text[])[m.n], ($26::uuid[])[m.n]
              FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::jsonb[], $5::bytea[], $6::integer[], $7::smallint[],
                  $8::text[], $9::jsonb[], $10::integer[], $11::boolean[], $12::timestamptz[], $13::timestamptz[],
                  $14::integer[]) WITH ORDINALITY AS m (id, app, tier, audience, content, ttl_s, urgency, topic_header,
@@ -162,7 +163,8 @@ pub(super) async fn write(
         &tokens.iter().map(|token| token.as_slice()).collect::<Vec<_>>() as &[&[u8]],
         holder.map(|holder| holder.lease),
         holder.map(|holder| holder.until),
-        &traceparents(parcels) as &[Option<&str>]
+        &traceparents(parcels) as &[Option<&str>],
+        &column(parcels, |m| m.sent_by) as &[Option<Uuid>]
     )
     .fetch_all(conn)
     .await?;

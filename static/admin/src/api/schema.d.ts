@@ -127,7 +127,10 @@ export interface paths {
         /** Lists the app's API keys, the newest first, revoked ones included. */
         get: operations["api_keys_list"];
         put?: never;
-        /** Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it; operators may make any. */
+        /**
+         * Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
+         *     who is signed in as a teammate makes one that lasts.
+         */
         post: operations["api_keys_create"];
         delete?: never;
         options?: never;
@@ -238,7 +241,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists dead letters, the newest first. */
+        /**
+         * Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
+         *     (`searches_busy`).
+         */
         get: operations["dead_letters_list"];
         put?: never;
         post?: never;
@@ -309,7 +315,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counts dead letters by what they have in common. */
+        /** Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`). */
         get: operations["dead_letters_groups"];
         put?: never;
         post?: never;
@@ -404,7 +410,7 @@ export interface paths {
          *     state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
          * @description One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
          *     finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
-         *     for as long as history is kept.
+         *     for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
          */
         get: operations["deliveries_find"];
         put?: never;
@@ -642,7 +648,8 @@ export interface paths {
         /**
          * Lists messages, the newest first.
          * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
-         *     were asked for, or none, and yet lead on by its `iterator`.
+         *     were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
+         *     (`searches_busy`).
          */
         get: operations["messages_list"];
         put?: never;
@@ -721,7 +728,7 @@ export interface paths {
         };
         /**
          * Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
-         *     users by name is withheld from everybody.
+         *     users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
          */
         get: operations["messages_content"];
         put?: never;
@@ -1323,7 +1330,7 @@ export interface paths {
          *     hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
          *     are snapshots, of which the newest is enough. Whoever is
          *     too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
-         *     once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
+         *     once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
          *     missing that is not kept any more. Comments every 15 seconds keep the connection alive.
          */
         get: operations["events_stream_all"];
@@ -1593,7 +1600,7 @@ export interface paths {
          * Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
          *     an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
          *     time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
-         *     password or by link, and signs in with its answer.
+         *     password, by link or by the OpenID provider, and signs in with its answer.
          */
         post: operations["session_sign_in"];
         /** Signs out: the session ends, and its cookie is taken away. */
@@ -1649,7 +1656,7 @@ export interface paths {
         };
         /**
          * Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
-         *     session, or with `?sign_in=` and why there is none.
+         *     session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
          */
         get: operations["session_oidc_callback"];
         put?: never;
@@ -1667,7 +1674,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists your passkeys. With one or more, a password or a one-time link lets you in only together with one of them. */
+        /**
+         * Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
+         *     them.
+         */
         get: operations["session_passkeys_list"];
         put?: never;
         /**
@@ -1712,7 +1722,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes one of your passkeys. Without any, a password alone lets you in. Takes a sign-in within the last ten minutes (403,
+         * Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
          *     `sign_in_again`).
          */
         delete: operations["session_passkeys_remove"];
@@ -1863,6 +1873,7 @@ export interface paths {
         /**
          * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
          *     forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
+         *     Nobody resets themselves: you change your own password by the one before.
          */
         post: operations["team_reset"];
         delete?: never;
@@ -3189,6 +3200,8 @@ export interface components {
             progress?: components["schemas"]["MessageProgress"] | null;
             /** @description The message that it sends again to those whose deliveries of it died. */
             replay_of?: string | null;
+            /** @description Who sent it: the id of an API key or a teammate. Null: the example page, or before this was recorded. */
+            sent_by?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
             /** @description Its tier. */
@@ -3997,6 +4010,8 @@ export interface components {
                 progress?: components["schemas"]["MessageProgress"] | null;
                 /** @description The message that it sends again to those whose deliveries of it died. */
                 replay_of?: string | null;
+                /** @description Who sent it: the id of an API key or a teammate. Null: the example page, or before this was recorded. */
+                sent_by?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
                 /** @description Its tier. */
@@ -4148,7 +4163,8 @@ export interface components {
                 oidc_linked_at?: string | null;
                 /**
                  * Format: int64
-                 * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+                 * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
+                 *     them.
                  */
                 passkeys: number;
                 /** @description What they may do; empty: nothing. */
@@ -4789,8 +4805,8 @@ export interface components {
             throttle: string;
         };
         /**
-         * @description How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
-         *     `passkey`.
+         * @description How somebody signs in: with `email` and `password`, with `api_key`, with `link`, or with `oidc` after the provider has sent them
+         *     back; whoever was asked for a passkey then, with `passkey`.
          */
         SignIn: {
             /** @description An operator's key, `bw_…`, as which the session acts while that is valid. */
@@ -4804,6 +4820,8 @@ export interface components {
              *     address.
              */
             new_password?: string | null;
+            /** @description True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202). */
+            oidc?: boolean | null;
             /** @description What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it. */
             passkey?: Record<string, never> | null;
             /** @description The teammate's password. */
@@ -5058,7 +5076,8 @@ export interface components {
             oidc_linked_at?: string | null;
             /**
              * Format: int64
-             * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+             * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
+             *     them.
              */
             passkeys: number;
             /** @description What they may do; empty: nothing. */

@@ -83,31 +83,49 @@ const REFUSED: Record<string, string> = {
   unknown: "Nobody has invited that address. Ask whoever runs this server.",
   disabled: "You are not let in any more. Ask whoever runs this server.",
   other_account: "Your address belongs to another account at your provider. Ask whoever runs this server.",
+  passkeys_unavailable: "You have a passkey, and this server cannot ask for it. Ask whoever runs it.",
 };
 
 /** Read once, and taken out of the address. */
-function takeReason(): string | undefined {
+function takeWord(): string | null {
   const address = new URL(location.href);
   const word = address.searchParams.get("sign_in");
-  if (word === null) return undefined;
+  if (word === null) return null;
   address.searchParams.delete("sign_in");
   history.replaceState(null, "", address);
-  return REFUSED[word] ?? "Your provider did not answer as it should. The server’s log says how.";
+  return word;
+}
+
+/** What is left to do when the provider has let somebody through who has a passkey. Some browsers ask for one only when a button is pressed. */
+function Confirm() {
+  const { run, isBusy, problem } = useAction(signIn);
+  return (
+    <>
+      <p>Your provider let you through. Confirm with your passkey.</p>
+      <Refused problem={problem} />
+      <p>
+        <button type="button" class="primary" id="confirm" disabled={isBusy} onClick={() => void run({ oidc: true })}>
+          {isBusy ? "One moment…" : "Confirm with your passkey"}
+        </button>
+      </p>
+    </>
+  );
 }
 
 /** The provider of one's own, if this server has one. */
 function Provider() {
   const [provider, setProvider] = useState<Methods["oidc"]>();
-  const [reason] = useState(takeReason);
+  const [word] = useState(takeWord);
   useEffect(() => {
     // Without an answer the other ways are there all the same.
     told(api.GET("/v1/session/methods")).then(({ oidc }) => setProvider(oidc), () => undefined);
   }, []);
   return (
     <>
-      {reason && (
+      {word === "passkey" && <Confirm />}
+      {word !== null && word !== "passkey" && (
         <p role="alert" class="refused">
-          {reason}
+          {REFUSED[word] ?? "Your provider did not answer as it should. The server’s log says how."}
         </p>
       )}
       {provider && (

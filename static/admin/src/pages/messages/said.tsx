@@ -46,7 +46,9 @@ function What({ said, message }: { said: Said; message: Message }) {
 }
 
 function whyNot({ to }: Message): string {
-  if ("topic" in to || "all" in to) return "Whoever may send on this app sees what was sent. This takes the role sender on this app.";
+  if ("topic" in to || "all" in to) {
+    return "What was for more than ten subscriptions is shown to whoever may send on this app. This takes the role sender on this app. What was for fewer stays sealed: it may be a one-time code.";
+  }
   return "It was addressed to single recipients, so it stays sealed: it may be a one-time code.";
 }
 

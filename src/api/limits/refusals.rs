@@ -1,0 +1,131 @@
+//! Which refused sign-ins have an entry of their own in the audit log.
+//!
+//! Strangers must not fill the log, and nobody must be able to hide a guess at a password behind a flood of other attempts. So what
+//! is tried at a teammate is counted apart from what is tried at nobody, and both by client as well as in all.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use governor::RateLimiter;
+use governor::clock::DefaultClock;
+use governor::state::{InMemoryState, NotKeyed};
+use parking_lot::Mutex;
+
+use super::{PerClient, Rate};
+use crate::http_server::address::household;
+
+/// Entries that tell of one client.
+const OF_CLIENT: Rate = Rate { burst: 20, per_minute: 2 };
+/// Entries that tell of all of them.
+const OF_ALL: Rate = Rate { burst: 60, per_minute: 6 };
+/// Clients whose refusals wait to be told of, at most.
+const WAITING_MAX: usize = 10_000;
+
+/// What a sign-in was tried at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum At {
+    /// A teammate: with their password, link or passkey.
+    Teammate,
+    /// Nobody that we know.
+    Nobody,
+}
+
+/// Refused sign-ins of late.
+pub(super) struct Refusals {
+    teammates: Entries,
+    nobody: Entries,
+    /// How many no entry tells of yet, by client.
+    waiting: Mutex<HashMap<(At, IpAddr), i64>>,
+}
+
+struct Entries {
+    clients: PerClient,
+    all: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
+}
+
+impl Entries {
+    fn new() -> Self {
+        Self { clients: PerClient::new("client", OF_CLIENT), all: RateLimiter::direct(OF_ALL.quota()) }
+    }
+
+    fn has_room(&self, client: IpAddr) -> bool {
+        // The client's first: what it may not write must not take anybody else's room.
+        self.clients.take(client).is_ok() && self.all.check().is_ok()
+    }
+}
+
+impl Refusals {
+    pub(super) fn new() -> Self {
+        Self { teammates: Entries::new(), nobody: Entries::new(), waiting: Mutex::default() }
+    }
+
+    pub(super) fn clear(&self) {
+        self.teammates.clients.clear();
+        self.nobody.clients.clear();
+    }
+
+    /// How many sign-ins of that client an entry is to tell of, this one included; none: a later one tells of it.
+    pub(super) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
+        let entries = match at {
+            At::Teammate => &self.teammates,
+            At::Nobody => &self.nobody,
+        };
+        let key = (at, household(client));
+        let has_room = entries.has_room(client);
+        let mut waiting = self.waiting.lock();
+        if has_room {
+            return Some(1 + waiting.remove(&key).unwrap_or(0));
+        }
+        if waiting.len() >= WAITING_MAX && !waiting.contains_key(&key) {
+            let untold: i64 = waiting.drain().map(|(_, n)| n).sum();
+            tracing::warn!(untold, "sign-ins were refused of which the audit log does not tell: too many clients try");
+        }
+        *waiting.entry(key).or_default() += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(n: u16) -> IpAddr {
+        let [a, b] = n.to_be_bytes();
+        IpAddr::from([198, 51, a, b])
+    }
+
+    #[test]
+    fn a_guess_at_a_teammate_has_its_entry_whatever_else_the_client_or_others_have_tried() {
+        let refusals = Refusals::new();
+        let told = (0..1_000).filter(|_| refusals.refused(client(1), At::Nobody).is_some()).count();
+        assert_eq!(told, 20, "of one client");
+        assert_eq!(refusals.refused(client(1), At::Teammate), Some(1), "the same one guesses at a password");
+        assert_eq!(refusals.refused(client(2), At::Nobody), Some(1), "another one");
+        let told = (3..1_000).filter(|n| refusals.refused(client(*n), At::Nobody).is_some()).count();
+        assert_eq!(told, 60 - 21, "of all");
+        assert_eq!(refusals.refused(client(1), At::Teammate), Some(1));
+    }
+
+    #[test]
+    fn what_has_no_entry_is_counted_in_the_next_one_of_its_client() {
+        let mut refusals = Refusals::new();
+        for _ in 0..25 {
+            refusals.refused(client(1), At::Nobody);
+        }
+        let mine = (At::Nobody, client(1));
+        assert_eq!(refusals.waiting.lock().get(&mine), Some(&5));
+        refusals.nobody = Entries::new(); // as after an hour
+        assert_eq!(refusals.refused(client(2), At::Nobody), Some(1), "not in somebody else's");
+        assert_eq!(refusals.refused(client(1), At::Nobody), Some(6));
+        assert!(refusals.waiting.lock().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let refusals = Refusals::new();
+        for n in 0..=u16::MAX {
+            refusals.refused(client(n), At::Teammate);
+        }
+        assert!(refusals.waiting.lock().len() <= WAITING_MAX);
+    }
+}
