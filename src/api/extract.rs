@@ -16,6 +16,7 @@ use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::compose::MessageKey;
 use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
 use crate::model::delivery::Tier;
@@ -229,6 +230,7 @@ path_param!(
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",
+    MessageKey = "key",
     UserId = "user",
     Tier = "tier"
 );

@@ -33,6 +33,7 @@ pub(crate) mod identity;
 pub(crate) mod identity_keys;
 pub(crate) mod intake;
 pub(crate) mod known_keys;
+mod later;
 pub(crate) mod limits;
 pub(crate) mod message_content;
 pub(crate) mod message_list;

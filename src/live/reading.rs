@@ -43,7 +43,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Looks how campaigns and outcomes stand.
     pub(super) async fn read(&mut self, pool: &PgPool, now: Timestamp) -> sqlx::Result<Snapshots> {
-        let campaigns = stream::progress(pool).await?;
+        let campaigns = stream::progress(pool, now).await?;
         let this = minute(now);
         // What settles just now may count into the minute before, or by another replica's clock into the one after.
         let minutes = [this - TimeDelta::minutes(1), this, this + TimeDelta::minutes(1)];

@@ -45,6 +45,7 @@ mod reliability;
 mod removal;
 mod replicas;
 mod retention;
+mod scheduled;
 mod sdk_contract;
 mod search;
 mod series;

@@ -35,7 +35,9 @@ pub(crate) struct MessageRow {
     pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
-    /// When the API took it.
+    /// Its sender's own name for it; none: it has none, or a later message took it over.
+    pub key: Option<String>,
+    /// When the API took it, or, of a message for later, when that is.
     pub accepted_at: Timestamp,
     /// When its time to live ends.
     pub expires_at: Timestamp,
@@ -77,6 +79,7 @@ pub(crate) async fn account(
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
+             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
@@ -134,6 +137,7 @@ pub(crate) async fn account(
             enveloped: row.enveloped,
             content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
+            key: row.key,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanding: row.expanding,
@@ -141,6 +145,16 @@ pub(crate) async fn account(
         };
         (message, account)
     }))
+}
+
+/// The message that a sender knows by that name.
+pub(crate) async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Option<MessageId>, sqlx::Error> {
+    let found = sqlx::query_scalar!(
+        "SELECT m.id FROM message_keys k JOIN messages m ON m.id = k.message WHERE k.app = $1 AND k.key = $2",
+        app.0,
+        key
+    );
+    Ok(found.fetch_optional(pool).await?.map(MessageId))
 }
 
 /// What a message's receipts are judged by.
@@ -170,7 +184,8 @@ pub(crate) async fn list(
     sqlx::query_as!(
         MessageRow,
         r#"SELECT m.id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
-             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
+             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          -- Each half has an index of its own, and only one of them is read.

@@ -4,9 +4,10 @@
 //! statement; larger ones a cursor for each lane, from which workers take batches.
 
 mod addressed;
+mod keys;
 mod rows;
 
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
@@ -25,15 +26,39 @@ pub(crate) const WRITERS: u32 = 2;
 const ROWS_MAX: i64 = 100;
 
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
-/// is left out, and does the others no harm. What goes to one named subscription is born leased to the holder, if there is
-/// one; the rest is due at once. Returns what became of each, in their order.
+/// is left out, and does the others no harm; so is one whose key another message has. What goes to one named subscription
+/// is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns what
+/// became of each, in their order.
 pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
     holder: Option<Holder>,
 ) -> Result<Vec<Sent>, sqlx::Error> {
-    let resolved = resolve(conn, messages.iter().map(|to| (to.message.app, &to.audience))).await?;
+    if messages.iter().all(|to| to.message.key.is_none()) {
+        return write(conn, vault, messages, holder).await;
+    }
+    let mut tx = conn.begin().await?;
+    let taken = keys::claim(&mut tx, messages).await?;
+    let free: Vec<&Addressed> = messages.iter().zip(&taken).filter(|(_, by)| by.is_none()).map(|(to, _)| *to).collect();
+    let mut written = write(&mut tx, vault, &free, holder).await?.into_iter();
+    tx.commit().await?;
+    let sent = taken.into_iter().map(|by| match by {
+        Some(_) => Sent { key_taken_by: by, ..Sent::default() },
+        None => written.next().expect("what became of each"),
+    });
+    Ok(sent.collect())
+}
+
+/// Stores messages whose keys are theirs.
+async fn write(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    messages: &[&Addressed],
+    holder: Option<Holder>,
+) -> Result<Vec<Sent>, sqlx::Error> {
+    let wanted = messages.iter().map(|to| (to.message.app, &to.audience, to.message.by_cursors));
+    let resolved = resolve(conn, wanted).await?;
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
     for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
@@ -44,7 +69,8 @@ pub(crate) async fn send(
         }
         match reach {
             Reach::Rows(ids) => {
-                let is_held = holder.is_some() && matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
+                let is_single = matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
+                let is_held = holder.is_some() && is_single && !message.is_for_later;
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
@@ -67,7 +93,7 @@ pub(crate) async fn dry_run(
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let resolved = resolve(conn, std::iter::once((app, audience))).await?.pop();
+    let resolved = resolve(conn, std::iter::once((app, audience, false))).await?.pop();
     let Resolved { reach, unreachable, lacks_topic, .. } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
@@ -91,41 +117,59 @@ pub(crate) async fn dry_run(
         estimate: count(live),
         unreachable: unreachable + count(known.len() - live),
         lacks_topic,
-        born: Vec::new(),
+        ..Sent::default()
     })
 }
 
 /// Finds out what audiences come to, those of users all at once.
 async fn resolve(
     conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (AppId, &Audience)> + Clone,
+    audiences: impl Iterator<Item = (AppId, &Audience, bool)> + Clone,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
-    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience)| Some((app, audience.users()?))).collect();
+    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
-    for (app, audience) in audiences {
+    for (app, audience, by_cursors) in audiences {
         resolved.push(match audience {
             Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
-            Audience::Topic { name, .. } => resolve_topic(conn, app, name).await?,
-            Audience::All => resolve_everyone(conn, app).await?,
+            Audience::Topic { name, .. } => resolve_topic(conn, app, name, by_cursors).await?,
+            Audience::All => resolve_everyone(conn, app, by_cursors).await?,
         });
     }
     Ok(resolved)
 }
 
-async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Resolved, sqlx::Error> {
+async fn resolve_topic(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    by_cursors: bool,
+) -> Result<Resolved, sqlx::Error> {
     let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
     let lanes = audience_counts::of_topic(conn, topic).await?;
-    let reach = small_or_lanes(conn, Some(topic), &lanes).await?;
+    let reach = match by_cursors {
+        true => every_lane(conn, app, &lanes).await?,
+        false => small_or_lanes(conn, Some(topic), &lanes).await?,
+    };
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: AppId) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId, by_cursors: bool) -> Result<Resolved, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
-    Ok(Resolved::new(small_or_lanes(conn, None, &lanes).await?))
+    Ok(Resolved::new(match by_cursors {
+        true => every_lane(conn, app, &lanes).await?,
+        false => small_or_lanes(conn, None, &lanes).await?,
+    }))
+}
+
+/// All lanes of an app: who is there when a message for later falls due need not be there now. A lane that is made until then
+/// joins them ([`crate::store::queue::lanes::ensure`]).
+async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<Reach, sqlx::Error> {
+    let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
+    Ok(Reach::Lanes { lanes: lanes.into_iter().map(LaneId).collect(), total: kept.iter().map(|(_, n)| n).sum() })
 }
 
 async fn small_or_lanes(
