@@ -96,8 +96,7 @@ impl Accepted {
             return Err(Problem::conflict("message_key_taken", detail));
         }
         let state = match sent.estimate {
-            // Whoever subscribes until then is reached, unless it names its recipients.
-            0 if !asked.is_for_later || asked.is_named => SendState::Done,
+            0 if !sent.expands => SendState::Done,
             _ if asked.is_for_later => SendState::Scheduled,
             _ => SendState::Sending,
         };

@@ -126,8 +126,6 @@ pub(crate) struct Asked {
     topic_may_be_missing: bool,
     /// Whether it is for later.
     pub is_for_later: bool,
-    /// Whether it names its recipients.
-    pub is_named: bool,
 }
 
 impl NewMessageBody {
@@ -183,6 +181,7 @@ impl NewMessageBody {
             app: app.id,
             tier,
             audience: audience_json,
+            filter: None,
             content: state.vault.seal(CONTENT, id, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
@@ -191,12 +190,12 @@ impl NewMessageBody {
             enveloped: !matches!(content, Content::Raw { envelope: false, .. }),
             accepted_at,
             is_for_later,
-            by_cursors: is_for_later,
+            by_cursors: false,
             key: self.key,
             traceparent: otlp::current(),
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
-        let asked = Asked { id, warnings, named, topic_may_be_missing, is_for_later, is_named: audience.is_named() };
+        let asked = Asked { id, warnings, named, topic_may_be_missing, is_for_later };
         Ok(Composed { addressed: Addressed { message, audience }, asked })
     }
 }

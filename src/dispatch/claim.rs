@@ -39,6 +39,8 @@ use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 const ROWS_MAX: usize = 500;
 /// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a batch.
 const DRAW_MAX: usize = 1_000;
+/// Candidates whom a message is not for that cost about as much as the claim of one delivery.
+const PASSED_PER_CLAIM: usize = 8;
 /// A batch leased so often is split into rows without sending.
 const BATCH_LEASES_MAX: i16 = 3;
 /// The shortest rest between two looks at everything.
@@ -65,6 +67,8 @@ pub(super) struct Claims {
     pub settling: Arc<Settling>,
     pub heartbeat: Arc<Heartbeat>,
     pub admission: Arc<Admission>,
+    /// Lanes to be drawn again.
+    pub refills: Arc<Refills>,
     /// Held by each draw: whoever has it alone knows that whatever was claimed is counted as under way.
     pub claiming: RwLock<()>,
     /// Told that something became due.
@@ -76,7 +80,7 @@ pub(super) struct Claims {
 }
 
 /// Looks, claims and rests for ever.
-pub(super) async fn run(claims: Arc<Claims>, refills: Arc<Refills>) {
+pub(super) async fn run(claims: Arc<Claims>) {
     let mut agenda = claims.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
     let mut looking = pin!(OptionFuture::from(None));
@@ -116,7 +120,7 @@ pub(super) async fn run(claims: Arc<Claims>, refills: Arc<Refills>) {
                 tokens_at = None;
                 agenda.refill_apps(|app| claims.queue.is_limited(app));
             }
-            wanted = refills.next() => wanted.into_iter().for_each(|refill| agenda.refill(refill)),
+            wanted = claims.refills.next() => wanted.into_iter().for_each(|refill| agenda.refill(refill)),
         }
     }
 }
@@ -312,12 +316,22 @@ impl Claims {
         let batch = self.shared.clock.uuid();
         match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
             Taken::Nothing => Ok(0),
-            Taken::Ended => Ok(1), // nobody was left, but another cursor may follow
+            Taken::Nobody { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
             Taken::Batch(batch) => {
                 self.shared.metrics.batches_taken.inc();
-                self.admission.batch(batch, now + LEASE, taken_at).await
+                let passed = self.pass(span, batch.passed);
+                Ok(self.admission.batch(batch, now + LEASE, taken_at).await? + passed)
             }
         }
+    }
+
+    /// Sees to it that a lane whose fan-out passed candidates is drawn again, though little of it is on its way then, once
+    /// the others have had their turn. Returns how many claims passing them counts as.
+    fn pass(&self, span: Span, passed: usize) -> usize {
+        if passed > 0 {
+            self.refills.tell((span.lane, span.tier));
+        }
+        passed / PASSED_PER_CLAIM
     }
 
     /// Defers the next cursor, as a whole, if its app's windows are closed. True if it was deferred. What would expire

@@ -138,7 +138,6 @@ impl Dispatcher {
         tracer: Tracer,
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
-        let refills = Arc::new(Refills::default());
         let shared = Arc::new(Shared {
             worker: clock.uuid(),
             started_at: clock.now(),
@@ -153,22 +152,26 @@ impl Dispatcher {
             reliability: Tally::default(),
             words: LastWords::default(),
         });
-        let dispatcher = Arc::new(Self::assemble(shared, gateways, refills.clone()));
+        let dispatcher = Arc::new(Self::assemble(shared, gateways));
         let mut tasks = JoinSet::new();
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
-        tasks.spawn(claim::run(dispatcher.claims.clone(), refills));
+        tasks.spawn(claim::run(dispatcher.claims.clone()));
         sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
     }
 
     /// Puts the stages together, from the last one to the first.
-    fn assemble(shared: Arc<Shared>, gateways: Gateways, refills: Arc<Refills>) -> Self {
+    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> Self {
         let Shared { pool, vault, clock, metrics, tracer, settings, started_at, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
         let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
         let settling = Arc::new(Settling::new(shared.clone(), settler));
-        let tell = move |lane, tier| refills.tell((lane, tier));
+        let refills = Arc::new(Refills::default());
+        let tell = {
+            let refills = refills.clone();
+            move |lane, tier| refills.tell((lane, tier))
+        };
         let queue = Arc::new(FairQueue::new(settings.lane_limit_max, *started_at, tell));
         let catalog =
             Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy, tracer.clone()));
@@ -206,6 +209,7 @@ impl Dispatcher {
             settling,
             heartbeat: heartbeat.clone(),
             admission,
+            refills,
             claiming: RwLock::default(),
             kicked,
             refused: AtomicUsize::new(0),

@@ -274,8 +274,8 @@ async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() 
         life: 0,
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
-    let batch =
-        Batch { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients: recipients.collect() };
+    let recipients = recipients.collect();
+    let batch = Batch { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients, passed: 0 };
     let (taken_at, lease_until) = (Instant::now(), NOW + Duration::from_secs(30));
     let open = OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, taken_at);
     let accepted = |place: usize| {

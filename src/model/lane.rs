@@ -34,6 +34,17 @@ impl Gateway {
         }
     }
 
+    /// The browser that most of its subscriptions are of, by which expressions name it.
+    pub(crate) fn browser(self) -> &'static str {
+        match self {
+            Gateway::Fcm => "chrome",
+            Gateway::Mozilla => "firefox",
+            Gateway::Wns => "edge",
+            Gateway::Apple => "safari",
+            Gateway::Other => "other",
+        }
+    }
+
     /// The gateway of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|gateway| gateway.name() == name)

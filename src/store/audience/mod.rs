@@ -1,6 +1,7 @@
 //! Whom there is to reach: subscriptions and their topics, how they come, change, are replaced and are forgotten.
 
 pub(crate) mod audience_counts;
+pub(crate) mod candidates;
 pub(crate) mod erasures;
 pub(crate) mod hygiene;
 pub(crate) mod membership;

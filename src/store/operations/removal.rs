@@ -255,6 +255,7 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;
     sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM segments WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM tier_settings WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM identity_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM erasures WHERE app = $1", app.0).execute(&mut *tx).await?;

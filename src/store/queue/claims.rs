@@ -6,6 +6,7 @@
 
 mod batches;
 pub(crate) mod due;
+mod filtered;
 mod recipient;
 
 use std::time::Duration;

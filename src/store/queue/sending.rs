@@ -1,17 +1,19 @@
 //! A message is accepted: its row, and whom it goes to, in one transaction.
 //!
 //! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
-//! statement; larger ones a cursor for each lane, from which workers take batches.
+//! statement; larger ones, and those of messages with a filter, a cursor for each lane, from which workers take batches.
 
 mod addressed;
 mod keys;
 mod rows;
 
+use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::store::audience::audience_counts;
+use crate::store::audience::{audience_counts, candidates};
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
 pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
@@ -57,8 +59,8 @@ async fn write(
     messages: &[&Addressed],
     holder: Option<Holder>,
 ) -> Result<Vec<Sent>, sqlx::Error> {
-    let wanted = messages.iter().map(|to| (to.message.app, &to.audience, to.message.by_cursors));
-    let resolved = resolve(conn, wanted).await?;
+    let audiences = messages.iter().map(|to| (to.message.app, &to.audience, Way::of(&to.message)));
+    let resolved = resolve(conn, audiences).await?;
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
     for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
@@ -74,9 +76,10 @@ async fn write(
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
-            Reach::Lanes { lanes, total } => {
-                fan_out(conn, message, topic, &lanes, total).await?;
-                sent[place].estimate = total;
+            Reach::Lanes(lanes) => {
+                let (lanes, estimate) = narrowed(conn, message, lanes).await?;
+                fan_out(conn, message, topic, &lanes, estimate).await?;
+                (sent[place].estimate, sent[place].expands) = (estimate, !lanes.is_empty());
             }
         }
     }
@@ -93,12 +96,14 @@ pub(crate) async fn dry_run(
     audience: &Audience,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let resolved = resolve(conn, std::iter::once((app, audience, false))).await?.pop();
+    let resolved = resolve(conn, std::iter::once((app, audience, Way::Shortest))).await?.pop();
     let Resolved { reach, unreachable, lacks_topic, .. } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
         Reach::Rows(ids) => ids,
-        Reach::Lanes { total, .. } => return Ok(Sent { estimate: total, ..Sent::default() }),
+        Reach::Lanes(lanes) => {
+            return Ok(Sent { estimate: lanes.iter().map(|(_, n)| n).sum(), expands: true, ..Sent::default() });
+        }
     };
     let known = sqlx::query!(
         r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
@@ -121,67 +126,92 @@ pub(crate) async fn dry_run(
     })
 }
 
+/// How those are reached who are not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// One by one if they are few, else by cursors.
+    Shortest,
+    /// By cursors, however few they are.
+    Cursors,
+    /// By cursors in every lane, so that those are reached, too, who come until it is due.
+    EveryLane,
+}
+
+impl Way {
+    fn of(message: &NewMessage) -> Self {
+        match message.is_for_later {
+            true => Self::EveryLane,
+            false if message.by_cursors || message.filter.is_some() => Self::Cursors,
+            false => Self::Shortest,
+        }
+    }
+}
+
 /// Finds out what audiences come to, those of users all at once.
 async fn resolve(
     conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (AppId, &Audience, bool)> + Clone,
+    audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
     let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
-    for (app, audience, by_cursors) in audiences {
+    for (app, audience, way) in audiences {
         resolved.push(match audience {
             Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
-            Audience::Topic { name, .. } => resolve_topic(conn, app, name, by_cursors).await?,
-            Audience::All => resolve_everyone(conn, app, by_cursors).await?,
+            Audience::Topic { name, .. } => resolve_topic(conn, app, name, way).await?,
+            Audience::All => resolve_everyone(conn, app, way).await?,
         });
     }
     Ok(resolved)
 }
 
-async fn resolve_topic(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    by_cursors: bool,
-) -> Result<Resolved, sqlx::Error> {
+async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str, way: Way) -> Result<Resolved, sqlx::Error> {
     let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
     let lanes = audience_counts::of_topic(conn, topic).await?;
-    let reach = match by_cursors {
-        true => every_lane(conn, app, &lanes).await?,
-        false => small_or_lanes(conn, Some(topic), &lanes).await?,
-    };
+    let reach = by_way(conn, app, Some(topic), lanes, way).await?;
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: AppId, by_cursors: bool) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Result<Resolved, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
-    Ok(Resolved::new(match by_cursors {
-        true => every_lane(conn, app, &lanes).await?,
-        false => small_or_lanes(conn, None, &lanes).await?,
-    }))
+    Ok(Resolved::new(by_way(conn, app, None, lanes, way).await?))
+}
+
+/// What those come to who are in these lanes in such numbers.
+async fn by_way(
+    conn: &mut PgConnection,
+    app: AppId,
+    topic: Option<i32>,
+    lanes: Vec<(LaneId, i64)>,
+    way: Way,
+) -> Result<Reach, sqlx::Error> {
+    match way {
+        Way::Shortest => small_or_lanes(conn, topic, lanes).await,
+        Way::Cursors => Ok(Reach::Lanes(lanes)),
+        Way::EveryLane => every_lane(conn, app, &lanes).await,
+    }
 }
 
 /// All lanes of an app: who is there when a message for later falls due need not be there now. A lane that is made until then
 /// joins them ([`crate::store::queue::lanes::ensure`]).
 async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<Reach, sqlx::Error> {
     let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
-    Ok(Reach::Lanes { lanes: lanes.into_iter().map(LaneId).collect(), total: kept.iter().map(|(_, n)| n).sum() })
+    let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
+    Ok(Reach::Lanes(lanes.into_iter().map(|id| (LaneId(id), n_in(id))).collect()))
 }
 
 async fn small_or_lanes(
     conn: &mut PgConnection,
     topic: Option<i32>,
-    kept: &[(LaneId, i64)],
+    kept: Vec<(LaneId, i64)>,
 ) -> Result<Reach, sqlx::Error> {
-    let total: i64 = kept.iter().map(|(_, n)| n).sum();
-    let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
-    if total > ROWS_MAX {
-        return Ok(Reach::Lanes { lanes, total });
+    if kept.iter().map(|(_, n)| n).sum::<i64>() > ROWS_MAX {
+        return Ok(Reach::Lanes(kept));
     }
+    let lanes: Vec<LaneId> = kept.iter().map(|(lane, _)| *lane).collect();
     let ids = match topic {
         Some(topic) => {
             sqlx::query_scalar!(
@@ -204,19 +234,32 @@ async fn small_or_lanes(
     Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
 
+/// Those of an audience's lanes in which there may be somebody whom a message is for, and how many that may be in all.
+async fn narrowed(
+    conn: &mut PgConnection,
+    message: &NewMessage,
+    mut lanes: Vec<(LaneId, i64)>,
+) -> Result<(Vec<LaneId>, i64), sqlx::Error> {
+    if let Some(filter) = &message.filter {
+        let facts = candidates::lanes(conn, lanes.iter().map(|(lane, _)| *lane)).await?;
+        lanes.retain(|(lane, _)| facts.get(lane).is_some_and(|lane| filter.may_take_any_of(lane)));
+    }
+    Ok((lanes.iter().map(|(lane, _)| *lane).collect(), lanes.iter().map(|(_, n)| n).sum()))
+}
+
 /// Stores a message with a cursor for each lane.
 async fn fan_out(
     conn: &mut PgConnection,
     message: &NewMessage,
     topic: Option<i32>,
     lanes: &[LaneId],
-    total: i64,
+    estimate: i64,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16)),
+             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17)),
          campaign AS (INSERT INTO campaigns_in_motion (message, app) VALUES ($1, $2))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
@@ -229,13 +272,14 @@ async fn fan_out(
         message.urgency.code(),
         message.topic_header,
         message.policy,
-        total,
+        estimate,
         message.accepted_at,
         message.expires_at(),
         topic,
         lanes as &[LaneId],
         message.enveloped,
-        message.traceparent
+        message.traceparent,
+        message.filter.as_ref().map(Json) as Option<Json<&Filter>>
     )
     .execute(conn)
     .await?;

@@ -309,6 +309,7 @@ fn compose(
         app,
         tier: Tier::from_code(original.tier).expect("checked by the table"),
         audience: json!({"subscriptions": recipients(letters)}),
+        filter: None,
         content: vault.seal(CONTENT, id, &content),
         ttl_s: ttl_s.unwrap_or(original.ttl_s),
         urgency: Urgency::from_code(original.urgency).expect("checked by the table"),

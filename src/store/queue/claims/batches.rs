@@ -1,14 +1,17 @@
 //! Fan-out: batches taken off cursors, and batches whose workers were lost.
 
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::due::Span;
+use super::filtered;
 use super::recipient::{Found, Recipient, Standing};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::filter::Filter;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
@@ -31,6 +34,8 @@ pub struct Batch {
     pub leases: i16,
     /// Whom it is for, in order of id.
     pub recipients: Vec<Recipient>,
+    /// How many candidates its cut looked at and did not take.
+    pub passed: usize,
 }
 
 /// What taking a batch came to.
@@ -38,8 +43,11 @@ pub struct Batch {
 pub enum Taken {
     /// Nothing of this lane and tier is left to take now.
     Nothing,
-    /// The cursor ended without another recipient.
-    Ended,
+    /// Nobody: the cursor passed so many candidates that its message is not for, or ended.
+    Nobody {
+        /// How many it passed.
+        passed: usize,
+    },
     /// A batch, leased to us.
     Batch(Batch),
 }
@@ -84,7 +92,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
-        SELECT c.message, c.topic, c.after, m.accepted_at
+        SELECT c.message, c.topic, c.after, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>"
         FROM cursors c JOIN messages m ON m.id = c.message
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
@@ -99,10 +107,23 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     else {
         return Ok(Taken::Nothing);
     };
-    let recipients =
-        read_recipients(&mut tx, lane, cursor.topic, SubscriptionId(cursor.after), cursor.accepted_at, size, now)
-            .await?;
-    let ids: Vec<SubscriptionId> = recipients.iter().map(|recipient| recipient.subscription).collect();
+    let place = Place {
+        message: MessageId(cursor.message),
+        app: AppId(cursor.app),
+        lane,
+        topic: cursor.topic,
+        after: SubscriptionId(cursor.after),
+        accepted_at: cursor.accepted_at,
+    };
+    let cut = match cursor.filter {
+        None => {
+            let recipients = read_recipients(&mut tx, &place, size, now).await?;
+            let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
+            Cut { is_last: recipients.len() < size, recipients, after, passed: 0 }
+        }
+        Some(filter) => filtered::cut(&mut tx, &place, &filter.0, size, now).await?,
+    };
+    let ids: Vec<SubscriptionId> = cut.recipients.iter().map(|recipient| recipient.subscription).collect();
     if !ids.is_empty() {
         // One statement instead of two: what it costs to start one counts for each batch.
         sqlx::query!(
@@ -122,43 +143,72 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
             &ids as &[SubscriptionId],
             batch,
             until,
-            ids.last().map(|id| id.0),
+            cut.after.0,
             now
         )
         .execute(&mut *tx)
         .await?;
     }
-    if ids.len() < size {
+    if cut.is_last {
         sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", cursor.message, lane.0)
             .execute(&mut *tx)
             .await?;
+    } else if ids.is_empty() {
+        sqlx::query!(
+            "UPDATE cursors SET after = $3, due_at = $4 WHERE message = $1 AND lane = $2",
+            cursor.message,
+            lane.0,
+            cut.after.0,
+            now
+        )
+        .execute(&mut *tx)
+        .await?;
     }
     tx.commit().await?;
     if ids.is_empty() {
-        return Ok(Taken::Ended);
+        return Ok(Taken::Nobody { passed: cut.passed });
     }
     Ok(Taken::Batch(Batch {
         id: batch,
         lease: batch,
-        message: MessageId(cursor.message),
+        message: place.message,
         lane,
         tier,
         leases: 1,
-        recipients,
+        recipients: cut.recipients,
+        passed: cut.passed,
     }))
+}
+
+/// Where a cursor stands.
+pub(super) struct Place {
+    pub message: MessageId,
+    pub app: AppId,
+    pub lane: LaneId,
+    pub topic: Option<i32>,
+    pub after: SubscriptionId,
+    pub accepted_at: Timestamp,
+}
+
+/// What a cut found.
+pub(super) struct Cut {
+    pub recipients: Vec<Recipient>,
+    /// Where the cursor stands then.
+    pub after: SubscriptionId,
+    /// Whether nobody is left behind that.
+    pub is_last: bool,
+    /// Candidates that the message is not for.
+    pub passed: usize,
 }
 
 async fn read_recipients(
     connection: &mut PgConnection,
-    lane: LaneId,
-    topic: Option<i32>,
-    after: SubscriptionId,
-    accepted_at: Timestamp,
+    place: &Place,
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
-    let Some(topic) = topic else {
+    let Some(topic) = place.topic else {
         return sqlx::query_as!(
             Sendable,
             r#"
@@ -166,9 +216,9 @@ async fn read_recipients(
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
-            lane.0,
-            after.0,
-            accepted_at,
+            place.lane.0,
+            place.after.0,
+            place.accepted_at,
             now,
             size
         )
@@ -186,9 +236,9 @@ async fn read_recipients(
         ORDER BY t.subscription LIMIT $6
         "#,
         topic,
-        lane.0,
-        after.0,
-        accepted_at,
+        place.lane.0,
+        place.after.0,
+        place.accepted_at,
         now,
         size
     )
@@ -198,14 +248,14 @@ async fn read_recipients(
 }
 
 /// A row of an active subscription.
-struct Sendable {
-    id: SubscriptionId,
-    origin_id: SubscriptionId,
-    address: Vec<u8>,
-    policy: Option<Value>,
-    timezone: Option<String>,
-    proven: bool,
-    life: i32,
+pub(super) struct Sendable {
+    pub id: SubscriptionId,
+    pub origin_id: SubscriptionId,
+    pub address: Vec<u8>,
+    pub policy: Option<Value>,
+    pub timezone: Option<String>,
+    pub proven: bool,
+    pub life: i32,
 }
 
 impl From<Sendable> for Recipient {
@@ -283,6 +333,7 @@ pub async fn lease_lost_batch(
         tier,
         leases: batch.leases,
         recipients,
+        passed: 0,
     }))
 }
 

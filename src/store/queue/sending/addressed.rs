@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::queue::claims::ClaimedRow;
 
@@ -21,6 +22,8 @@ pub(crate) struct NewMessage {
     pub tier: Tier,
     /// `to`, as it was given.
     pub audience: Value,
+    /// Whom of its audience it is for; none: everybody. Only beside an audience that does not name its recipients.
+    pub filter: Option<Filter>,
     /// Sealed [`crate::model::message::Content`], as JSON.
     pub content: Vec<u8>,
     /// Time to live.
@@ -37,7 +40,7 @@ pub(crate) struct NewMessage {
     pub accepted_at: Timestamp,
     /// Whether that lies ahead.
     pub is_for_later: bool,
-    /// Whether it goes by cursors however few it is for, unless it names them.
+    /// Whether it goes by cursors however few it is for, unless it names them. It does so anyway if it is for later.
     pub by_cursors: bool,
     /// Its sender's own name for it.
     pub key: Option<String>,
@@ -92,13 +95,8 @@ pub(crate) struct Holder {
 pub(crate) enum Reach {
     /// One by one.
     Rows(Vec<SubscriptionId>),
-    /// By cursors.
-    Lanes {
-        /// Where they are.
-        lanes: Vec<LaneId>,
-        /// How many there are.
-        total: i64,
-    },
+    /// By cursors: how many there are in each lane.
+    Lanes(Vec<(LaneId, i64)>),
 }
 
 impl Audience {
@@ -148,6 +146,8 @@ pub(crate) struct Sent {
     pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,
+    /// Whether recipients are still to be found, whatever the estimate.
+    pub expands: bool,
     /// Named subscriptions that are not active, or users without an active one.
     pub unreachable: i64,
     /// The message that has its key. If there is one, nothing was done.

@@ -1,0 +1,217 @@
+//! Whether an expression fits a subscription.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use chrono::TimeDelta;
+use serde_json::{Map, Value};
+
+use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
+use super::lexer;
+use crate::model::clock::Timestamp;
+use crate::model::id::{SubscriptionId, VapidKeyId};
+use crate::model::lane::Gateway;
+
+/// What holds for everybody in a lane.
+#[derive(Debug)]
+pub(crate) struct LaneFacts {
+    gateway: Gateway,
+    key: String,
+}
+
+impl LaneFacts {
+    /// Of the lane to a push service by a key.
+    pub(crate) fn new(gateway: Gateway, key: VapidKeyId) -> Self {
+        Self { gateway, key: key.to_string() }
+    }
+
+    /// What everybody in it has in a field. None: that is not the lane's.
+    fn value(&self, own: Own) -> Option<&str> {
+        match own {
+            Own::Gateway => Some(self.gateway.name()),
+            Own::Browser => Some(self.gateway.browser()),
+            Own::Key => Some(&self.key),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a subscription. What an expression does not [need](super::Needs) may be left empty.
+#[derive(Debug)]
+pub(crate) struct Candidate<'a> {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// The first id of its browser.
+    pub origin_id: SubscriptionId,
+    /// Its lane.
+    pub lane: &'a LaneFacts,
+    /// The site's name for its person.
+    pub user_id: Option<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its attributes: strings, numbers and booleans.
+    pub attributes: Map<String, Value>,
+    /// A language tag.
+    pub locale: Option<String>,
+    /// An IANA time zone.
+    pub timezone: Option<String>,
+    /// When its browser was last heard of.
+    pub last_seen: Timestamp,
+    /// When it was first registered.
+    pub created_at: Timestamp,
+}
+
+impl Candidate<'_> {
+    /// What decides over its [portion](super::Portion): browsers of one user fall together.
+    pub(crate) fn person(&self) -> &[u8] {
+        self.user_id.as_ref().map_or(self.origin_id.0.as_bytes().as_slice(), String::as_bytes)
+    }
+}
+
+/// What has to be looked up elsewhere.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// The present.
+    pub now: Timestamp,
+    /// Who is in each topic that was [asked](super::Needs) for.
+    pub topics: HashMap<String, HashSet<SubscriptionId>>,
+    /// Who did what was asked for.
+    pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
+}
+
+/// What a subscription has in a field.
+enum Actual<'a> {
+    Text(&'a str),
+    /// A text in which the case of letters means nothing.
+    Caseless(&'a str),
+    Number(f64),
+    Flag(bool),
+    /// Seconds.
+    Span(i64),
+}
+
+impl Expression {
+    /// Whether it fits a subscription.
+    pub(crate) fn takes(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+        self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
+    }
+
+    /// Whether it fits everybody in a lane, or nobody. None: that depends.
+    pub(crate) fn in_lane(&self, lane: &LaneFacts) -> Option<bool> {
+        self.0.value(&|test| test.holds_in(lane))
+    }
+}
+
+impl Node {
+    /// Its value, where that of a test may be unknown.
+    fn value(&self, of: &impl Fn(&Test) -> Option<bool>) -> Option<bool> {
+        match self {
+            Self::Test(test) => of(test),
+            Self::Not(node) => node.value(of).map(|value| !value),
+            Self::All(nodes) => decided(nodes, of, false),
+            Self::Any(nodes) => decided(nodes, of, true),
+        }
+    }
+}
+
+/// The value of several, any one of which decides if its own is `deciding`.
+fn decided(nodes: &[Node], of: &impl Fn(&Test) -> Option<bool>, deciding: bool) -> Option<bool> {
+    let mut value = Some(!deciding);
+    for node in nodes {
+        match node.value(of) {
+            Some(found) if found == deciding => return Some(deciding),
+            Some(_) => {}
+            None => value = None,
+        }
+    }
+    value
+}
+
+impl Test {
+    fn holds(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+        match self {
+            Self::Tag(tag) => candidate.tags.contains(tag),
+            Self::Topic(name) => told.topics.get(name).is_some_and(|members| members.contains(&candidate.id)),
+            Self::Did(deed) => told.deeds.get(deed).is_some_and(|doers| doers.contains(&candidate.id)),
+            Self::Exists(field) => field.of(candidate, told.now).is_some(),
+            Self::Compare(field, comparison, literal) => field
+                .of(candidate, told.now)
+                .and_then(|actual| actual.compare(literal, told.now))
+                .is_some_and(|ordering| comparison.holds(ordering)),
+            Self::OneOf(field, literals) => field.of(candidate, told.now).is_some_and(|actual| {
+                literals.iter().any(|literal| actual.compare(literal, told.now) == Some(Ordering::Equal))
+            }),
+        }
+    }
+
+    /// Whether it holds for everybody in a lane, if the lane decides.
+    fn holds_in(&self, lane: &LaneFacts) -> Option<bool> {
+        let is = |field: &Field, literal: &Literal| match (field, literal) {
+            (Field::Own(own), Literal::Text(text)) => lane.value(*own).map(|actual| actual == text),
+            _ => None,
+        };
+        match self {
+            Self::Compare(field, Comparison::Equal, literal) => is(field, literal),
+            Self::OneOf(field, literals) => {
+                literals.iter().map(|literal| is(field, literal)).reduce(|one, other| Some(one? || other?)).flatten()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Field {
+    fn of<'c>(&self, candidate: &'c Candidate<'_>, now: Timestamp) -> Option<Actual<'c>> {
+        let since = |at: Timestamp| Some(Actual::Span((now - at).num_seconds()));
+        match self {
+            Self::Attribute(name) => match candidate.attributes.get(name)? {
+                Value::String(text) => Some(Actual::Text(text)),
+                Value::Number(number) => number.as_f64().map(Actual::Number),
+                Value::Bool(flag) => Some(Actual::Flag(*flag)),
+                _ => None,
+            },
+            Self::Own(Own::Locale) => candidate.locale.as_deref().map(Actual::Caseless),
+            Self::Own(Own::Language) => {
+                let language = candidate.locale.as_deref()?.split(['-', '_']).next()?;
+                Some(Actual::Caseless(language))
+            }
+            Self::Own(Own::Timezone) => candidate.timezone.as_deref().map(Actual::Text),
+            Self::Own(Own::User) => candidate.user_id.as_deref().map(Actual::Text),
+            Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
+            Self::Own(Own::Age) => since(candidate.created_at),
+            Self::Own(Own::LastSeen) => since(candidate.last_seen),
+        }
+    }
+}
+
+impl Actual<'_> {
+    /// How it lies to what is written. None: they are of different kinds, or cannot be ordered.
+    fn compare(&self, literal: &Literal, now: Timestamp) -> Option<Ordering> {
+        match (self, literal) {
+            (Self::Text(actual), Literal::Text(text)) => Some((*actual).cmp(text.as_str())),
+            (Self::Caseless(actual), Literal::Text(text)) => {
+                actual.eq_ignore_ascii_case(text).then_some(Ordering::Equal)
+            }
+            (Self::Text(actual), Literal::Time(at)) => Some(lexer::time(actual)?.cmp(at)),
+            (Self::Text(actual), Literal::Now(seconds)) => {
+                Some(lexer::time(actual)?.cmp(&(now + TimeDelta::seconds(*seconds))))
+            }
+            (Self::Number(actual), Literal::Number(number)) => actual.partial_cmp(number),
+            (Self::Flag(actual), Literal::Flag(flag)) => Some(actual.cmp(flag)),
+            (Self::Span(actual), Literal::Span(seconds)) => Some(actual.cmp(seconds)),
+            _ => None,
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::Less => ordering.is_lt(),
+            Self::LessOrEqual => ordering.is_le(),
+            Self::Greater => ordering.is_gt(),
+            Self::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+}

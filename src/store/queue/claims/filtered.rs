@@ -1,0 +1,146 @@
+//! Fan-out of messages with a filter: which of the next candidates a batch takes.
+//!
+//! A cut looks at a bounded number of candidates, in small statements, and moves the cursor past all of them, whether it took
+//! any or not: so its transaction is short however few the filter takes, and the other messages of its lane and tier have
+//! their turn before it goes on.
+
+use sqlx::PgConnection;
+
+use super::batches::{Cut, Place, Sendable};
+use super::recipient::Recipient;
+use crate::model::clock::Timestamp;
+use crate::model::filter::{Filter, Needs};
+use crate::model::id::SubscriptionId;
+use crate::store::audience::candidates::{CandidateRow, Judge};
+
+/// Most candidates that one cut looks at.
+const LOOKED_AT_MAX: usize = 4_000;
+/// Fewest that one statement asks for: what it costs to start one counts for each.
+const ASKED_MIN: usize = 100;
+
+/// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
+    place: &Place,
+    filter: &Filter,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Cut> {
+    let judge = Judge::new(conn, place.app, filter, std::iter::once(place.lane), now).await?;
+    let (mut taken, mut passed, mut after, mut is_last) = (Vec::new(), 0, place.after, false);
+    while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
+        let asked = to_ask(size - taken.len(), taken.len(), passed);
+        let candidates = candidates(conn, place, after, &judge.needs, asked, now).await?;
+        is_last = candidates.len() < asked;
+        for (id, is_taken) in judge.judge(conn, candidates).await? {
+            match is_taken {
+                true if taken.len() == size => {
+                    is_last = false;
+                    break;
+                }
+                true => taken.push(id),
+                false => passed += 1,
+            }
+            after = id;
+        }
+    }
+    Ok(Cut { recipients: recipients(conn, &taken).await?, after, is_last, passed })
+}
+
+/// How many candidates to ask for, to find so many more after so many were taken and passed.
+fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
+    let per_taken = (taken + passed + 1).div_ceil(taken + 1);
+    let left = LOOKED_AT_MAX.saturating_sub(taken + passed);
+    wanted.saturating_mul(per_taken).max(ASKED_MIN).min(left.max(1))
+}
+
+/// The next candidates of a lane, in order of id.
+async fn candidates(
+    conn: &mut PgConnection,
+    place: &Place,
+    after: SubscriptionId,
+    needs: &Needs,
+    n: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<CandidateRow>> {
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let Some(topic) = place.topic else {
+        return sqlx::query_as!(
+            CandidateRow,
+            r#"
+            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            ORDER BY id LIMIT $5
+            "#,
+            place.lane.0,
+            after.0,
+            place.accepted_at,
+            now,
+            n,
+            needs.tags,
+            needs.attributes
+        )
+        .fetch_all(conn)
+        .await;
+    };
+    sqlx::query_as!(
+        CandidateRow,
+        r#"
+        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        ORDER BY t.subscription LIMIT $6
+        "#,
+        topic,
+        place.lane.0,
+        after.0,
+        place.accepted_at,
+        now,
+        n,
+        needs.tags,
+        needs.attributes
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// What sending takes, of those of these who are active still, in order of id.
+async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<Vec<Recipient>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as!(
+        Sendable,
+        "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life
+         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active' ORDER BY s.id",
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .map(Recipient::from)
+    .fetch_all(conn)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_asks_for_as_many_as_it_expects_to_need_and_for_a_bounded_number_in_all() {
+        for (wanted, taken, passed, expected) in [
+            (500, 0, 0, 500),
+            (10, 0, 0, 100),
+            (400, 100, 400, 2_000), // one in five
+            (500, 0, 500, 3_500),
+            (500, 4, 3_990, 6),
+            (250, 250, 0, 250),
+        ] {
+            assert_eq!(to_ask(wanted, taken, passed), expected, "{wanted} {taken} {passed}");
+        }
+    }
+}
