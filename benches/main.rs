@@ -13,6 +13,7 @@ mod peers;
 mod post;
 mod receipts;
 mod scale;
+mod scheduled;
 mod sealing;
 mod simulator;
 mod support;
@@ -62,6 +63,8 @@ enum Benchmark {
     Lanes,
     /// Figures over time, with a hundred million deliveries behind them
     Metrics,
+    /// An idle server without and with a million messages for later
+    Scheduled,
     /// Whether cost and memory grow with the audience
     Scale,
     /// What other senders do with the same payload
@@ -98,6 +101,7 @@ impl Benchmark {
             Self::Tiers => block_on(tiers::run()),
             Self::Lanes => block_on(lanes::run()),
             Self::Metrics => block_on(metrics::run()),
+            Self::Scheduled => block_on(scheduled::run()),
             Self::Scale => block_on(scale::run()),
             Self::Peers => block_on(peers::run()),
         }

@@ -7,13 +7,13 @@ use crate::model::clock::Timestamp;
 use crate::policy::calendar;
 
 /// How far ahead a message may be sent.
-pub(super) const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
+const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
 /// What lies in the past by no more than this goes out at once: clocks differ, and requests are tried again. What lies further
 /// back is a mistake.
-const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
+pub(super) const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
 
 const SEND_AT: &str = "/send_at";
-const TIMEZONE: &str = "/timezone";
+pub(super) const TIMEZONE: &str = "/timezone";
 
 /// Reads `send_at` and `timezone`. None: it goes out at once, or something is wrong with them and was noted.
 pub(super) fn read(
@@ -37,7 +37,7 @@ pub(super) fn read(
 
 /// The moment of a time with an offset, or of a local time in a zone: the first, if clocks show it twice; the end of the gap, if
 /// they skip it.
-fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
+pub(super) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
     match (DateTime::parse_from_rfc3339(text), timezone) {
         (Ok(at), None) => Ok(at.to_utc()),
         (Ok(_), Some(_)) => Err((TIMEZONE, "must be left out where `send_at` has an offset")),

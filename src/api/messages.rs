@@ -152,7 +152,8 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(super) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+/// The idempotency key that a request comes with.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| is_idempotency_key(text));
     text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE))

@@ -70,6 +70,9 @@ mod tests {
     use serde_json::json;
     use utoipa::PartialSchema as _;
 
+    use crate::campaign::plan::{DidNot, Otherwise};
+    use crate::campaign::state::State as CampaignState;
+    use crate::campaign::zones::Past;
     use crate::classify::DeadReason;
     use crate::model::message::MessageState;
     use crate::model::permission::{Join, Maker};
@@ -106,7 +109,11 @@ mod tests {
             Role,
             Maker,
             Join,
-            TeammateRole
+            TeammateRole,
+            CampaignState,
+            Past,
+            Otherwise,
+            DidNot
         );
     }
 }

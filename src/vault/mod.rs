@@ -34,6 +34,8 @@ pub(crate) type Column = &'static str;
 pub const ADDRESS: Column = "subscriptions.address";
 /// A message's plaintext.
 pub const CONTENT: Column = "messages.content";
+/// What a campaign says, and how it is planned.
+pub(crate) const PLAN: Column = "campaigns.plan";
 /// A VAPID private key.
 pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 

@@ -7,6 +7,7 @@ mod audience_counts;
 mod browser;
 mod calendar;
 mod campaign_log;
+mod campaigns;
 mod checks;
 mod clients;
 mod command_line;

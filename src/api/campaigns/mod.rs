@@ -124,7 +124,8 @@ pub(crate) async fn create(
 async fn check(state: &ApiState, app: &App, body: &CampaignBody) -> Result<Plan, Problem> {
     let followed = match &body.follows {
         Some(follow) => {
-            let named: CampaignRef = follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
+            let named: CampaignRef =
+                follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
             find_any(state, app, &named).await?.map(|row| row.id)
         }
         None => None,
@@ -450,7 +451,8 @@ pub(crate) async fn test(
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
     let message = message.ok_or_else(|| Problem::invalid_member("/variant", "is no variant of this campaign"))?;
     let composed = message.compose(&state, &server.app, &RetryHeaders::default()).map_err(to_users)?;
-    let accepted = accept_named(&state, &server.app, vec![composed]).await?.pop().expect("an answer for each message")?;
+    let accepted =
+        accept_named(&state, &server.app, vec![composed]).await?.pop().expect("an answer for each message")?;
     Ok((StatusCode::ACCEPTED, axum::Json(accepted)))
 }
 

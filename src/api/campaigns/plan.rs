@@ -28,7 +28,8 @@ use crate::vault::CONTENT;
 /// How far ahead a campaign may be scheduled, or expire.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
 /// What a slug looks like, for whoever got it wrong.
-pub(super) const SLUG_RULE: &str = "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
+pub(super) const SLUG_RULE: &str =
+    "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
 const NAME_RULE: &str = "must be 1 to 200 characters without control characters";
 const SHARE_RULE: &str = "must be a share of the audience from 0 to 0.5";
 /// Longest span of a pace, a test or a follow-up, in seconds: four weeks.
@@ -77,7 +78,7 @@ pub(crate) struct CampaignBody {
     holdout: Option<f64>,
     /// Follow another campaign up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    follows: Option<FollowBody>,
+    pub follows: Option<FollowBody>,
 }
 
 /// One of the things that a campaign may say.
@@ -234,7 +235,11 @@ impl CampaignBody {
         let enough = self.variants.len() >= 2;
         faults.require(enough, "/test", "needs at least two `variants`");
         let by_recipient = self.schedule.as_ref().is_some_and(|schedule| schedule.is_by_recipient());
-        faults.require(!by_recipient, "/test", "has no place in a schedule by the recipients' clock: their times differ");
+        faults.require(
+            !by_recipient,
+            "/test",
+            "has no place in a schedule by the recipients' clock: their times differ",
+        );
         let share = share(test.share).filter(|share| *share > 0);
         faults.require(share.is_some(), "/test/share", "must be a share of the audience above 0, to 0.5");
         faults.require(is_span(test.after), "/test/after", "must be 60 to 2419200 seconds");
@@ -330,6 +335,7 @@ fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Re
         tier: message.tier,
         to: message.audience,
         audience,
+        filter: message.filter,
         content: serde_json::from_slice(&content).map_err(|_| Problem::internal())?,
         ttl_s: message.ttl_s,
         urgency: message.urgency,
@@ -351,7 +357,8 @@ impl ScheduleBody {
         }
         match (&self.at, &self.cron) {
             (Some(at), None) if self.is_by_recipient() => {
-                let local = later::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
+                let local =
+                    later::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
                 let utc = local.and_utc();
                 if utc > now + AHEAD_MAX || utc < now - TimeDelta::days(2) {
                     return Err(("/at", "must lie ahead, by at most a year".into()));

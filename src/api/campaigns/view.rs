@@ -15,8 +15,8 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, CampaignId};
 use crate::model::lane::Gateway;
-use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow};
 use crate::store::campaigns::CampaignRow;
+use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow};
 use crate::store::keys::apps::App;
 
 /// Locales that are shown.
@@ -142,6 +142,8 @@ pub(crate) struct CampaignReports {
     /// Accepted deliveries that a report may come of: all but those at push services whose browsers show pushes by themselves, and
     /// tell nobody.
     may_report: i64,
+    /// Of which at least one report came.
+    acknowledged: i64,
     /// Reported as displayed.
     displayed: i64,
     /// Reported as clicked.
@@ -349,6 +351,7 @@ fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reports: &[Reports]
     let interval = count.interval();
     let reports = variant.body.enveloped.then(|| CampaignReports {
         may_report,
+        acknowledged: reported.acknowledged,
         displayed: reported.displayed,
         clicked: reported.clicked,
         closed: reported.closed,
@@ -362,6 +365,7 @@ fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reports: &[Reports]
 /// How a campaign goes by language.
 pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<LocalesView, Problem> {
     let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
-    let view = |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
+    let view =
+        |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
     Ok(LocalesView { data: rows.into_iter().map(view).collect() })
 }

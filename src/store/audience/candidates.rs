@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::filter::{Act, Candidate, Deed, Filter, LaneFacts, Needs, Told};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 
 /// What holds for everybody in each of these lanes.
@@ -60,6 +60,9 @@ impl CandidateRow {
         }
     }
 }
+
+/// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
+const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
 
 /// Who judges candidates of one app by one filter.
 pub(in crate::store) struct Judge<'a> {
@@ -126,19 +129,49 @@ pub(crate) async fn messages_named(
     app: AppId,
     names: &[&str],
 ) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
-    let ids: Vec<MessageId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    if ids.is_empty() {
+    if names.is_empty() {
         return Ok(HashMap::new());
     }
+    let ids: Vec<MessageId> = names.iter().filter_map(|name| name.parse().ok()).collect();
     let there =
         sqlx::query_scalar!("SELECT id FROM messages WHERE app = $1 AND id = ANY ($2)", app.0, &ids as &[MessageId])
-            .fetch_all(conn)
+            .fetch_all(&mut *conn)
             .await?;
     let stands_for = |name: &&str| {
         let id = name.parse().ok().filter(|id: &MessageId| there.contains(&id.0))?;
         Some(((*name).to_owned(), vec![id]))
     };
-    Ok(names.iter().filter_map(stands_for).collect())
+    let mut named: HashMap<String, Vec<MessageId>> = names.iter().filter_map(stands_for).collect();
+    named.extend(campaigns_named(conn, app, names).await?);
+    Ok(named)
+}
+
+/// The last messages of the campaigns that go by one of these ids or slugs.
+async fn campaigns_named(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[&str],
+) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
+    let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT c.id AS "id: CampaignId", c.slug, m.id AS "message: MessageId"
+           FROM campaigns c CROSS JOIN LATERAL (
+             SELECT id FROM messages WHERE campaign = c.id ORDER BY id DESC LIMIT $4) m
+           WHERE c.app = $1 AND (c.slug = ANY ($2) OR c.id = ANY ($3))"#,
+        app.0,
+        names as &[&str],
+        &ids as &[CampaignId],
+        MESSAGES_OF_CAMPAIGN_MAX
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut named = HashMap::<String, Vec<MessageId>>::new();
+    for row in rows {
+        for name in [row.id.to_string(), row.slug].into_iter().filter(|name| names.contains(&name.as_str())) {
+            named.entry(name).or_default().push(row.message);
+        }
+    }
+    Ok(named)
 }
 
 /// Who of these is in which of these topics.
