@@ -26,7 +26,7 @@ pub async fn run() {
     let audience = seed::subscriptions(&harness.pool, &harness.vault, app, setting("N", 10_000)).await;
     let before = at_rest(&harness, seconds).await;
     let began = Instant::now();
-    schedule(&harness, app, audience.ids(), n as usize).await;
+    schedule(&harness, app, &audience.all, n as usize).await;
     let rate = f64::from(n) / began.elapsed().as_secs_f64();
     let after = at_rest(&harness, seconds).await;
     heading(&format!("An idle server without and with {} messages for later", number(n.into())));
