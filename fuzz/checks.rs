@@ -6,6 +6,7 @@ use std::time::Duration;
 use bellwire::testkit::classify::retry_after;
 use bellwire::testkit::model::clock::Timestamp;
 use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::filter::Expression as Segment;
 use bellwire::testkit::policy::expression::Expression;
 use bellwire::testkit::policy::preview::preview;
 use bellwire::testkit::policy::{Layer, Place, Places, Policy, Terms};
@@ -23,6 +24,27 @@ pub fn expression(input: &[u8]) {
             // Parentheses around the whole change nothing, as long as they leave it within its bounds.
             if let Ok(same) = Expression::parse(&wrapped) {
                 assert_eq!(same.value(3).to_bits(), expression.value(3).to_bits(), "{text:?}");
+            }
+        }
+        Err(error) => {
+            assert!((1..=text.chars().count() + 1).contains(&error.position), "{text:?}: {error}");
+            assert!(!error.what.is_empty());
+        }
+    }
+}
+
+/// A segment is refused at a place inside it, or is written down in one way, which reads the same again, as does its opposite.
+pub fn segment(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Segment::parse(text) {
+        Ok(segment) => {
+            let written = segment.to_string();
+            assert_eq!(Segment::parse(&written).as_ref(), Ok(&segment), "{text:?}: {written:?}");
+            assert_eq!(segment.clone().negated().negated(), segment, "{text:?}");
+            // Longer by a few signs, it may leave its bounds.
+            let opposite = segment.negated();
+            if let Ok(same) = Segment::parse(&opposite.to_string()) {
+                assert_eq!(same, opposite, "{text:?}");
             }
         }
         Err(error) => {

@@ -53,6 +53,9 @@ pub mod model {
     pub mod delivery {
         pub use crate::model::delivery::{Ending, ReceiptKind, Tier, Urgency};
     }
+    pub mod filter {
+        pub use crate::model::filter::{Expression, SyntaxError};
+    }
     pub mod id {
         pub use crate::model::id::{
             AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, LaneId, MessageId, SubscriptionId, TeammateId,

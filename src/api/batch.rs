@@ -226,7 +226,7 @@ fn compose(
     if key.as_deref().is_some_and(|key| !is_idempotency_key(key)) {
         return Err(Problem::invalid_member("/idempotency_key", IDEMPOTENCY_KEY_RULE));
     }
-    let composed = body.compose(state, app, retries)?;
+    let composed = body.compose(state, app, retries, None)?;
     if !composed.addressed.audience.is_named() {
         let detail = "must name subscriptions or users; send to a topic, or to all, in a request of its own";
         return Err(Problem::invalid_member("/to", detail));

@@ -13,6 +13,7 @@ use super::later;
 use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
+use super::segments::Chosen;
 use crate::model::clock::uuid_of;
 use crate::model::delivery::{Tier, TierSchema, Urgency};
 use crate::model::id::{MessageId, SubscriptionId};
@@ -34,7 +35,8 @@ const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
 /// Longest time to live: four weeks, which is what FCM keeps to.
 pub(super) const TTL_MAX_S: i64 = 2_419_200;
 
-/// Whom a message is for: exactly one of these.
+/// Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
+/// `all`.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct To {
@@ -51,6 +53,20 @@ pub(crate) struct To {
     /// Everyone: `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<bool>,
+    /// Of these, or of everyone, only those who belong to this segment: its name, or an expression such as
+    /// `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<String>,
+}
+
+impl To {
+    /// The segment that it names. None: it names none.
+    pub(super) async fn segment(&self, state: &ApiState, app: &App) -> Result<Option<Result<Chosen, String>>, Problem> {
+        match &self.segment {
+            Some(given) => Chosen::read(state, app, given).await.map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 /// A new message.
@@ -58,7 +74,7 @@ pub(crate) struct To {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessageBody {
     /// Whom it is for.
-    to: To,
+    pub(super) to: To,
     /// Decides policy, weight and defaults; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
@@ -129,8 +145,15 @@ pub(crate) struct Asked {
 }
 
 impl NewMessageBody {
-    /// Checks everything that can be checked without the database, and seals the content.
-    pub(crate) fn compose(self, state: &ApiState, app: &App, retries: &RetryHeaders) -> Result<Composed, Problem> {
+    /// Checks everything that can be checked without the database, and seals the content. What [`To::segment`] gave comes
+    /// along.
+    pub(crate) fn compose(
+        self,
+        state: &ApiState,
+        app: &App,
+        retries: &RetryHeaders,
+        segment: Option<Result<Chosen, String>>,
+    ) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
         faults.require(
             self.idempotency_key.is_none(),
@@ -139,6 +162,7 @@ impl NewMessageBody {
         );
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
+        let segment = check_segment(&self.to, segment, &mut faults);
         let audience = check_to(self.to, app, &mut faults);
         let tier = self.tier.unwrap_or(Tier::Promotional);
         let defaults = TierDefaults::of(tier);
@@ -156,6 +180,8 @@ impl NewMessageBody {
         let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
         let mut warnings: Vec<FieldError> =
             policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
+        let told = segment.iter().flat_map(|segment| &segment.warnings);
+        warnings.extend(told.map(|what| FieldError::member("/to/segment", what)));
         let site = app.origins.first().map(String::as_str);
         let (mut full, mut compact) = (self.content, self.compact);
         for (content, pointer) in [(&mut full, "/content"), (&mut compact, "/compact")] {
@@ -181,7 +207,7 @@ impl NewMessageBody {
             app: app.id,
             tier,
             audience: audience_json,
-            filter: None,
+            filter: segment.map(|segment| segment.filter()),
             content: state.vault.seal(CONTENT, id, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
@@ -221,8 +247,29 @@ impl Asked {
     }
 }
 
+/// What `to` says of a segment. One that was not read is refused, so that it never goes to everybody.
+fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Faults) -> Option<Chosen> {
+    const AT: &str = "/to/segment";
+    match read {
+        Some(Ok(chosen)) => Some(chosen),
+        Some(Err(what)) => {
+            faults.refuse(AT, what);
+            None
+        }
+        None => {
+            faults.require(to.segment.is_none(), AT, "is for messages that are sent in a request of their own");
+            None
+        }
+    }
+}
+
 fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
-    let To { subscriptions, users, topic, all } = to;
+    let To { subscriptions, users, topic, all, segment } = to;
+    if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
+        faults.refuse("/to/segment", "may stand alone or beside `topic` or `all`");
+        return None;
+    }
+    let all = all.or((segment.is_some() && topic.is_none()).then_some(true));
     match (subscriptions, users, topic, all) {
         (Some(ids), None, None, None) => {
             in_number(ids.len(), "/to/subscriptions", faults).then(|| Audience::Subscriptions(each_once(ids)))
@@ -248,7 +295,7 @@ fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
             all.then_some(Audience::All)
         }
         _ => {
-            faults.refuse("/to", "must hold exactly one of `subscriptions`, `users`, `topic`, `all`");
+            faults.refuse("/to", "must hold exactly one of `subscriptions`, `users`, `topic`, `all`, or a `segment`");
             None
         }
     }

@@ -249,7 +249,7 @@ pub(crate) async fn send(
         },
     }))
     .map_err(|_| Problem::internal())?;
-    let composed = body.compose(&state, &app, &RetryHeaders::default())?;
+    let composed = body.compose(&state, &app, &RetryHeaders::default(), None)?;
     let id = composed.asked.id;
     accept(&state, &app, composed).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(Sent { id })))

@@ -19,6 +19,7 @@ use super::ApiState;
 use super::compose::MessageKey;
 use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
+use super::segments::SegmentName;
 use crate::model::delivery::Tier;
 use crate::model::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, PasskeyId, SessionId, SubscriptionId,
@@ -231,6 +232,7 @@ path_param!(
     AppRef = "app",
     TopicName = "topic",
     MessageKey = "key",
+    SegmentName = "segment",
     UserId = "user",
     Tier = "tier"
 );

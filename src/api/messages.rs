@@ -49,8 +49,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct DryRun {
     /// Always true.
     dry_run: bool,
-    /// Deliveries to make, as counted now.
+    /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
     audience_estimate: i64,
+    /// How far that may be off, in 95 of 100 cases; 0 if they were counted.
+    audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one.
     unreachable: i64,
     /// What to know about the policy all the same.
@@ -81,6 +83,9 @@ pub(crate) struct MessageView {
     /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
     #[schema(value_type = Object)]
     to: Value,
+    /// Who of these it is for: the expression of its segment, as it stood when the message was accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<String>,
     /// Time to live, in seconds.
     ttl: i32,
     /// How urgently push services should deliver it.
@@ -103,7 +108,7 @@ pub(crate) struct MessageView {
     expires_at: DateTime<Utc>,
     /// Whether every recipient has been found.
     expanded: bool,
-    /// Deliveries to make, as counted when it was accepted.
+    /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
     audience_estimate: i64,
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +128,7 @@ impl MessageView {
             state: SendState::of(&row, now),
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             to: row.audience,
+            segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
             ttl: row.ttl_s,
             urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
             topic_header: row.topic_header,
@@ -182,17 +188,18 @@ pub(crate) async fn send(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let retries = RetryHeaders::read(&headers)?;
-    let mut composed = body.compose(&state, &server.app, &retries)?;
+    let segment = body.to.segment(&state, &server.app).await?;
+    let mut composed = body.compose(&state, &server.app, &retries, segment)?;
     if query.dry_run {
         let Addressed { message, audience } = &composed.addressed;
         let mut conn = state.pool.acquire().await?;
-        let sent = sending::dry_run(&mut conn, server.app.id, audience, message.accepted_at).await?;
+        let (filter, now) = (message.filter.as_ref(), message.accepted_at);
+        let sent = sending::dry_run(&mut conn, server.app.id, audience, filter, now).await?;
         composed.asked.refuse_unknown(&sent)?;
-        let Sent { estimate, unreachable, .. } = sent;
+        let Sent { estimate: audience_estimate, margin: audience_margin, unreachable, .. } = sent;
         let warnings = composed.asked.warnings;
-        return Ok(
-            axum::Json(DryRun { dry_run: true, audience_estimate: estimate, unreachable, warnings }).into_response()
-        );
+        let counted = DryRun { dry_run: true, audience_estimate, audience_margin, unreachable, warnings };
+        return Ok(axum::Json(counted).into_response());
     }
     let Some(key) = key else { return Ok(answer(&accept(&state, &server.app, composed).await?)) };
     let body_hash = retries.digest(&octets).as_ref().to_vec();

@@ -53,7 +53,8 @@ pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;
 pub(crate) mod retry_headers;
-pub(crate) mod series;
+pub(crate) mod segments;
+mod series;
 pub(crate) mod session;
 mod signed_in;
 pub(crate) mod simulation;
@@ -106,6 +107,7 @@ fn routes_by_caller() -> Routes {
             .merge(vapid_keys::routes())
             .merge(users::routes())
             .merge(topics::routes())
+            .merge(segments::routes())
             .merge(policies::routes())
             .merge(preview::routes())
             .merge(simulation::routes())

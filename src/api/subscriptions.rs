@@ -13,15 +13,17 @@ use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
 use super::identity_keys::check_user;
-use super::paging::{Page, Paging};
+use super::paging::{Cut, Page, Paging};
 use super::policies;
 use super::problem::{Faults, Problem};
 use super::refused::{self, RefusedView};
+use super::segments::Chosen;
 use super::{ApiState, Work};
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription, SubscriptionState};
+use crate::store::audience::reach;
 use crate::store::audience::registration::{self, Registered, Registration};
 use crate::store::audience::subscriptions::{self, Changed, Filter, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
@@ -225,6 +227,9 @@ pub(crate) struct SubscriptionQuery {
     state: Option<SubscriptionState>,
     /// Their push service.
     gateway: Option<String>,
+    /// Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
+    /// `done` says whether there may be more.
+    segment: Option<String>,
 }
 
 /// Checked parts of a [`PushSubscription`].
@@ -488,6 +493,13 @@ pub(crate) async fn list(
     if let Some((name, _)) = texts.into_iter().find(|(_, text)| text.as_ref().is_some_and(|text| text.contains('\0'))) {
         return Err(Problem::invalid_parameter(name, "must not hold NUL"));
     }
+    if let Some(segment) = &query.segment {
+        let others = [query.user_id.is_some(), query.topic.is_some(), query.tag.is_some(), query.state.is_some()];
+        if others.contains(&true) || query.gateway.is_some() {
+            return Err(Problem::invalid_parameter("segment", "cannot stand beside what else narrows the list"));
+        }
+        return Ok(members(&state, &server.app, segment, cut).await?.answer(&uri));
+    }
     let filter = Filter {
         user_id: query.user_id,
         topic: query.topic,
@@ -497,4 +509,15 @@ pub(crate) async fn list(
     };
     let rows = subscriptions::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
     Ok(cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics)).answer(&uri))
+}
+
+/// The newest of those who belong to a segment.
+async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
+    let chosen = Chosen::read(state, app, segment).await?;
+    let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
+    let (wanted, now) = (usize::from(cut.limit) + 1, state.clock.now());
+    let (ids, looked_to) = reach::members(&state.pool, app.id, &filter, cut.before, wanted, now).await?;
+    let rows = subscriptions::of_ids(&state.pool, app.id, &ids).await?;
+    let page = cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics));
+    Ok(page.looked_through_to(looked_to))
 }

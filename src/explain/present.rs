@@ -34,8 +34,12 @@ pub(super) fn tell(facts: &Facts, story: &mut Story) {
             row.due_at
         }
         Some(Waiting::BehindCursor { due_at }) => {
-            let text = "The fan-out of its message has not come to this subscription: it is among the recipients still to be taken.";
-            story.say(None, Code::NotFannedOut, text.into(), json!({}));
+            let whose = match facts.message.audience["segment"].is_string() {
+                true => "it is taken if it belongs to the message's segment then",
+                false => "it is among the recipients still to be taken",
+            };
+            let text = format!("The fan-out of its message has not come to this subscription: {whose}.");
+            story.say(None, Code::NotFannedOut, text, json!({}));
             behind_cursor(facts, *due_at, story);
             *due_at
         }
@@ -126,6 +130,10 @@ fn not_targeted(facts: &Facts) -> (String, Value) {
         (Some(topic), Some(at)) if *at > accepted_at => {
             let text = format!("it joined topic {topic} at {}, after the message was accepted", rfc3339(*at));
             (text, json!({"topic": topic, "joined_at": rfc3339(*at)}))
+        }
+        _ if facts.message.audience["segment"].is_string() => {
+            let text = "it did not belong to the message's segment when the fan-out came to it";
+            (text.to_owned(), json!({"segment": facts.message.audience["segment"]}))
         }
         _ if facts.message.audience["users"].is_array() || facts.message.audience["subscriptions"].is_array() => {
             ("it is not among those whom the message names, or was another user's then".to_owned(), json!({}))

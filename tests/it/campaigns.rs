@@ -435,3 +435,27 @@ async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
     assert_eq!(again.ok(409)["code"], "campaign_exists");
     app.finish().await;
 }
+
+#[tokio::test]
+async fn the_plans_in_the_guide_are_accepted_as_they_stand() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    let guide = include_str!("../../docs/campaigns.md");
+    let whole = guide.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let typed = guide.split("<<'PLAN'\n").skip(1).filter_map(|rest| rest.split("\nPLAN").next());
+    let plans: Vec<Value> = whole.chain(typed).map(|text| serde_json::from_str(text).expect("JSON")).collect();
+    assert!(plans.len() >= 2);
+    for (n, mut plan) in plans.into_iter().enumerate() {
+        plan["slug"] = json!(format!("plan-{n}"));
+        create(&app, plan).await;
+    }
+    // Schedules and paces stand in the text, each in its own backticks.
+    for (member, beginning) in [("schedule", "`{\"at\""), ("schedule", "`{\"cron\"")] {
+        for (n, rest) in guide.split(beginning).skip(1).enumerate() {
+            let text = format!("{}{}", &beginning[1..], rest.split('`').next().unwrap());
+            let value: Value = serde_json::from_str(&text).expect("JSON");
+            create(&app, plan(&format!("said-{}-{n}", beginning.len()), json!({member: value}))).await;
+        }
+    }
+    app.finish().await;
+}

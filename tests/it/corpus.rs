@@ -23,6 +23,11 @@ fn no_expression_of_the_corpus_breaks_the_parser() {
 }
 
 #[test]
+fn no_segment_of_the_corpus_breaks_the_parser() {
+    replay("segment", checks::segment);
+}
+
+#[test]
 fn no_header_of_the_corpus_breaks_the_reader() {
     replay("retry_after", checks::retry_after);
 }

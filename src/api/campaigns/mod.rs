@@ -130,7 +130,7 @@ async fn check(state: &ApiState, app: &App, body: &CampaignBody) -> Result<Plan,
         }
         None => None,
     };
-    body.check(state, app, followed)
+    body.check(state, app, followed).await
 }
 
 async fn make(
@@ -450,7 +450,7 @@ pub(crate) async fn test(
     let given = open(&state, &row)?.given;
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
     let message = message.ok_or_else(|| Problem::invalid_member("/variant", "is no variant of this campaign"))?;
-    let composed = message.compose(&state, &server.app, &RetryHeaders::default()).map_err(to_users)?;
+    let composed = message.compose(&state, &server.app, &RetryHeaders::default(), None).map_err(to_users)?;
     let accepted =
         accept_named(&state, &server.app, vec![composed]).await?.pop().expect("an answer for each message")?;
     Ok((StatusCode::ACCEPTED, axum::Json(accepted)))

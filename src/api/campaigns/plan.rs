@@ -189,7 +189,12 @@ impl CampaignBody {
     }
 
     /// Checks all of it but what only the database knows: `followed` is the campaign that it follows up, looked up.
-    pub(super) fn check(&self, state: &ApiState, app: &App, followed: Option<CampaignId>) -> Result<Plan, Problem> {
+    pub(super) async fn check(
+        &self,
+        state: &ApiState,
+        app: &App,
+        followed: Option<CampaignId>,
+    ) -> Result<Plan, Problem> {
         let mut faults = Faults::default();
         faults.require(is_slug(&self.slug), "/slug", SLUG_RULE);
         faults.require(is_plain_text(self.name(), 200), "/name", NAME_RULE);
@@ -206,7 +211,7 @@ impl CampaignBody {
         self.check_variants(&mut faults);
         faults.finish()?;
         Ok(Plan {
-            variants: self.bodies(state, app)?,
+            variants: self.bodies(state, app).await?,
             when: when.unwrap_or(When::Now),
             pace,
             test,
@@ -266,21 +271,22 @@ impl CampaignBody {
     }
 
     /// Its messages, each checked as if it were to be sent now.
-    fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
+    async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
         let Value::Object(message) = &self.message else {
             return Err(Problem::invalid_member("/message", "must be an object"));
         };
         if self.variants.is_empty() {
-            let body = check_message(message.clone(), state, app).map_err(|problem| problem.under("/message"))?;
+            let checked = check_message(message.clone(), state, app).await;
+            let body = checked.map_err(|problem| problem.under("/message"))?;
             return Ok(vec![Variant { name: String::new(), weight: 1, body }]);
         }
-        let of_variant = |(i, variant): (usize, &VariantBody)| {
-            let merged = variant.over(message.clone());
-            let place = format!("/variants/{i}/message");
-            let body = check_message(merged, state, app).map_err(|problem| problem.under(&place))?;
-            Ok(Variant { name: variant.name.clone(), weight: variant.weight.unwrap_or(1), body })
-        };
-        self.variants.iter().enumerate().map(of_variant).collect()
+        let mut variants = Vec::with_capacity(self.variants.len());
+        for (i, variant) in self.variants.iter().enumerate() {
+            let checked = check_message(variant.over(message.clone()), state, app).await;
+            let body = checked.map_err(|problem| problem.under(&format!("/variants/{i}/message")))?;
+            variants.push(Variant { name: variant.name.clone(), weight: variant.weight.unwrap_or(1), body });
+        }
+        Ok(variants)
     }
 
     /// The message of a variant, by its name or the first, to other recipients; for a test.
@@ -312,7 +318,7 @@ impl VariantBody {
 }
 
 /// Checks one message of a campaign. Its content is taken out of its seal again, since it is sealed with the plan.
-fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<Body, Problem> {
+async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<Body, Problem> {
     let mut faults = Faults::default();
     for (member, detail) in NOT_FOR_CAMPAIGNS {
         faults.require(!message.contains_key(member), &format!("/{member}"), detail);
@@ -320,13 +326,14 @@ fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Re
     faults.finish()?;
     let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
     let body: NewMessageBody = parse(&octets)?;
-    let composed = body.compose(state, app, &RetryHeaders::default())?.addressed;
+    let segment = body.to.segment(state, app).await?;
+    let composed = body.compose(state, app, &RetryHeaders::default(), segment)?.addressed;
     let message = composed.message;
     let audience = match composed.audience {
         SentTo::Topic { name, may_be_missing } => Audience::Topic { name, may_be_missing },
         SentTo::All => Audience::All,
         SentTo::Subscriptions(_) | SentTo::Users(_) => {
-            let detail = "must be a topic or all: whom you can name, send messages to";
+            let detail = "must be a topic, a segment or all: whom you can name, send messages to";
             return Err(Problem::invalid_member("/to", detail));
         }
     };

@@ -18,6 +18,10 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
         Some("NewTopic") => json!({"name": "news", "join": "anyone"}),
         Some("TopicChange") => json!({"join": "server"}),
+        Some("SegmentBody") => json!({
+            "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d", "description": "Who pays, or tries what is new",
+        }),
+        Some("SegmentPreviewBody") => json!({"segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"}),
         Some("NewMessageBody") => json!({
             "to": {"topic": "news"}, "tier": "promotional", "ttl": 86_400,
             "content": {"title": "Hello", "body": "It works", "url": "https://shop.example/"},

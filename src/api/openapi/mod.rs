@@ -33,12 +33,13 @@ Browsers send it from this server's own pages only: requests must come with `Sec
 anything, at least with an `Origin` of this server.";
 
 /// What each group of routes is for.
-const TAGS: [(&str, &str); 15] = [
+const TAGS: [(&str, &str); 16] = [
     ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
     ("Campaigns", "Plans that end in messages: scheduling, testing variants, watching how they go."),
     ("Subscriptions", "Browsers: registering, changing, unsubscribing, erasing users."),
     ("Receipts", "What browsers report: displayed, clicked, closed."),
     ("Topics", "What browsers join, and messages are addressed to."),
+    ("Segments", "Whom of an audience a message is for, by what is known of subscriptions."),
     ("Policies", "When deliveries are tried again, and when they may go out at all."),
     ("Flow control", "How much is let through."),
     ("Dead letters", "Deliveries that were given up: finding, replaying, discarding, exporting."),

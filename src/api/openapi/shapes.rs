@@ -22,6 +22,7 @@ use Text::{Id, Like, Long};
 
 const UUID: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 const TOPIC: Text = Like("^[A-Za-z0-9_.~%-]{1,128}$");
+const SEGMENT: Text = Like("^[a-z0-9][a-z0-9-]{0,63}$");
 const SLUG: Text = Like("^[a-z0-9][a-z0-9-]{0,62}$");
 const CLOCK: Text = Like("^[0-2][0-9]:[0-5][0-9]$");
 const BASE64URL: Text = Like("^[A-Za-z0-9_-]+$");
@@ -77,6 +78,13 @@ const TEXTS: &[(&str, Text)] = &[
     ("slug", SLUG),
     ("topic", TOPIC),
     ("topics", TOPIC),
+    ("path.segment", SEGMENT),
+    ("SegmentView.name", SEGMENT),
+    ("segment", Long(1, 4_096)),
+    ("MessageView.segment", Long(1, TEXT_MAX)),
+    ("expression", Long(1, 4_096)),
+    ("SegmentBody.description", Long(0, 500)),
+    ("SegmentView.description", Long(1, 500)),
     ("NewTopic.name", TOPIC),
     ("TopicView.name", TOPIC),
     ("PolicyView.name", Long(1, 128)),

@@ -1,6 +1,4 @@
-//! What has to be known of subscriptions before a filter can judge them: read in a few fixed statements for many at once.
-
-use std::collections::{HashMap, HashSet};
+//! Candidates: what is read of subscriptions so that a filter can judge them. Addresses are not, which are most of a row.
 
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
@@ -8,28 +6,10 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::filter::{Act, Candidate, Deed, Filter, LaneFacts, Needs, Told};
-use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
+use crate::model::filter::{Candidate, LaneFacts, Needs};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 
-/// What holds for everybody in each of these lanes.
-pub(in crate::store) async fn lanes(
-    conn: &mut PgConnection,
-    lanes: impl Iterator<Item = LaneId>,
-) -> sqlx::Result<HashMap<LaneId, LaneFacts>> {
-    let lanes: Vec<LaneId> = lanes.collect();
-    let found = sqlx::query!("SELECT id, gateway, vapid_key FROM lanes WHERE id = ANY ($1)", &lanes as &[LaneId])
-        .map(|row| {
-            let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
-            (LaneId(row.id), LaneFacts::new(gateway, VapidKeyId(row.vapid_key)))
-        })
-        .fetch_all(conn)
-        .await?;
-    Ok(found.into_iter().collect())
-}
-
-/// What a statement reads of a candidate. What the filter does not [need](Needs) is none.
+/// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
 #[derive(Debug)]
 pub(in crate::store) struct CandidateRow {
     pub id: SubscriptionId,
@@ -45,7 +25,8 @@ pub(in crate::store) struct CandidateRow {
 }
 
 impl CandidateRow {
-    fn judged_in(self, lane: &LaneFacts) -> Candidate<'_> {
+    /// The same as a filter judges it.
+    pub(in crate::store) fn judged_in(self, lane: &LaneFacts) -> Candidate<'_> {
         Candidate {
             id: self.id,
             origin_id: self.origin_id,
@@ -61,181 +42,186 @@ impl CandidateRow {
     }
 }
 
-/// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
-const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
+/// Those of a lane, or of a topic's members in it, whom a message may be for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Stretch {
+    pub lane: LaneId,
+    pub topic: Option<i32>,
+    /// Whoever comes after this id.
+    pub after: SubscriptionId,
+    /// When the message was accepted: it is not for whoever came later.
+    pub accepted_at: Timestamp,
+}
 
-/// Who judges candidates of one app by one filter.
-pub(in crate::store) struct Judge<'a> {
-    app: AppId,
-    filter: &'a Filter,
-    /// What is to be read of candidates.
-    pub needs: Needs,
-    lanes: HashMap<LaneId, LaneFacts>,
-    /// The messages that the names in the filter stand for.
-    messages: HashMap<String, Vec<MessageId>>,
+/// The next of a stretch, in order of id.
+pub(in crate::store) async fn next(
+    conn: &mut PgConnection,
+    of: &Stretch,
+    needs: &Needs,
+    n: usize,
     now: Timestamp,
-}
-
-impl<'a> Judge<'a> {
-    /// One for candidates in these lanes.
-    pub(in crate::store) async fn new(
-        conn: &mut PgConnection,
-        app: AppId,
-        filter: &'a Filter,
-        in_lanes: impl Iterator<Item = LaneId>,
-        now: Timestamp,
-    ) -> sqlx::Result<Self> {
-        let needs = filter.needs();
-        let lanes = lanes(conn, in_lanes).await?;
-        let names: Vec<&str> = needs.deeds.iter().map(|deed| deed.of.as_str()).collect();
-        let messages = messages_named(conn, app, &names).await?;
-        Ok(Self { app, filter, needs, lanes, messages, now })
-    }
-
-    /// Whether the filter takes each of these.
-    pub(in crate::store) async fn judge(
-        &self,
-        conn: &mut PgConnection,
-        candidates: Vec<CandidateRow>,
-    ) -> sqlx::Result<Vec<(SubscriptionId, bool)>> {
-        let ids: Vec<SubscriptionId> = candidates.iter().map(|candidate| candidate.id).collect();
-        let told = self.told_of(conn, &ids).await?;
-        let takes = |candidate: CandidateRow| {
-            let lane = self.lanes.get(&candidate.lane)?;
-            Some(self.filter.takes(&candidate.judged_in(lane), &told))
-        };
-        Ok(ids.into_iter().zip(candidates.into_iter().map(|candidate| takes(candidate).unwrap_or(false))).collect())
-    }
-
-    /// What is known elsewhere of these subscriptions, as far as the filter asks.
-    async fn told_of(&self, conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<Told> {
-        let topics = match self.needs.topics.is_empty() {
-            true => HashMap::new(),
-            false => in_topics(conn, self.app, self.needs.topics.iter().cloned().collect(), ids).await?,
-        };
-        let mut deeds = HashMap::new();
-        for deed in &self.needs.deeds {
-            if let Some(messages) = self.messages.get(&deed.of) {
-                deeds.insert(deed.clone(), doers(conn, deed, messages, ids, self.now).await?);
-            }
-        }
-        Ok(Told { now: self.now, topics, deeds })
-    }
-}
-
-/// The messages of an app that each of these names stands for; names that stand for none are left out.
-pub(crate) async fn messages_named(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[&str],
-) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
-    if names.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let ids: Vec<MessageId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    let there =
-        sqlx::query_scalar!("SELECT id FROM messages WHERE app = $1 AND id = ANY ($2)", app.0, &ids as &[MessageId])
-            .fetch_all(&mut *conn)
-            .await?;
-    let stands_for = |name: &&str| {
-        let id = name.parse().ok().filter(|id: &MessageId| there.contains(&id.0))?;
-        Some(((*name).to_owned(), vec![id]))
+) -> sqlx::Result<Vec<CandidateRow>> {
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let Some(topic) = of.topic else {
+        return sqlx::query_as!(
+            CandidateRow,
+            r#"
+            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            ORDER BY id LIMIT $5
+            "#,
+            of.lane.0,
+            of.after.0,
+            of.accepted_at,
+            now,
+            n,
+            needs.tags,
+            needs.attributes
+        )
+        .fetch_all(conn)
+        .await;
     };
-    let mut named: HashMap<String, Vec<MessageId>> = names.iter().filter_map(stands_for).collect();
-    named.extend(campaigns_named(conn, app, names).await?);
-    Ok(named)
-}
-
-/// The last messages of the campaigns that go by one of these ids or slugs.
-async fn campaigns_named(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[&str],
-) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
-    let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    let rows = sqlx::query!(
-        r#"SELECT c.id AS "id: CampaignId", c.slug, m.id AS "message: MessageId"
-           FROM campaigns c CROSS JOIN LATERAL (
-             SELECT id FROM messages WHERE campaign = c.id ORDER BY id DESC LIMIT $4) m
-           WHERE c.app = $1 AND (c.slug = ANY ($2) OR c.id = ANY ($3))"#,
-        app.0,
-        names as &[&str],
-        &ids as &[CampaignId],
-        MESSAGES_OF_CAMPAIGN_MAX
+    sqlx::query_as!(
+        CandidateRow,
+        r#"
+        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        ORDER BY t.subscription LIMIT $6
+        "#,
+        topic,
+        of.lane.0,
+        of.after.0,
+        of.accepted_at,
+        now,
+        n,
+        needs.tags,
+        needs.attributes
     )
     .fetch_all(conn)
-    .await?;
-    let mut named = HashMap::<String, Vec<MessageId>>::new();
-    for row in rows {
-        for name in [row.id.to_string(), row.slug].into_iter().filter(|name| names.contains(&name.as_str())) {
-            named.entry(name).or_default().push(row.message);
-        }
-    }
-    Ok(named)
+    .await
 }
 
-/// Who of these is in which of these topics.
-async fn in_topics(
+/// A single one, with all that there is to know.
+pub(in crate::store) async fn one(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<CandidateRow>> {
+    sqlx::query_as!(
+        CandidateRow,
+        r#"SELECT id, lane, origin_id, user_id, tags, attributes AS "attributes: _", locale, timezone, last_seen, created_at
+           FROM subscriptions WHERE shard = $1 AND id = $2"#,
+        id.shard(),
+        id.0
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Active subscriptions of an app with ids below `before`, the newest first.
+pub(in crate::store) async fn of_app(
     conn: &mut PgConnection,
     app: AppId,
-    names: Vec<String>,
-    ids: &[SubscriptionId],
-) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
-    let rows = sqlx::query!(
-        "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
-         JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
-         WHERE t.app = $1 AND t.name = ANY ($2)",
+    before: Uuid,
+    needs: &Needs,
+    n: i64,
+) -> sqlx::Result<Vec<CandidateRow>> {
+    sqlx::query_as!(
+        CandidateRow,
+        r#"
+        SELECT id, lane, origin_id, user_id, CASE WHEN $4 THEN tags END AS tags,
+               CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+        FROM subscriptions WHERE app = $1 AND id < $2 AND state = 'active' ORDER BY id DESC LIMIT $3
+        "#,
         app.0,
-        &names,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        before,
+        n,
+        needs.tags,
+        needs.attributes
     )
     .fetch_all(conn)
-    .await?;
-    let mut members: HashMap<String, HashSet<SubscriptionId>> = HashMap::new();
-    for row in rows {
-        members.entry(row.name).or_default().insert(SubscriptionId(row.subscription));
-    }
-    Ok(members)
+    .await
 }
 
-/// Who of these did that to one of these messages.
-async fn doers(
+/// The subscriptions on a random share of the table's pages that are active and in these lanes, each with its page. The same
+/// pages each time, as long as the table does not grow.
+pub(in crate::store) async fn sample(
     conn: &mut PgConnection,
-    deed: &Deed,
-    messages: &[MessageId],
-    ids: &[SubscriptionId],
-    now: Timestamp,
-) -> sqlx::Result<HashSet<SubscriptionId>> {
-    let since = deed.within_s.map(|seconds| now - chrono::TimeDelta::seconds(seconds));
-    let kind = match deed.act {
-        Act::Received => {
-            let received = sqlx::query_scalar!(
-                "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
-                   SELECT subscription FROM attempts WHERE message = m.id AND subscription = ANY ($2) AND ending = $3
-                     AND ($4::timestamptz IS NULL OR at >= $4)) d",
-                messages as &[MessageId],
-                ids as &[SubscriptionId],
-                Ending::Accepted.code(),
-                since
-            );
-            return Ok(collected(received.fetch_all(conn).await?));
-        }
-        Act::Displayed => ReceiptKind::Displayed,
-        Act::Clicked => ReceiptKind::Clicked,
-    };
-    let reported = sqlx::query_scalar!(
-        "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
-           SELECT subscription FROM receipts WHERE message = m.id AND subscription = ANY ($2) AND kind = $3
-             AND ($4::timestamptz IS NULL OR at >= $4)) d",
-        messages as &[MessageId],
-        ids as &[SubscriptionId],
-        kind.code(),
-        since
-    );
-    Ok(collected(reported.fetch_all(conn).await?))
+    lanes: &[LaneId],
+    needs: &Needs,
+    percent: f32,
+) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
+    sqlx::query!(
+        r#"
+        SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
+               CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
+               created_at
+        FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
+        "#,
+        percent,
+        lanes as &[LaneId],
+        needs.tags,
+        needs.attributes
+    )
+    .map(|row| {
+        let candidate = CandidateRow {
+            id: SubscriptionId(row.id),
+            lane: LaneId(row.lane),
+            origin_id: SubscriptionId(row.origin_id),
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            locale: row.locale,
+            timezone: row.timezone,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+        };
+        (row.page, candidate)
+    })
+    .fetch_all(conn)
+    .await
 }
 
-fn collected(ids: Vec<Uuid>) -> HashSet<SubscriptionId> {
-    ids.into_iter().map(SubscriptionId).collect()
+/// The same of a topic's members, with the pages on which their membership stands.
+pub(in crate::store) async fn sample_members(
+    conn: &mut PgConnection,
+    topic: i32,
+    lanes: &[LaneId],
+    needs: &Needs,
+    percent: f32,
+) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
+    sqlx::query!(
+        r#"
+        SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane, s.origin_id, s.user_id,
+               CASE WHEN $4 THEN s.tags END AS tags,
+               CASE WHEN $5 THEN s.attributes END AS "attributes: Json<Map<String, Value>>", s.locale, s.timezone,
+               s.last_seen, s.created_at
+        FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
+        "#,
+        percent,
+        topic,
+        lanes as &[LaneId],
+        needs.tags,
+        needs.attributes
+    )
+    .map(|row| {
+        let candidate = CandidateRow {
+            id: SubscriptionId(row.id),
+            lane: LaneId(row.lane),
+            origin_id: SubscriptionId(row.origin_id),
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            locale: row.locale,
+            timezone: row.timezone,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+        };
+        (row.page, candidate)
+    })
+    .fetch_all(conn)
+    .await
 }

@@ -1,12 +1,15 @@
 //! Whom there is to reach: subscriptions and their topics, how they come, change, are replaced and are forgotten.
 
 pub(crate) mod audience_counts;
-pub(crate) mod candidates;
+pub(in crate::store) mod candidates;
 pub(crate) mod erasures;
 pub(crate) mod hygiene;
+pub(crate) mod judge;
 pub(crate) mod membership;
+pub(crate) mod reach;
 pub(crate) mod refusals;
 pub(crate) mod registration;
+pub(crate) mod segments;
 pub(crate) mod subscriptions;
 pub(crate) mod succession;
 pub(crate) mod topics;

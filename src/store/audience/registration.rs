@@ -5,11 +5,13 @@ mod known;
 
 use known::{Case, Verdict};
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
@@ -23,7 +25,7 @@ use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
 use crate::store::outcomes::ledger::unsent::cancel_previous_users;
-use crate::store::{audience::membership, queue::lanes, queue::policies};
+use crate::store::{audience::judge, audience::membership, queue::lanes, queue::policies};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
@@ -165,7 +167,7 @@ async fn register_within(
             cancel_previous_users(conn, old.id, now).await?;
         }
         if new {
-            carry_on(conn, vault, old, &row, now).await?;
+            carry_on(conn, vault, request.app, old, &row, now).await?;
         }
         take_over(conn, vault, old, &row, now).await?;
     }
@@ -362,12 +364,13 @@ async fn insert(
 async fn carry_on(
     conn: &mut PgConnection,
     vault: &Vault,
+    app: AppId,
     old: &SubscriptionRow,
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let meant = sqlx::query!(
-        "WITH ahead AS MATERIALIZED (
+    let mut meant = sqlx::query!(
+        r#"WITH ahead AS MATERIALIZED (
            SELECT c.message, c.topic FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $8
            WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c),
          later AS (
@@ -375,11 +378,11 @@ async fn carry_on(
              SELECT max(accepted_at) + interval '1 microsecond' FROM messages
              WHERE accepted_at <= $8 AND id IN (SELECT message FROM cursors WHERE lane = $7)))
            WHERE shard = $5 AND id = $6)
-         SELECT a.message, m.tier FROM ahead a JOIN messages m ON m.id = a.message
+         SELECT a.message, m.tier, m.filter AS "filter: Json<Filter>" FROM ahead a JOIN messages m ON m.id = a.message
          WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
            SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
                           UNION ALL TABLE former_topic_members) t
-           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))",
+           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))"#,
         old.lane.0,
         old.id.0,
         old.since,
@@ -391,6 +394,15 @@ async fn carry_on(
     )
     .fetch_all(&mut *conn)
     .await?;
+    let mut taken = Vec::with_capacity(meant.len());
+    for meant in &meant {
+        taken.push(match &meant.filter {
+            Some(filter) => judge::takes_successor(conn, app, &filter.0, old.id, new.id, now).await?,
+            None => true,
+        });
+    }
+    let mut taken = taken.into_iter();
+    meant.retain(|_| taken.next().unwrap_or(false));
     let queued = |message| Queued { message, subscription: new.id, retries: 0, scheduled_at: now };
     let rows = meant.iter().map(|meant| NewRow {
         subscription: new.id,

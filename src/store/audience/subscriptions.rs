@@ -73,6 +73,35 @@ pub(crate) async fn list(
     )
     .fetch_all(pool)
     .await?;
+    with_topics(pool, rows).await
+}
+
+/// Those of an app's subscriptions that have these ids, the newest first, with their topics.
+pub(crate) async fn of_ids(
+    pool: &PgPool,
+    app: AppId,
+    ids: &[SubscriptionId],
+) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
+    let rows = sqlx::query_as!(
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway, s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+         FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
+         WHERE s.app = $1 ORDER BY s.id DESC"#,
+        app.0,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .fetch_all(pool)
+    .await?;
+    with_topics(pool, rows).await
+}
+
+async fn with_topics(
+    pool: &PgPool,
+    rows: Vec<SubscriptionRow>,
+) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let joined = sqlx::query!(
         "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic

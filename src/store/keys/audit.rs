@@ -112,6 +112,10 @@ actions! {
     TopicChanged = "topic.changed",
     /// A topic was removed.
     TopicRemoved = "topic.removed",
+    /// A segment was made, or says something else now.
+    SegmentSet = "segment.set",
+    /// A segment was removed.
+    SegmentRemoved = "segment.removed",
     /// A delivery policy was set.
     PolicySet = "policy.set",
     /// A delivery policy was taken away.

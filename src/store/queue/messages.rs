@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use sqlx::PgPool;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
 use crate::model::id::{AppId, MessageId};
 use crate::model::message::MessageState;
 
@@ -19,6 +21,8 @@ pub(crate) struct MessageRow {
     pub state: MessageState,
     /// `to`, as it was given.
     pub audience: Value,
+    /// Whom of them it is for; none: everybody.
+    pub filter: Option<Json<Filter>>,
     /// Time to live.
     pub ttl_s: i32,
     /// [`crate::model::delivery::Urgency::code`].
@@ -77,7 +81,8 @@ pub(crate) async fn account(
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
     let found = sqlx::query!(
-        r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
+        r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
+             m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
@@ -129,6 +134,7 @@ pub(crate) async fn account(
             tier: row.tier,
             state: row.state,
             audience: row.audience,
+            filter: row.filter,
             ttl_s: row.ttl_s,
             urgency: row.urgency,
             topic_header: row.topic_header,
@@ -183,7 +189,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     sqlx::query_as!(
         MessageRow,
-        r#"SELECT m.id, tier, state AS "state: MessageState", audience, ttl_s, urgency, topic_header, policy,
+        r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)

@@ -13,7 +13,7 @@ use sqlx::{Connection as _, PgConnection};
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::store::audience::{audience_counts, candidates};
+use crate::store::audience::{audience_counts, reach};
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
 pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
@@ -77,9 +77,11 @@ async fn write(
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
             Reach::Lanes(lanes) => {
-                let (lanes, estimate) = narrowed(conn, message, lanes).await?;
+                let filter = (message.app, message.filter.as_ref());
+                let (lanes, Reached { estimate, margin }) =
+                    narrowed(conn, filter, topic, lanes, message.accepted_at).await?;
                 fan_out(conn, message, topic, &lanes, estimate).await?;
-                (sent[place].estimate, sent[place].expands) = (estimate, !lanes.is_empty());
+                sent[place] = Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() };
             }
         }
     }
@@ -94,15 +96,18 @@ pub(crate) async fn dry_run(
     conn: &mut PgConnection,
     app: AppId,
     audience: &Audience,
+    filter: Option<&Filter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let resolved = resolve(conn, std::iter::once((app, audience, Way::Shortest))).await?.pop();
-    let Resolved { reach, unreachable, lacks_topic, .. } =
+    let way = if filter.is_some() { Way::Cursors } else { Way::Shortest };
+    let resolved = resolve(conn, std::iter::once((app, audience, way))).await?.pop();
+    let Resolved { reach, topic, unreachable, lacks_topic } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
         Reach::Rows(ids) => ids,
         Reach::Lanes(lanes) => {
-            return Ok(Sent { estimate: lanes.iter().map(|(_, n)| n).sum(), expands: true, ..Sent::default() });
+            let (lanes, Reached { estimate, margin }) = narrowed(conn, (app, filter), topic, lanes, now).await?;
+            return Ok(Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() });
         }
     };
     let known = sqlx::query!(
@@ -237,14 +242,24 @@ async fn small_or_lanes(
 /// Those of an audience's lanes in which there may be somebody whom a message is for, and how many that may be in all.
 async fn narrowed(
     conn: &mut PgConnection,
-    message: &NewMessage,
-    mut lanes: Vec<(LaneId, i64)>,
-) -> Result<(Vec<LaneId>, i64), sqlx::Error> {
-    if let Some(filter) = &message.filter {
-        let facts = candidates::lanes(conn, lanes.iter().map(|(lane, _)| *lane)).await?;
-        lanes.retain(|(lane, _)| facts.get(lane).is_some_and(|lane| filter.may_take_any_of(lane)));
-    }
-    Ok((lanes.iter().map(|(lane, _)| *lane).collect(), lanes.iter().map(|(_, n)| n).sum()))
+    (app, filter): (AppId, Option<&Filter>),
+    topic: Option<i32>,
+    lanes: Vec<(LaneId, i64)>,
+    now: Timestamp,
+) -> Result<(Vec<LaneId>, Reached), sqlx::Error> {
+    let ids = |lanes: &[(LaneId, i64)]| lanes.iter().map(|(lane, _)| *lane).collect();
+    let Some(filter) = filter else {
+        return Ok((ids(&lanes), Reached { estimate: lanes.iter().map(|(_, n)| n).sum(), margin: 0 }));
+    };
+    let lanes = reach::narrowed(conn, filter, lanes).await?;
+    let reach = reach::of_message(conn, &reach::Whole { app, filter, topic, lanes: &lanes }, now).await?;
+    Ok((ids(&lanes), Reached { estimate: reach.count, margin: reach.margin }))
+}
+
+/// How many deliveries there will be, and how far that may be off.
+struct Reached {
+    estimate: i64,
+    margin: i64,
 }
 
 /// Stores a message with a cursor for each lane.

@@ -9,9 +9,10 @@ use sqlx::PgConnection;
 use super::batches::{Cut, Place, Sendable};
 use super::recipient::Recipient;
 use crate::model::clock::Timestamp;
-use crate::model::filter::{Filter, Needs};
+use crate::model::filter::Filter;
 use crate::model::id::SubscriptionId;
-use crate::store::audience::candidates::{CandidateRow, Judge};
+use crate::store::audience::candidates::{self, Stretch};
+use crate::store::audience::judge::Judge;
 
 /// Most candidates that one cut looks at.
 const LOOKED_AT_MAX: usize = 4_000;
@@ -26,11 +27,13 @@ pub(super) async fn cut(
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<Cut> {
-    let judge = Judge::new(conn, place.app, filter, std::iter::once(place.lane), now).await?;
-    let (mut taken, mut passed, mut after, mut is_last) = (Vec::new(), 0, place.after, false);
+    let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?;
+    let Place { lane, topic, after, accepted_at, .. } = *place;
+    let mut stretch = Stretch { lane, topic, after, accepted_at };
+    let (mut taken, mut passed, mut is_last) = (Vec::new(), 0, false);
     while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
         let asked = to_ask(size - taken.len(), taken.len(), passed);
-        let candidates = candidates(conn, place, after, &judge.needs, asked, now).await?;
+        let candidates = candidates::next(conn, &stretch, &judge.needs, asked, now).await?;
         is_last = candidates.len() < asked;
         for (id, is_taken) in judge.judge(conn, candidates).await? {
             match is_taken {
@@ -41,10 +44,10 @@ pub(super) async fn cut(
                 true => taken.push(id),
                 false => passed += 1,
             }
-            after = id;
+            stretch.after = id;
         }
     }
-    Ok(Cut { recipients: recipients(conn, &taken).await?, after, is_last, passed })
+    Ok(Cut { recipients: recipients(conn, &taken).await?, after: stretch.after, is_last, passed })
 }
 
 /// How many candidates to ask for, to find so many more after so many were taken and passed.
@@ -52,60 +55,6 @@ fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
     let per_taken = (taken + passed + 1).div_ceil(taken + 1);
     let left = LOOKED_AT_MAX.saturating_sub(taken + passed);
     wanted.saturating_mul(per_taken).max(ASKED_MIN).min(left.max(1))
-}
-
-/// The next candidates of a lane, in order of id.
-async fn candidates(
-    conn: &mut PgConnection,
-    place: &Place,
-    after: SubscriptionId,
-    needs: &Needs,
-    n: usize,
-    now: Timestamp,
-) -> sqlx::Result<Vec<CandidateRow>> {
-    let n = i64::try_from(n).unwrap_or(i64::MAX);
-    let Some(topic) = place.topic else {
-        return sqlx::query_as!(
-            CandidateRow,
-            r#"
-            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
-                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
-            FROM subscriptions
-            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
-            ORDER BY id LIMIT $5
-            "#,
-            place.lane.0,
-            after.0,
-            place.accepted_at,
-            now,
-            n,
-            needs.tags,
-            needs.attributes
-        )
-        .fetch_all(conn)
-        .await;
-    };
-    sqlx::query_as!(
-        CandidateRow,
-        r#"
-        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
-               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at
-        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
-        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
-          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
-        ORDER BY t.subscription LIMIT $6
-        "#,
-        topic,
-        place.lane.0,
-        after.0,
-        place.accepted_at,
-        now,
-        n,
-        needs.tags,
-        needs.attributes
-    )
-    .fetch_all(conn)
-    .await
 }
 
 /// What sending takes, of those of these who are active still, in order of id.

@@ -146,6 +146,8 @@ pub(crate) struct Sent {
     pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,
+    /// How far that may be off, in 95 of 100 cases: it was estimated from a sample.
+    pub margin: i64,
     /// Whether recipients are still to be found, whatever the estimate.
     pub expands: bool,
     /// Named subscriptions that are not active, or users without an active one.

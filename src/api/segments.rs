@@ -1,0 +1,276 @@
+//! `/v1/apps/{app}/segments`: expressions by name, and how many they reach. What messages do with them is in
+//! [`super::compose`].
+
+use std::str::FromStr;
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::{MayRead, MaySteerMessages, Server};
+use super::extract::{At, Json, Query, is_plain_text};
+use super::paging::{Page, Paging, number_cursor};
+use super::problem::{Faults, FieldError, Problem};
+use crate::model::filter::{Expression, Filter};
+use crate::store::Written;
+use crate::store::audience::judge;
+use crate::store::audience::reach::{self, Reach};
+use crate::store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Longest description of a segment, in characters.
+const DESCRIPTION_MAX: usize = 500;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(preview)).routes(routes!(show, set, remove))
+}
+
+/// Name of a segment: 1 to 64 small letters, digits and hyphens. It never looks like an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SegmentName(pub String);
+
+const NAME_RULE: &str =
+    "must be 1 to 64 small letters, digits or hyphens, and must not begin with a hyphen or be `preview`";
+
+impl FromStr for SegmentName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fits = (1..=64).contains(&text.len())
+            && !text.starts_with('-')
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && text != "preview"; // a route of its own
+        if fits { Ok(Self(text.to_owned())) } else { Err(NAME_RULE) }
+    }
+}
+
+/// A stored segment.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SegmentView {
+    /// Its name.
+    name: String,
+    /// What it is for, in its author's words.
+    description: Option<String>,
+    /// Who belongs to it, written out.
+    expression: String,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// When it was last set.
+    changed_at: DateTime<Utc>,
+}
+
+impl From<SegmentRow> for SegmentView {
+    fn from(row: SegmentRow) -> Self {
+        let SegmentRow { name, description, expression, created_at, changed_at, .. } = row;
+        Self { name, description, expression, created_at, changed_at }
+    }
+}
+
+/// What a segment says.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SegmentBody {
+    /// Who belongs to it, such as `plan = "pro" and last_seen < 30d`.
+    expression: String,
+    /// What it is for, up to 500 characters.
+    description: Option<String>,
+}
+
+/// Whose reach is wanted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SegmentPreviewBody {
+    /// A segment's name, or an expression.
+    segment: String,
+    /// Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same.
+    #[serde(default)]
+    exact: bool,
+}
+
+/// What a segment comes to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SegmentPreview {
+    /// The expression, written out.
+    expression: String,
+    /// How many belong to it now.
+    reach: ReachView,
+    /// What to know about it all the same: topics and messages that it names and the app does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
+}
+
+/// How many active subscriptions a segment takes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReachView {
+    /// How many.
+    count: i64,
+    /// How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+    margin: i64,
+    /// How many active subscriptions there are.
+    of: i64,
+    /// Whether they were counted, not estimated from a sample.
+    exact: bool,
+}
+
+impl From<Reach> for ReachView {
+    fn from(reach: Reach) -> Self {
+        let Reach { count, margin, of, is_exact } = reach;
+        Self { count, margin, of, exact: is_exact }
+    }
+}
+
+/// A segment that somebody chose, by name or by its expression.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// Who belongs to it.
+    pub expression: Expression,
+    /// What its author should know all the same.
+    pub warnings: Vec<String>,
+}
+
+impl Chosen {
+    /// Reads what somebody gave for a segment. The inner error says what is wrong with it.
+    pub(super) async fn read(state: &ApiState, app: &App, given: &str) -> Result<Result<Self, String>, Problem> {
+        let text = match given.parse::<SegmentName>() {
+            Ok(SegmentName(name)) => match segments::find(&state.pool, app.id, &name).await? {
+                Some(segment) => segment.expression,
+                None => return Ok(Err("is no segment of this app, and no expression".to_owned())),
+            },
+            Err(_) => given.to_owned(),
+        };
+        match Expression::parse(&text) {
+            Ok(expression) => Ok(Ok(Self { warnings: warnings(state, app, &expression).await?, expression })),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    /// Everybody who belongs to it.
+    pub(super) fn filter(&self) -> Filter {
+        Filter { segment: Some(self.expression.clone()), portions: Vec::new() }
+    }
+}
+
+async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Result<Vec<String>, Problem> {
+    let filter = Filter { segment: Some(expression.clone()), portions: Vec::new() };
+    let mut conn = state.pool.acquire().await?;
+    let (topics, messages) = judge::unknown_names(&mut conn, app.id, &filter).await?;
+    let topics = topics.into_iter().map(|name| format!("names the topic {name:?}, which there is not (yet)"));
+    let messages =
+        messages.into_iter().map(|name| format!("names the message {name:?}, which there is not (any more)"));
+    Ok(topics.chain(messages).collect())
+}
+
+/// Lists segments, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/segments", tag = "Segments",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<SegmentView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = segments::list(&state.pool, server.app.id, None, cut.below(), cut.ask()).await?;
+    Ok(cut.page(rows, |row| number_cursor(row.id), SegmentView::from).answer(&uri))
+}
+
+/// Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`.
+#[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
+    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = SegmentView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(name): At<SegmentName>,
+) -> Result<axum::Json<SegmentView>, Problem> {
+    find(&state, &server.app, &name).await.map(axum::Json)
+}
+
+async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<SegmentView, Problem> {
+    let found = segments::find(&state.pool, app.id, &name.0).await?;
+    found.map(SegmentView::from).ok_or_else(|| Problem::not_found("segment"))
+}
+
+/// Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent.
+#[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
+    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)), request_body = SegmentBody,
+    security(("api_key" = ["messages"])),
+    responses((status = 200, body = SegmentView), (status = 201, body = SegmentView, description = "It is new")))]
+pub(crate) async fn set(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(name): At<SegmentName>,
+    Json(body, _): Json<SegmentBody>,
+) -> Result<(StatusCode, axum::Json<SegmentView>), Problem> {
+    let mut faults = Faults::default();
+    let expression = Expression::parse(&body.expression);
+    let expression = expression.map_err(|error| faults.refuse("/expression", error.to_string())).ok();
+    let description = body.description.as_deref().filter(|text| !text.is_empty());
+    if description.is_some_and(|text| !is_plain_text(text, DESCRIPTION_MAX)) {
+        faults.refuse("/description", format!("may have at most {DESCRIPTION_MAX} characters, no control characters"));
+    }
+    faults.finish()?;
+    let text = expression.expect("what does not parse was refused").to_string();
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    let set = segments::set(&mut tx, server.app.id, &name.0, description, &text, now).await?;
+    let status = match set {
+        Set::Made => StatusCode::CREATED,
+        Set::Changed => StatusCode::OK,
+        Set::TooMany => {
+            let detail = format!("An app may have at most {SEGMENTS_MAX} segments.");
+            return Err(Problem::conflict("too_many_segments", detail));
+        }
+    };
+    let detail = json!({"expression": text});
+    server.did(Action::SegmentSet, &name.0).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok((status, axum::Json(find(&state, &server.app, &name).await?)))
+}
+
+/// Removes a segment. Messages keep what it said when they were sent.
+#[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
+    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)),
+    security(("api_key" = ["messages"])), responses((status = 204)))]
+pub(crate) async fn remove(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(name): At<SegmentName>,
+) -> Result<StatusCode, Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if segments::remove(&mut tx, server.app.id, &name.0).await? == Written::Unknown {
+        return Err(Problem::not_found("segment"));
+    }
+    server.did(Action::SegmentRemoved, &name.0).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
+/// size of the app, or counted.
+#[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
+    params(("app" = String, Path, description = "Id or slug")), request_body = SegmentPreviewBody,
+    security(("api_key" = ["read"])), responses((status = 200, body = SegmentPreview)))]
+pub(crate) async fn preview(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<SegmentPreviewBody>,
+) -> Result<axum::Json<SegmentPreview>, Problem> {
+    let chosen = Chosen::read(&state, &server.app, &body.segment).await?;
+    let chosen = chosen.map_err(|what| Problem::invalid_member("/segment", what))?;
+    let now = state.clock.now();
+    let reach = reach::of_everyone(&state.pool, server.app.id, &chosen.filter(), body.exact, now).await?;
+    let warnings = chosen.warnings.into_iter().map(|what| FieldError::member("/segment", what)).collect();
+    Ok(axum::Json(SegmentPreview { expression: chosen.expression.to_string(), reach: reach.into(), warnings }))
+}

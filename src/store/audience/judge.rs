@@ -1,0 +1,269 @@
+//! Judges candidates by a filter. What it has to know of them from elsewhere, who is in which topic and who did what, is
+//! looked up in a few fixed statements for many at once, and only if the filter asks.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::TimeDelta;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::candidates::{self, CandidateRow};
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told};
+use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use crate::model::lane::Gateway;
+
+/// Candidates that are judged before others have their turn on the same thread.
+const JUDGED_AT_ONCE: usize = 2_000;
+
+/// Who judges candidates of one app by one filter.
+pub(in crate::store) struct Judge<'a> {
+    app: AppId,
+    filter: &'a Filter,
+    /// What is to be read of candidates.
+    pub needs: Needs,
+    lanes: HashMap<LaneId, LaneFacts>,
+    /// The messages that the names in the filter stand for.
+    messages: HashMap<String, Vec<MessageId>>,
+    now: Timestamp,
+}
+
+impl<'a> Judge<'a> {
+    /// One for candidates in these lanes. Nobody else is taken.
+    pub(in crate::store) async fn new(
+        conn: &mut PgConnection,
+        app: AppId,
+        filter: &'a Filter,
+        in_lanes: &[LaneId],
+        now: Timestamp,
+    ) -> sqlx::Result<Self> {
+        let needs = filter.needs();
+        let lanes = lanes(conn, in_lanes).await?;
+        let names: Vec<&str> = needs.deeds.iter().map(|deed| deed.of.as_str()).collect();
+        let messages = messages_named(conn, app, &names).await?;
+        Ok(Self { app, filter, needs, lanes, messages, now })
+    }
+
+    /// Whether the filter takes each of these, in their order.
+    pub(in crate::store) async fn judge(
+        &self,
+        conn: &mut PgConnection,
+        candidates: Vec<CandidateRow>,
+    ) -> sqlx::Result<Vec<(SubscriptionId, bool)>> {
+        let mut judged = Vec::with_capacity(candidates.len());
+        let mut candidates = candidates.into_iter().peekable();
+        while candidates.peek().is_some() {
+            let some: Vec<CandidateRow> = candidates.by_ref().take(JUDGED_AT_ONCE).collect();
+            let told = self.told_of(conn, &some).await?;
+            judged.extend(some.into_iter().map(|candidate| {
+                let (id, lane) = (candidate.id, self.lanes.get(&candidate.lane));
+                (id, lane.is_some_and(|lane| self.filter.takes(&candidate.judged_in(lane), &told)))
+            }));
+            if candidates.peek().is_some() {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(judged)
+    }
+
+    /// What is known elsewhere of these, as far as the filter asks.
+    async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
+        let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new() };
+        if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
+            return Ok(told);
+        }
+        let ids: Vec<SubscriptionId> = candidates.iter().map(|candidate| candidate.id).collect();
+        if !self.needs.topics.is_empty() {
+            let names: Vec<String> = self.needs.topics.iter().cloned().collect();
+            told.topics = in_topics(conn, self.app, &names, &ids).await?;
+        }
+        for deed in &self.needs.deeds {
+            if let Some(messages) = self.messages.get(&deed.of) {
+                told.deeds.insert(deed.clone(), doers(conn, deed, messages, &ids, self.now).await?);
+            }
+        }
+        Ok(told)
+    }
+}
+
+/// Whether a filter takes a subscription that is about to take the place of another one, which has the topics and the history
+/// of both still.
+pub(in crate::store) async fn takes_successor(
+    conn: &mut PgConnection,
+    app: AppId,
+    filter: &Filter,
+    old: SubscriptionId,
+    new: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let Some(candidate) = candidates::one(conn, new).await? else { return Ok(false) };
+    let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
+    let judged = judge.judge(conn, vec![CandidateRow { id: old, ..candidate }]).await?;
+    Ok(judged.iter().any(|(_, is_taken)| *is_taken))
+}
+
+/// What holds for everybody in each of these lanes.
+pub(in crate::store) async fn lanes(
+    conn: &mut PgConnection,
+    lanes: &[LaneId],
+) -> sqlx::Result<HashMap<LaneId, LaneFacts>> {
+    let found = sqlx::query!("SELECT id, gateway, vapid_key FROM lanes WHERE id = ANY ($1)", lanes as &[LaneId])
+        .map(|row| {
+            let gateway = Gateway::from_name(&row.gateway).expect("checked by the table");
+            (LaneId(row.id), LaneFacts::new(gateway, VapidKeyId(row.vapid_key)))
+        })
+        .fetch_all(conn)
+        .await?;
+    Ok(found.into_iter().collect())
+}
+
+/// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
+const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
+
+/// The messages of an app that each of these names stands for. Names that stand for none are left out.
+pub(crate) async fn messages_named(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[&str],
+) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
+    let named = names.iter().filter_map(|name| Some(((*name).to_owned(), name.parse::<MessageId>().ok()?)));
+    let mut named: HashMap<String, MessageId> = named.collect();
+    if names.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<MessageId> = named.values().copied().collect();
+    let there = sqlx::query_scalar!(
+        r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id = ANY ($2)"#,
+        app.0,
+        &ids as &[MessageId]
+    );
+    let there: HashSet<MessageId> = there.fetch_all(&mut *conn).await?.into_iter().collect();
+    named.retain(|_, id| there.contains(id));
+    let mut of_campaigns = campaigns_named(conn, app, names).await?;
+    of_campaigns.extend(named.into_iter().map(|(name, id)| (name, vec![id])));
+    Ok(of_campaigns)
+}
+
+/// The last messages of the campaigns that go by one of these ids or slugs; of one that has none yet, none.
+async fn campaigns_named(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[&str],
+) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
+    let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT c.id AS "id!: CampaignId", c.slug AS "slug!", m.id AS "message?: MessageId"
+           FROM campaigns c LEFT JOIN LATERAL (
+             SELECT id FROM messages WHERE campaign = c.id ORDER BY id DESC LIMIT $4) m ON true
+           WHERE c.app = $1 AND (c.slug = ANY ($2) OR c.id = ANY ($3))"#,
+        app.0,
+        names as &[&str],
+        &ids as &[CampaignId],
+        MESSAGES_OF_CAMPAIGN_MAX
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut named = HashMap::<String, Vec<MessageId>>::new();
+    for row in rows {
+        for name in [row.id.to_string(), row.slug].into_iter().filter(|name| names.contains(&name.as_str())) {
+            named.entry(name).or_default().extend(row.message);
+        }
+    }
+    Ok(named)
+}
+
+/// What a filter names and an app does not have: topics, and messages.
+pub(crate) async fn unknown_names(
+    conn: &mut PgConnection,
+    app: AppId,
+    filter: &Filter,
+) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+    let needs = filter.needs();
+    let mut topics: Vec<String> = needs.topics.into_iter().collect();
+    if !topics.is_empty() {
+        let there = sqlx::query_scalar!("SELECT name FROM topics WHERE app = $1 AND name = ANY ($2)", app.0, &topics);
+        let there = there.fetch_all(&mut *conn).await?;
+        topics.retain(|name| !there.contains(name));
+    }
+    let names: Vec<&str> = needs.deeds.iter().map(|deed| deed.of.as_str()).collect();
+    let there = messages_named(conn, app, &names).await?;
+    let mut messages: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    messages.retain(|name| !there.contains_key(name));
+    messages.dedup();
+    Ok((topics, messages))
+}
+
+/// Who of these is in which of these topics.
+async fn in_topics(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[String],
+    ids: &[SubscriptionId],
+) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
+    let rows = sqlx::query!(
+        "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
+         JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
+         WHERE t.app = $1 AND t.name = ANY ($2)",
+        app.0,
+        names,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut members: HashMap<String, HashSet<SubscriptionId>> = HashMap::new();
+    for row in rows {
+        members.entry(row.name).or_default().insert(SubscriptionId(row.subscription));
+    }
+    Ok(members)
+}
+
+/// Who of these did that to one of these messages.
+async fn doers(
+    conn: &mut PgConnection,
+    deed: &Deed,
+    messages: &[MessageId],
+    ids: &[SubscriptionId],
+    now: Timestamp,
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    let since = deed.within_s.map(|seconds| now - TimeDelta::seconds(seconds));
+    let kind = match deed.act {
+        Act::Received => return receivers(conn, messages, ids, since).await,
+        Act::Displayed => ReceiptKind::Displayed,
+        Act::Clicked => ReceiptKind::Clicked,
+    };
+    let found = sqlx::query_scalar!(
+        "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
+           SELECT subscription FROM receipts WHERE message = m.id AND subscription = ANY ($2) AND kind = $3
+             AND ($4::timestamptz IS NULL OR at >= $4)) d",
+        messages as &[MessageId],
+        ids as &[SubscriptionId],
+        kind.code(),
+        since
+    );
+    Ok(collected(found.fetch_all(conn).await?))
+}
+
+/// For whom of these a push service accepted one of these messages.
+async fn receivers(
+    conn: &mut PgConnection,
+    messages: &[MessageId],
+    ids: &[SubscriptionId],
+    since: Option<Timestamp>,
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    let found = sqlx::query_scalar!(
+        "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
+           SELECT subscription FROM attempts WHERE message = m.id AND subscription = ANY ($2) AND ending = $3
+             AND ($4::timestamptz IS NULL OR at >= $4)) d",
+        messages as &[MessageId],
+        ids as &[SubscriptionId],
+        Ending::Accepted.code(),
+        since
+    );
+    Ok(collected(found.fetch_all(conn).await?))
+}
+
+fn collected(ids: Vec<Uuid>) -> HashSet<SubscriptionId> {
+    ids.into_iter().map(SubscriptionId).collect()
+}

@@ -1,0 +1,99 @@
+//! Stored segments: expressions by name.
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::model::clock::Timestamp;
+use crate::model::id::AppId;
+use crate::store::results::Written;
+
+/// Most segments of one app.
+pub(crate) const SEGMENTS_MAX: i64 = 1_000;
+
+/// A stored segment.
+#[derive(Debug)]
+pub(crate) struct SegmentRow {
+    /// Its number.
+    pub id: i32,
+    /// Its name.
+    pub name: String,
+    /// What it is for, in its author's words.
+    pub description: Option<String>,
+    /// Who belongs to it, in normal form.
+    pub expression: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last set.
+    pub changed_at: Timestamp,
+}
+
+/// An app's segments with numbers below `below`, the newest first; or only the one of that `name`.
+pub(crate) async fn list(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    name: Option<&str>,
+    below: i32,
+    limit: i64,
+) -> sqlx::Result<Vec<SegmentRow>> {
+    sqlx::query_as!(
+        SegmentRow,
+        "SELECT id, name, description, expression, created_at, changed_at FROM segments
+         WHERE app = $1 AND ($2::text IS NULL OR name = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
+        app.0,
+        name,
+        below,
+        limit
+    )
+    .fetch_all(executor)
+    .await
+}
+
+/// The one of that name.
+pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<SegmentRow>> {
+    Ok(list(pool, app, Some(name), i32::MAX, 1).await?.pop())
+}
+
+/// What became of a wish to set a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// It is new.
+    Made,
+    /// It was there, and says this now.
+    Changed,
+    /// The app has [`SEGMENTS_MAX`] already. To be rolled back.
+    TooMany,
+}
+
+/// Makes a segment, or makes the one of that name say something else.
+pub(crate) async fn set(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    description: Option<&str>,
+    expression: &str,
+    now: Timestamp,
+) -> sqlx::Result<Set> {
+    let is_new = sqlx::query_scalar!(
+        r#"INSERT INTO segments (app, name, description, expression, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)
+           ON CONFLICT (app, name) DO UPDATE
+             SET description = excluded.description, expression = excluded.expression, changed_at = excluded.changed_at
+           RETURNING xmax = 0 AS "is_new!""#,
+        app.0,
+        name,
+        description,
+        expression,
+        now
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    if !is_new {
+        return Ok(Set::Changed);
+    }
+    let n = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM segments WHERE app = $1"#, app.0);
+    Ok(if n.fetch_one(conn).await? > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
+}
+
+/// Removes a segment. Messages keep what it said when they were sent.
+pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
+    let gone = sqlx::query!("DELETE FROM segments WHERE app = $1 AND name = $2", app.0, name).execute(conn).await?;
+    Ok(if gone.rows_affected() == 1 { Written::Done } else { Written::Unknown })
+}
