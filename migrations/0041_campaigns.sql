@@ -48,4 +48,5 @@ CREATE TABLE campaign_parts (
     PRIMARY KEY (campaign, run, part),
     FOREIGN KEY (campaign, run) REFERENCES campaign_runs ON DELETE CASCADE
 );
+CREATE INDEX campaign_parts_by_message ON campaign_parts (message) WHERE message IS NOT NULL;
 CREATE INDEX campaign_parts_to_make ON campaign_parts (campaign, due_at) WHERE message IS NULL;

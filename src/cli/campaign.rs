@@ -83,7 +83,7 @@ pub(super) enum Campaign {
         #[arg(long)]
         slug: String,
     },
-    /// Delete a draft.
+    /// Delete a draft, or a campaign that is over.
     Delete(One),
     /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
     Watch(One),

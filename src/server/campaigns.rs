@@ -26,6 +26,8 @@ use crate::vault::{CONTENT, PLAN, Vault};
 const MADE_AT_ONCE: i64 = 20;
 /// How often it is looked whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
+/// Zones in one list of an expression, which may not hold all there are.
+const ZONES_OF_LIST: usize = 400;
 /// When a campaign is looked at again whose plan does not open, or that follows one that has not run.
 const LATER: Duration = Duration::from_secs(60);
 
@@ -265,12 +267,16 @@ impl Step<'_> {
 
 /// An expression for who is in these zones.
 fn in_zones(zones: &Zones) -> String {
-    let (not, names) = match zones {
-        Zones::In(names) => ("", names),
-        Zones::NotIn(names) => ("not ", names),
+    let (not, joint, names) = match zones {
+        Zones::In(names) => ("", " or ", names),
+        Zones::NotIn(names) => ("not ", " and ", names),
     };
-    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-    format!("{not}timezone in ({})", quoted.join(", "))
+    let of_list = |names: &[String]| {
+        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+        format!("{not}timezone in ({})", quoted.join(", "))
+    };
+    let lists: Vec<String> = names.chunks(ZONES_OF_LIST).map(of_list).collect();
+    format!("({})", lists.join(joint))
 }
 
 /// Whether there is a rest that a test decides for.

@@ -75,7 +75,7 @@ async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_on
     let old = app.subscribe("fcm", 0..1).await.remove(0);
     let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
     app.clock.advance(HOUR / 2);
-    app.subscribe_with("fcm", 1..2, json!({"replaces": {"endpoint": old.endpoint}})).await;
+    app.subscribe_with("fcm", 1..2, json!({"replaces": {"id": old.id}})).await;
     app.run_until_idle().await;
     assert_eq!(app.message(&id).await["counts"]["targeted"], 0);
     app.advance(HOUR / 2).await;

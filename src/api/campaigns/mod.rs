@@ -276,7 +276,7 @@ fn no_draft() -> Problem {
     Problem::conflict("campaign_started", "This campaign was started, so its plan stays as it is. Clone it.")
 }
 
-/// Deletes a draft. 409 once it was started: cancel it.
+/// Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it.
 #[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
     params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
     security(("api_key" = ["messages"])), responses((status = 204)))]
@@ -288,7 +288,7 @@ pub(crate) async fn remove(
     let row = find(&state, &server.app, &campaign).await?;
     let mut tx = state.pool.begin().await?;
     if !campaigns::delete(&mut tx, row.id).await? {
-        return Err(no_draft());
+        return Err(Problem::conflict("campaign_under_way", "This campaign is under way: cancel it first."));
     }
     let entry = server.did(Action::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
     entry.record(&mut tx, 1, state.clock.now()).await?;

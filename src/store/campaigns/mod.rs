@@ -122,9 +122,9 @@ pub(crate) async fn change(
     }
 }
 
-/// Deletes a draft. False: there is no such campaign, or it is no draft any more.
+/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way.
 pub(crate) async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
-    let deleted = sqlx::query!("DELETE FROM campaigns WHERE id = $1 AND state = 'draft'", id.0);
+    let deleted = sqlx::query!("DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled')", id.0);
     Ok(deleted.execute(conn).await?.rows_affected() == 1)
 }
 

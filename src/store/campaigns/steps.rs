@@ -139,7 +139,7 @@ pub(crate) async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::R
         r#"SELECT c.id AS "id: CampaignId", c.app AS "app: AppId", c.plan, c.runs, coalesce(c.started_at, c.created_at) AS "started_at!",
              (SELECT at FROM campaign_runs r WHERE r.campaign = c.id AND r.run = c.runs) AS last_at, a.timezone
            FROM campaigns c JOIN apps a ON a.id = c.app
-           WHERE c.next_at <= $1 ORDER BY c.next_at LIMIT 1 FOR NO KEY UPDATE OF c SKIP LOCKED"#,
+           WHERE c.next_at <= $1 AND a.deleting_at IS NULL ORDER BY c.next_at LIMIT 1 FOR NO KEY UPDATE OF c SKIP LOCKED"#,
         now
     )
     .fetch_optional(conn)

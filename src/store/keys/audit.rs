@@ -96,7 +96,7 @@ actions! {
     CampaignCreated = "campaign.created",
     /// The plan of a draft was changed.
     CampaignChanged = "campaign.changed",
-    /// A draft was deleted.
+    /// A campaign was deleted that was a draft, or over.
     CampaignDeleted = "campaign.deleted",
     /// A campaign was started.
     CampaignStarted = "campaign.started",

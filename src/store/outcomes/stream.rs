@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::model::message::MessageState;
 
 /// Campaigns of an app whose progress is read, the newest first.
@@ -154,6 +154,8 @@ pub(crate) async fn read(
 pub(crate) struct Progress {
     pub message: MessageId,
     pub app: AppId,
+    /// The campaign that it is of.
+    pub campaign: Option<CampaignId>,
     pub state: MessageState,
     /// Whether all recipients have been found.
     pub expanded: bool,
@@ -173,7 +175,7 @@ pub(crate) struct Progress {
 pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Progress>> {
     sqlx::query_as!(
         Progress,
-        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.state AS "state: MessageState",
+        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.campaign AS "campaign: CampaignId", m.state AS "state: MessageState",
              NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!"
