@@ -15,6 +15,7 @@ mod receipts;
 mod scale;
 mod scheduled;
 mod sealing;
+mod segments;
 mod simulator;
 mod support;
 mod tiers;
@@ -51,6 +52,8 @@ enum Benchmark {
     Campaign,
     /// The same with and without listeners to the event stream
     Listeners,
+    /// Messages to segments, common and rare
+    Segments,
     /// Receipts, stored before they are answered
     Receipts,
     /// One-time codes when nothing else is sent
@@ -95,6 +98,7 @@ impl Benchmark {
             Self::Simulator => simulator::run(),
             Self::Campaign => block_on(campaign::run()),
             Self::Listeners => block_on(listeners::run()),
+            Self::Segments => block_on(segments::run()),
             Self::Receipts => block_on(receipts::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),

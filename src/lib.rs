@@ -5,7 +5,7 @@
 //! ```text
 //! api::messages ─ store (message + audience, one transaction)
 //!    ├─ a list of ids, or an audience of at most 100 ─ queue rows ───┐
-//!    └─ a topic, all ─ cursors ─ take a batch ───────────────────────┤
+//!    └─ a topic, all, a segment ─ cursors ─ take a batch ────────────┤
 //!                                                                    ▼
 //!        claim → admit → queue (fair, by lane) → prepare → seal → post → conclude → settle
 //!                                                                    │

@@ -180,7 +180,7 @@ impl Harness {
     /// The message's own counts, the log of attempts and what the simulator took must tell the same story.
     async fn check_account(&self, campaign: &Campaign, received: u64) {
         let (targeted, accepted): (i64, i64) = sqlx::query_as(
-            "SELECT sum(targeted)::bigint, sum(accepted)::bigint FROM message_counts WHERE message = $1",
+            "SELECT coalesce(sum(targeted), 0)::bigint, coalesce(sum(accepted), 0)::bigint FROM message_counts WHERE message = $1",
         )
         .bind(campaign.message.0)
         .fetch_one(&self.pool)

@@ -19,6 +19,7 @@ mod metrics;
 mod output;
 mod policy;
 mod refusal;
+mod segment;
 mod send;
 mod serve;
 mod team;
@@ -109,6 +110,14 @@ enum Verb {
     Topic {
         #[command(subcommand)]
         verb: topic::Topic,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Set, list, show, count and remove segments, by which a message is for some of its audience only.
+    #[command(after_help = MORE_SETTINGS)]
+    Segment {
+        #[command(subcommand)]
+        verb: segment::Segment,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -362,6 +371,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),

@@ -55,6 +55,7 @@ fn hint(problem: &Details) -> &'static str {
         ("VAPID key", " `bellwire vapid list` shows those that there are."),
         ("message", " `bellwire message list` shows those that there are."),
         ("topic", " `bellwire topic list` shows those that there are."),
+        ("segment", " `bellwire segment list` shows those that there are."),
     ];
     let missing = |what: &str| problem.code == "not_found" && problem.detail == Problem::not_found(what).detail;
     lists.into_iter().find(|(what, _)| missing(what)).map_or("", |(_, hint)| hint)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use axum::http::Method;
-use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
 use super::local::{Ask, Local, path};
@@ -18,8 +18,9 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::duration;
 
 const NAMES: &Names = &[
-    ("/to", "--all, --topic, --user or --subscription"),
+    ("/to", "--all, --topic, --segment, --user or --subscription"),
     ("/to/topic", "--topic"),
+    ("/to/segment", "--segment"),
     ("/to/users", "--user"),
     ("/to/subscriptions", "--subscription"),
     ("/content", "the notification"),
@@ -42,9 +43,12 @@ const NAMES: &Names = &[
 /// What `send` is told.
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
+#[command(group = ArgGroup::new("recipients").required(true).multiple(true)
+    .args(["all", "topic", "users", "subscriptions", "message", "segment"]))]
 #[command(after_help = "Examples:
   bellwire send --app shop --user 42 --tier transactional --title 'Your parcel is here'
   bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
+  bellwire send --app shop --segment 'plan = \"pro\" and last_seen < 30d' --title 'For you'
   bellwire send --app shop --user 42 --title 'Your table is booked for 19:00' --at 2026-12-01T17:00 --timezone Europe/Vienna --key booking-7
   bellwire send --app shop --message message.json
 
@@ -55,6 +59,9 @@ pub(super) struct Send {
     app: String,
     #[command(flatten)]
     to: To,
+    /// To those alone of everyone, or of a topic, who belong to this segment: its name, or an expression.
+    #[arg(long, conflicts_with_all = ["users", "subscriptions", "message"])]
+    segment: Option<String>,
     #[command(flatten)]
     content: Content,
     /// Decides retries, weight and defaults; promotional by default.
@@ -86,9 +93,9 @@ pub(super) struct Send {
     dry_run: bool,
 }
 
-/// For whom: exactly one of these.
+/// For whom: one of these, or a segment.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 struct To {
     /// To every subscription of the app.
     #[arg(long)]
@@ -179,12 +186,16 @@ impl Send {
             bail!("say what to send: --title for a notification, --payload for the page's own handler, or --message");
         }
         let To { all, topic, users, subscriptions, .. } = &self.to;
-        let to = match topic {
+        let mut to = match topic {
             _ if *all => json!({"all": true}),
             Some(topic) => json!({"topic": topic}),
-            None if users.is_empty() => json!({"subscriptions": subscriptions}),
-            None => json!({"users": users}),
+            None if !users.is_empty() => json!({"users": users}),
+            None if subscriptions.is_empty() => json!({}),
+            None => json!({"subscriptions": subscriptions}),
         };
+        if let Some(segment) = &self.segment {
+            to["segment"] = segment.as_str().into();
+        }
         let mut body = Map::from_iter([("to".to_owned(), to)]);
         let mut put = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         put("content", self.content.notification());

@@ -20,7 +20,7 @@ const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM 
                            + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
 /// Makes all leases run out, as if their time had passed.
-async fn expire_leases(pool: &PgPool) {
+pub async fn expire_leases(pool: &PgPool) {
     for table in [
         "UPDATE batches SET due_at = due_at - interval '1 minute'",
         "UPDATE queue SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL",

@@ -49,6 +49,7 @@ mod retention;
 mod scheduled;
 mod sdk_contract;
 mod search;
+mod segments;
 mod series;
 mod shutdown;
 mod simulator;

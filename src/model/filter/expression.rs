@@ -162,7 +162,7 @@ pub(crate) struct Needs {
 }
 
 impl Expression {
-    /// Parses an expression of at most [`TEXT_MAX`](super::TEXT_MAX) octets.
+    /// Parses an expression of at most 4,096 octets, 200 conditions and 32 levels.
     pub fn parse(text: &str) -> Result<Self, super::SyntaxError> {
         parser::parse(text, &parser::GIVEN)
     }

@@ -16,7 +16,6 @@ pub(crate) use evaluation::{Candidate, LaneFacts, Told};
 pub use expression::Expression;
 pub(crate) use expression::{Act, Deed, Needs};
 pub use parser::SyntaxError;
-pub(crate) use parser::TEXT_MAX;
 pub(crate) use portion::Portion;
 
 /// Whom of its audience a message is for: whoever fits the expression and lies in every portion. As stored in
@@ -51,5 +50,7 @@ impl Filter {
     }
 }
 
+#[cfg(test)]
+mod laws;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use crate::model::id::VapidKeyId;
 use crate::model::lane::Gateway;
 
 /// The longest expression that somebody gives, in octets, both as given and in its normal form.
-pub(crate) const TEXT_MAX: usize = 4_096;
+pub(super) const TEXT_MAX: usize = 4_096;
 /// Most values of a list.
 const LIST_MAX: usize = 500;
 /// Longest name of an attribute, and longest tag, in characters: there are no longer ones.
@@ -365,7 +365,7 @@ impl<'a> Parser<'a> {
 
 /// As much of a token as a message needs.
 fn shortened(token: &str) -> String {
-    let shown: String = token.chars().take(40).flat_map(char::escape_debug).collect();
+    let shown: String = token.chars().take(40).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if token.chars().nth(40).is_some() { format!("{shown}…") } else { shown }
 }
 

@@ -6,6 +6,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::parser::TEXT_MAX;
 use super::*;
 use crate::model::clock::Timestamp;
 use crate::model::id::{SubscriptionId, VapidKeyId};

@@ -72,6 +72,8 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
         "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
+        "PUT /v1/apps/{app}/segments/{segment}" => json!({"expression": "tag('beta')"}),
+        "POST /v1/apps/{app}/segments/preview" => json!({"segment": "tag('beta')"}),
         "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
@@ -193,6 +195,12 @@ impl Walk {
                 "{app}" => "shop".to_owned(),
                 "{subscription}" => subscription_id.clone(),
                 "{topic}" => "news".to_owned(),
+                "{segment}" => {
+                    let (name, body) = (format!("walk-{n}"), json!({"expression": "tag('beta')"}));
+                    let path = format!("/v1/apps/shop/segments/{name}");
+                    self.api.call(Method::PUT, &path, Some(&self.api.key), Some(body)).await.ok(201);
+                    name
+                }
                 "{tier}" => "promotional".to_owned(),
                 "{user}" => "somebody".to_owned(),
                 "{lane}" => "1".to_owned(),

@@ -273,6 +273,47 @@ async fn topics_are_made_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn segments_are_set_listed_counted_sent_to_and_deleted() {
+    let shell = Shell::with_app().await;
+    let set = ["segment", "set", "paying", "plan = 'pro' or tag('beta')", "--app", "shop", "--description", "Who pays"];
+    let made = shell.json(&set).await;
+    assert_eq!(made["expression"], "plan = \"pro\" or tag(\"beta\")");
+    let segment = |verb: &'static str, name: &'static str| ["segment", verb, name, "--app", "shop"];
+    let shown = String::from_utf8(shell.ok(&segment("show", "paying")).await.stdout).expect("UTF-8");
+    assert!(shown.contains("description  Who pays"), "{shown}");
+    let list = shell.json(&["segment", "list", "--app", "shop"]).await;
+    assert_eq!((&list["data"][0]["name"], &list["data"][1]), (&json!("paying"), &json!(null)));
+    for (segment, exact) in [("paying", "--exact"), ("browser = 'firefox' and topic('x')", "--json")] {
+        let counted = shell.ok(&["segment", "count", segment, "--app", "shop", exact]).await;
+        let said = String::from_utf8(counted.stdout.clone()).expect("UTF-8");
+        assert!(said.contains("0 of 0 active subscriptions, counted") || said.contains("\"of\":0"), "{counted:?}");
+    }
+    let members = shell.json(&[&segment("members", "paying")[..], &["--limit", "5"]].concat()).await;
+    assert_eq!(members["data"], json!([]));
+    let dry = shell.json(&["send", "--app", "shop", "--segment", "paying", "--title", "T", "--dry-run"]).await;
+    assert_eq!((&dry["audience_estimate"], &dry["audience_margin"]), (&json!(0), &json!(0)));
+    let sent = shell.ok(&["send", "--app", "shop", "--all", "--segment", "plan = 'pro'", "--title", "T"]).await;
+    let shown = shell.json(&["message", "show", "--app", "shop", &line(&sent)]).await;
+    assert_eq!(shown["to"], json!({"all": true, "segment": "plan = 'pro'"}));
+    for (args, told) in [
+        (
+            ["segment", "set", "x", "plan =", "--app", "shop"],
+            "EXPRESSION: at character 7: expected a text between quotes",
+        ),
+        (["segment", "count", "plan", "--app", "shop", "--exact"], "SEGMENT: is no segment of this app"),
+        (["send", "--app", "shop", "--title=T", "--segment", "a ="], "--segment: at character 4: expected"),
+    ] {
+        let refused = shell.refused(&args).await;
+        assert!(refused.contains(told), "{args:?}: {refused}");
+    }
+    shell.ok(&segment("delete", "paying")).await;
+    let gone = shell.refused(&segment("delete", "paying")).await;
+    assert_eq!(gone, "bellwire: There is no such segment. `bellwire segment list` shows those that there are.\n");
+    let both = shell.run(&["send", "--app", "shop", "--user", "1", "--segment", "x", "--title", "T"]).await;
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
+
+#[tokio::test]
 async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
     let shell = Shell::with_app().await;
     let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;

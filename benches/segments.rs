@@ -1,0 +1,142 @@
+//! Segments: what it costs to look at a candidate, and what a campaign to one in five costs beside one to as many without a
+//! segment; and whether a segment that takes one in a thousand, and a second campaign of the same lanes, hold each other up.
+//! `scripts/bench segments`
+//!
+//! `N` subscriptions (1,000,000). Ends with an error if anybody is missing, or comes twice.
+
+use std::time::{Duration, Instant};
+
+use bellwire::testkit::model::id::{AppId, MessageId};
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use crate::support::cpu::{Usage, per};
+use crate::support::harness::{Campaign, Harness, notice};
+use crate::support::seed;
+use crate::support::setting;
+use crate::support::table::{Bar, figure, heading, number};
+
+/// One in so many belongs to the segment.
+const ONE_IN: u32 = 5;
+/// One in so many belongs to the rare one.
+const RARE_IN: u32 = 1_000;
+/// Candidates that each cost at most so much, of all processes together.
+const CANDIDATE_US: f64 = 5.0;
+/// How much more a delivery may cost than without a segment.
+const ALIKE: f64 = 1.05;
+/// How much longer a campaign may take beside another one's search for a few.
+const BESIDE: f64 = 1.15;
+/// What the segment asks, of attributes that are as many as is usual.
+const SEGMENT: &str = "(plan = 'pro' or tag('staff')) and not country in ('FR', 'ES') and last_seen < 30d";
+const NOBODY: &str = "plan = 'none' and not country in ('FR', 'ES') and last_seen < 30d";
+const RARE: &str = "tag('rare')";
+const LOOK: Duration = Duration::from_millis(20);
+
+pub async fn run() {
+    let n = setting("N", 1_000_000);
+    let members = n / ONE_IN;
+    let harness = Harness::open().await;
+    let plain = harness.app("plain").await;
+    seed::subscriptions(&harness.pool, &harness.vault, plain, members).await;
+    let app = harness.app("segmented").await;
+    seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
+    describe(&harness, app).await;
+
+    let without = harness.campaign(plain, members, &notice()).await;
+    let nobody = harness.campaign(app, 0, &to(json!({"segment": NOBODY}))).await;
+    let with = harness.campaign(app, members, &to(json!({"segment": SEGMENT}))).await;
+
+    heading(&format!("A segment of {} among {}", number(members.into()), number(n.into())));
+    let us = "µs";
+    let candidate = per(ours(nobody.usage), n);
+    figure("Server and Postgres, CPU per candidate", candidate, us, Bar::AtMost(CANDIDATE_US));
+    figure("Candidates per second, if nobody belongs", f64::from(n) / nobody.took.as_secs_f64(), "/s", Bar::None);
+    let delivery = |campaign: &Campaign| per(ours(campaign.usage), campaign.deliveries);
+    figure("Server and Postgres, CPU per delivery, no segment", delivery(&without), us, Bar::None);
+    let less_candidates = delivery(&with) - candidate * f64::from(ONE_IN);
+    let bar = Bar::AtMost(delivery(&without) * ALIKE);
+    figure("The same with the segment, less its candidates", less_candidates, us, bar);
+    figure("Deliveries per second, no segment", without.rate(), "/s", Bar::None);
+    figure("Deliveries per second, with the segment", with.rate(), "/s", Bar::AtLeast(without.rate() / ALIKE));
+    reach(&harness, app, members).await;
+    side_by_side(&harness, app, n, members).await;
+}
+
+/// What Bellwire and its Postgres used.
+fn ours(usage: Usage) -> Duration {
+    usage.server + usage.postgres
+}
+
+/// A notification of usual size to others than everybody.
+fn to(to: Value) -> Value {
+    let mut message = notice();
+    message["to"] = to;
+    message
+}
+
+/// Gives everybody attributes and tags, one in five those of the segment, and puts as many into a topic.
+async fn describe(harness: &Harness, app: AppId) {
+    let mut connection = harness.pool.acquire().await.expect("a connection");
+    let describe =
+        "WITH numbered AS (SELECT shard, id, row_number() OVER (ORDER BY id) AS n FROM subscriptions WHERE app = $1)
+        UPDATE subscriptions s SET
+            attributes = jsonb_build_object('plan', CASE WHEN n % $2 = 0 THEN 'pro' ELSE 'free' END, 'country', 'AT',
+                'seats', n % 40, 'first_name', 'Ann', 'signed_up', '2026-03-01', 'newsletter', true),
+            tags = CASE WHEN n % $3 = 0 THEN ARRAY['web', 'rare'] ELSE ARRAY['web'] END
+        FROM numbered WHERE s.shard = numbered.shard AND s.id = numbered.id";
+    let described = sqlx::query(describe).bind(app.0).bind(i64::from(ONE_IN)).bind(i64::from(RARE_IN));
+    described.execute(&mut *connection).await.expect("the columns are there");
+    harness.api.post(&format!("/v1/apps/{app}/topics"), &json!({"name": "fifth"})).await;
+    let join = "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+        SELECT s.shard, s.id, t.id, s.lane, s.since FROM subscriptions s JOIN topics t ON t.app = s.app
+        WHERE s.app = $1 AND s.attributes ->> 'plan' = 'pro'";
+    sqlx::query(join).bind(app.0).execute(&mut *connection).await.expect("a topic");
+    // As it would lie there after some hours.
+    for table in ["subscriptions", "topic_members"] {
+        let tidy = format!("VACUUM (FULL, ANALYZE) {table}");
+        sqlx::query(AssertSqlSafe(tidy)).execute(&mut *connection).await.expect("maintenance of a table");
+    }
+}
+
+/// How long it takes to estimate how many belong, and how far that is off.
+async fn reach(harness: &Harness, app: AppId, members: u32) {
+    let (path, began) = (format!("/v1/apps/{app}/segments/preview"), Instant::now());
+    let preview = harness.api.post(&path, &json!({"segment": SEGMENT})).await;
+    let took = began.elapsed();
+    let n = |name: &str| preview["reach"][name].as_f64().expect("a number");
+    figure("Estimating its reach", took.as_secs_f64() * 1e3, "ms", Bar::AtMost(1_000.0));
+    let off = (n("count") - f64::from(members)).abs();
+    figure("How far it is off", off, "", Bar::AtMost(n("margin") * 1.5));
+    let began = Instant::now();
+    let counted = harness.api.post(&path, &json!({"segment": SEGMENT, "exact": true})).await;
+    assert_eq!(counted["reach"]["count"], members, "counted exactly");
+    figure("Counting it", began.elapsed().as_secs_f64(), "s", Bar::None);
+}
+
+/// A campaign to a topic, alone and beside one to a segment that takes one in a thousand of the same lanes.
+async fn side_by_side(harness: &Harness, app: AppId, n: u32, members: u32) {
+    let campaign = to(json!({"topic": "fifth"}));
+    let alone = harness.campaign(app, members, &campaign).await;
+    let rare = harness.campaign(app, n / RARE_IN, &to(json!({"segment": RARE}))).await;
+    let received = harness.received().await;
+    let began = Instant::now();
+    let (first, second) = (harness.send(app, &to(json!({"segment": RARE}))).await, harness.send(app, &campaign).await);
+    let (rare_took, took) = tokio::join!(until_done(harness, first, began), until_done(harness, second, began));
+    assert_eq!(harness.received().await - received, u64::from(members + n / RARE_IN), "taken by the simulator");
+
+    heading(&format!("A segment of {} beside a campaign to {}", number((n / RARE_IN).into()), number(members.into())));
+    figure("The campaign alone", alone.took.as_secs_f64(), "s", Bar::None);
+    let bar = Bar::AtMost(alone.took.as_secs_f64() * BESIDE + rare.took.as_secs_f64());
+    figure("The campaign beside the segment", took.as_secs_f64(), "s", bar);
+    figure("The segment alone", rare.took.as_secs_f64(), "s", Bar::None);
+    let bar = Bar::AtMost(alone.took.as_secs_f64() * BESIDE + rare.took.as_secs_f64());
+    figure("The segment beside the campaign", rare_took.as_secs_f64(), "s", bar);
+}
+
+/// How long after that moment nothing of a message was left to do.
+async fn until_done(harness: &Harness, message: MessageId, began: Instant) -> Duration {
+    while harness.is_under_way(message).await {
+        tokio::time::sleep(LOOK).await;
+    }
+    began.elapsed()
+}

@@ -1,0 +1,182 @@
+//! `bellwire segment`: whom of an audience messages are for.
+
+use axum::http::Method;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::refusal::Names;
+
+const NAMES: &Names = &[
+    ("/expression", "EXPRESSION"),
+    ("/description", "--description"),
+    ("/segment", "SEGMENT"),
+    ("segment", "SEGMENT"),
+    ("limit", "--limit"),
+    ("app", "--app"),
+];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(super) enum Segment {
+    /// Make a segment, or make it say something else. Messages keep what it said when they were sent.
+    #[command(after_help = "Examples:
+  bellwire segment set paying --app shop 'plan = \"pro\" or tag(\"beta\")'
+  bellwire segment set sleeping --app shop 'last_seen > 60d' --description 'Away for two months'")]
+    Set {
+        #[command(flatten)]
+        segment: Named,
+        /// Who belongs to it; docs/segments.md has the grammar.
+        #[arg(value_name = "EXPRESSION")]
+        expression: String,
+        /// What it is for.
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+    },
+    /// List an app's segments.
+    List {
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+    },
+    /// Show a segment.
+    Show {
+        #[command(flatten)]
+        segment: Named,
+    },
+    /// Remove a segment. Messages keep what it said when they were sent.
+    Delete {
+        #[command(flatten)]
+        segment: Named,
+    },
+    /// Tell how many belong to a segment, or to an expression.
+    #[command(after_help = "Examples:
+  bellwire segment count paying --app shop
+  bellwire segment count 'country in (\"AT\", \"DE\") and last_seen < 30d' --app shop --exact")]
+    Count {
+        #[command(flatten)]
+        segment: Chosen,
+        /// Count one by one instead of estimating from a sample.
+        #[arg(long)]
+        exact: bool,
+    },
+    /// List the newest subscriptions that belong to a segment, or to an expression.
+    Members {
+        #[command(flatten)]
+        segment: Chosen,
+        /// How many, up to 250.
+        #[arg(long, default_value_t = 20)]
+        limit: u16,
+    },
+}
+
+/// A stored segment.
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// Its name: small letters, digits and hyphens
+    #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
+    name: String,
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+}
+
+/// A segment, stored or not.
+#[derive(Debug, Args)]
+pub(super) struct Chosen {
+    /// A segment's name, or an expression
+    #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
+    segment: String,
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+}
+
+impl Segment {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        match self {
+            Self::Set { segment: Named { name, app }, expression, description } => {
+                let ask = Ask::new(Method::PUT, path(["apps", &app, "segments", &name]));
+                let body = json!({"expression": expression, "description": description});
+                let set = local.ask(Ask { body, names: NAMES, ..ask }).await?;
+                out.say(&set, &show(&set))?;
+            }
+            Self::List { app } => {
+                let segments = local.list(&path(["apps", &app, "segments"])).await?;
+                out.say(&segments, &list(&segments))?;
+            }
+            Self::Show { segment: Named { name, app } } => {
+                let ask = Ask::new(Method::GET, path(["apps", &app, "segments", &name]));
+                let segment = local.ask(Ask { names: NAMES, ..ask }).await?;
+                out.say(&segment, &show(&segment))?;
+            }
+            Self::Delete { segment: Named { name, app } } => {
+                let ask = Ask::new(Method::DELETE, path(["apps", &app, "segments", &name]));
+                local.ask(Ask { names: NAMES, ..ask }).await?;
+                out.say(&json!({"name": name, "deleted": true}), &format!("The segment {name} is gone."))?;
+            }
+            Self::Count { segment: Chosen { segment, app }, exact } => {
+                let ask = Ask::new(Method::POST, path(["apps", &app, "segments", "preview"]));
+                let body = json!({"segment": segment, "exact": exact});
+                let preview = local.ask(Ask { body, names: NAMES, ..ask }).await?;
+                for warning in preview["warnings"].as_array().into_iter().flatten() {
+                    out.note(&format!("Note: it {}", text(warning, "/detail")));
+                }
+                out.say(&preview, &count(&preview))?;
+            }
+            Self::Members { segment: Chosen { segment, app }, limit } => {
+                let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
+                query.append_pair("segment", &segment);
+                let at = format!("{}?{}", path(["apps", &app, "subscriptions"]), query.finish());
+                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
+                out.say(&page, &members(&page))?;
+                if page["done"] == false {
+                    out.note("There may be more.");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(segment: &Value) -> String {
+    fields([
+        ("segment", text(segment, "/name")),
+        ("expression", text(segment, "/expression")),
+        ("description", text(segment, "/description")),
+        ("made", time(segment, "/created_at")),
+        ("changed", time(segment, "/changed_at")),
+    ])
+}
+
+fn list(segments: &Value) -> String {
+    let row = |segment| {
+        [text(segment, "/name"), time(segment, "/changed_at"), text(segment, "/expression").chars().take(100).collect()]
+    };
+    table(["SEGMENT", "CHANGED", "EXPRESSION"], rows(segments).map(row))
+}
+
+fn count(preview: &Value) -> String {
+    let reach = &preview["reach"];
+    let how = match reach["exact"] == true {
+        true => "counted".to_owned(),
+        false => format!("give or take {}", text(reach, "/margin")),
+    };
+    format!("{} of {} active subscriptions, {how}", text(reach, "/count"), text(reach, "/of"))
+}
+
+fn members(page: &Value) -> String {
+    let row = |subscription| {
+        [
+            text(subscription, "/id"),
+            text(subscription, "/gateway"),
+            text(subscription, "/user_id"),
+            time(subscription, "/last_seen"),
+        ]
+    };
+    table(["ID", "GATEWAY", "USER", "LAST SEEN"], rows(page).map(row))
+}
