@@ -15,6 +15,7 @@ mod peers;
 mod post;
 mod receipts;
 mod scale;
+mod scheduled;
 mod sealing;
 mod segments;
 mod simulator;
@@ -74,6 +75,8 @@ enum Benchmark {
     Metrics,
     /// Every page of the admin page, with ten million deliveries in the database
     Pages,
+    /// An idle server without and with a million messages for later
+    Scheduled,
     /// Whether cost and memory grow with the audience
     Scale,
     /// What other senders do with the same payload
@@ -114,6 +117,7 @@ impl Benchmark {
             Self::Lanes => block_on(lanes::run()),
             Self::Metrics => block_on(metrics::run()),
             Self::Pages => block_on(pages::run()),
+            Self::Scheduled => block_on(scheduled::run()),
             Self::Scale => block_on(scale::run()),
             Self::Peers => block_on(peers::run()),
         }

@@ -14,10 +14,11 @@
 //!
 //! Dependencies point one way: entrances ([`cli`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`checks`]) →
 //! edges ([`store`], [`gateway`], [`oidc`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
-//! [`policy`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`] and [`otlp`], inbound ones in [`http_server`], the
+//! [`policy`], [`campaign`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`] and [`otlp`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
 mod api;
+mod campaign;
 mod checks;
 mod classify;
 mod cli;

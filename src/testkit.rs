@@ -110,6 +110,9 @@ pub mod receipts {
 }
 pub mod server {
     pub use crate::server::engine;
+    pub mod campaigns {
+        pub use crate::server::campaigns::advance;
+    }
     pub mod maintenance {
         pub use crate::server::maintenance::{
             Retention, erase, fold_metrics, keep_house, remove_apps, sweep, tend_partitions,

@@ -61,7 +61,8 @@ impl<'a> Seeder<'a> {
         let mut connection = self.pool.acquire().await.expect("a connection");
         let mut gateways = Vec::new();
         for host in self.twin.hosts().into_iter().take(GATEWAYS as usize) {
-            let lane = lanes::ensure(&mut connection, app, key.id, host.gateway).await.expect("a lane");
+            let lane =
+                lanes::ensure(&mut connection, app, key.id, host.gateway, self.clock.now()).await.expect("a lane");
             gateways.push((host.host, lane));
         }
         let (mut all, mut sampled) = (Vec::with_capacity(numbers.len()), Vec::new());

@@ -215,7 +215,7 @@ pub(super) fn reused() -> Problem {
 }
 
 /// 409: the first request with the key has not come to its end.
-fn in_progress() -> Problem {
+pub(super) fn in_progress() -> Problem {
     let detail = "A request with this Idempotency-Key is still being worked on.";
     Problem::conflict("idempotency_key_in_progress", detail)
         .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))

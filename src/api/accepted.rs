@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::compose::Asked;
 use super::problem::{FieldError, Problem};
+use crate::model::clock::Timestamp;
 use crate::model::id::MessageId;
 use crate::model::message::MessageState;
 use crate::store::keys::apps::App;
@@ -17,6 +18,8 @@ use crate::store::queue::sending::Sent;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendState {
+    /// Nothing is due before its `send_at`.
+    Scheduled,
     /// Whatever is due goes out.
     Sending,
     /// Nothing goes out until it is resumed.
@@ -29,11 +32,12 @@ pub(crate) enum SendState {
 
 impl SendState {
     /// Where a message stands. What was cancelled stays so, though its deliveries have ended.
-    pub(super) fn of(row: &MessageRow) -> Self {
+    pub(super) fn of(row: &MessageRow, now: Timestamp) -> Self {
         match row.state {
             MessageState::Cancelled => Self::Cancelled,
             _ if !row.moving => Self::Done,
             MessageState::Paused => Self::Paused,
+            MessageState::Scheduled | MessageState::Sending if row.accepted_at > now => Self::Scheduled,
             MessageState::Scheduled | MessageState::Sending => Self::Sending,
         }
     }
@@ -69,7 +73,7 @@ pub(crate) struct Accepted {
     /// Its id.
     #[schema(value_type = String)]
     id: MessageId,
-    /// Where it stands: `sending`, or `done` if there is nobody to send it to.
+    /// Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to.
     state: SendState,
     /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
     audience_estimate: i64,
@@ -85,12 +89,22 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// The answer to a message of which this became. 422: it names subscriptions that are none.
+    /// The answer to a message of which this became. 422: it names subscriptions that are none. 409: another message has its
+    /// key.
     pub(super) fn new(app: &App, mut asked: Asked, sent: &Sent) -> Result<Self, Problem> {
         asked.refuse_unknown(sent)?;
+        if let Some(other) = sent.key_taken_by {
+            let detail = format!("The message {other} has this key, and its deliveries have not all ended.");
+            return Err(Problem::conflict("message_key_taken", detail));
+        }
+        let state = match sent.estimate {
+            0 if !sent.expands => SendState::Done,
+            _ if asked.is_for_later => SendState::Scheduled,
+            _ => SendState::Sending,
+        };
         Ok(Self {
             id: asked.id,
-            state: if sent.estimate == 0 && !sent.expands { SendState::Done } else { SendState::Sending },
+            state,
             audience_estimate: sent.estimate,
             audience_margin: sent.margin,
             unreachable: sent.unreachable,

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::later;
 use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
@@ -30,6 +31,10 @@ use crate::webpush::payload::Template;
 
 /// Most subscriptions or users that one message names.
 const NAMED_MAX: usize = 1000;
+/// Longest name that a sender gives a message, in characters.
+const KEY_MAX: usize = 255;
+/// What such a name looks like, for whoever got it wrong.
+const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
 /// Longest time to live: four weeks, which is what FCM keeps to.
 pub(super) const TTL_MAX_S: i64 = 2_419_200;
 
@@ -98,9 +103,29 @@ pub(crate) struct NewMessageBody {
     /// Its own delivery policy.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
+    /// When it is sent: RFC 3339 with an offset, or without one and with `timezone`; at most 90 days ahead. Its time to live
+    /// begins then. What lies in the past by less than five minutes goes out at once.
+    #[schema(format = "date-time", examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
+    send_at: Option<String>,
+    /// The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
+    timezone: Option<String>,
+    /// Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended.
+    key: Option<String>,
     /// In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters.
     #[schema(min_length = 1, max_length = 255)]
     pub(super) idempotency_key: Option<String>,
+}
+
+/// A sender's own name for a message, as routes have it.
+#[derive(Debug, Clone)]
+pub(crate) struct MessageKey(pub String);
+
+impl std::str::FromStr for MessageKey {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_plain_text(text, KEY_MAX) { Ok(Self(text.to_owned())) } else { Err(KEY_RULE) }
+    }
 }
 
 /// A checked message.
@@ -133,6 +158,8 @@ pub(crate) struct Asked {
     named: Vec<SubscriptionId>,
     /// Whether the topic that it is for, if it is for one, may still have to be made.
     topic_may_be_missing: bool,
+    /// Whether it is for later.
+    pub is_for_later: bool,
 }
 
 impl NewMessageBody {
@@ -164,6 +191,11 @@ impl NewMessageBody {
             let detail = "must be 1 to 200 characters without control characters";
             faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
         }
+        if let Some(key) = &self.key {
+            faults.require(is_plain_text(key, KEY_MAX), "/key", KEY_RULE);
+        }
+        let now = state.clock.now();
+        let send_at = later::read(self.send_at.as_deref(), self.timezone.as_deref(), now, &mut faults);
         let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
         let mut warnings: Vec<FieldError> =
             policy.warnings.into_iter().map(|warning| warning.under("/policy")).collect();
@@ -202,7 +234,7 @@ impl NewMessageBody {
         };
         faults.finish()?;
         let (audience, said) = audience.zip(said).expect("whatever is missing was refused");
-        let accepted_at = state.clock.now();
+        let (accepted_at, is_for_later) = (send_at.unwrap_or(now), send_at.is_some());
         // History is partitioned by message id, so the id tells the server's time, not the host's.
         let id = MessageId(uuid_of(accepted_at));
         let plain = zeroize::Zeroizing::new(said.to_json().map_err(|_| Problem::internal())?);
@@ -219,11 +251,14 @@ impl NewMessageBody {
             policy: retries.over(self.policy).map(kept),
             enveloped: said.is_enveloped(),
             accepted_at,
+            is_for_later,
+            by_cursors: false,
+            key: self.key,
             traceparent: otlp::current(),
             sent_by: None,
         };
         let topic_may_be_missing = matches!(audience, Audience::Topic { may_be_missing: true, .. });
-        let asked = Asked { id, warnings, named, topic_may_be_missing };
+        let asked = Asked { id, warnings, named, topic_may_be_missing, is_for_later };
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }

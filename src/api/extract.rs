@@ -16,6 +16,7 @@ use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::ApiState;
+use super::compose::MessageKey;
 use super::mismatch::{in_plain_words, mismatches};
 use super::problem::{FieldError, Problem, pointer_segment};
 use super::segments::SegmentName;
@@ -230,6 +231,7 @@ path_param!(
     ErasureId = "erasure",
     AppRef = "app",
     TopicName = "topic",
+    MessageKey = "key",
     SegmentName = "segment",
     TemplateName = "template",
     UserId = "user",

@@ -16,6 +16,7 @@ use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
 use super::messages::MessageView;
 use super::paging::{Cut, Page, Paging};
 use super::problem::Problem;
+use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, MessageId};
 use crate::store::audience::topics;
@@ -50,8 +51,8 @@ impl ListQuery {
         self.state.is_none() && self.tier.is_none()
     }
 
-    fn takes(&self, row: &MessageRow) -> bool {
-        self.state.is_none_or(|state| state == SendState::of(row))
+    fn takes(&self, row: &MessageRow, now: Timestamp) -> bool {
+        self.state.is_none_or(|state| state == SendState::of(row, now))
             && self.tier.is_none_or(|tier| tier.code() == row.tier)
     }
 }
@@ -86,7 +87,7 @@ impl From<Ended> for Progress {
     }
 }
 
-/// Lists messages, the newest first.
+/// Lists messages, the newest first; those for later, by their `send_at`, come before all others.
 ///
 /// For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
 /// were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
@@ -110,13 +111,14 @@ pub(crate) async fn list(
         true => None,
         false => Some(state.place_to_search(app.id).await?),
     };
+    let now = state.clock.now();
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
     let ended = messages::ended(&state.pool, &ids).await?;
     let mut progress: HashMap<MessageId, Progress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
     let show = |row: MessageRow| {
         let progress = progress.remove(&row.id).unwrap_or_default();
-        MessageView::new(app, row).with_progress(progress)
+        MessageView::new(app, row, now).with_progress(progress)
     };
     Ok(cut.page(rows, |row| row.id, show).looked_through_to(looked_to).answer(&uri))
 }
@@ -136,7 +138,7 @@ async fn look(
     query: &ListQuery,
     cut: Cut,
 ) -> Result<(Vec<MessageRow>, Option<Uuid>), Problem> {
-    let wanted = usize::from(cut.limit) + 1;
+    let (wanted, now) = (usize::from(cut.limit) + 1, state.clock.now());
     let chunk = if query.takes_all() { cut.ask() } else { CHUNK };
     let (mut found, mut before, mut looked_at) = (Vec::new(), cut.before, 0);
     loop {
@@ -144,7 +146,7 @@ async fn look(
         let is_end = (rows.len() as i64) < chunk;
         looked_at += rows.len();
         before = rows.last().map_or(before, |row| row.id.0);
-        found.extend(rows.into_iter().filter(|row| query.takes(row)));
+        found.extend(rows.into_iter().filter(|row| query.takes(row, now)));
         if found.len() >= wanted || is_end {
             found.truncate(wanted);
             return Ok((found, None));

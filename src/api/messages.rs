@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::accept::{Keyed, Taken, accept, accept_once};
 use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
-use super::compose::NewMessageBody;
+use super::compose::{MessageKey, NewMessageBody};
 use super::counts::Counts;
 use super::engagement;
 use super::extract::{At, Json, Query};
@@ -21,7 +21,7 @@ use super::problem::{FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::templated::Templates;
 use super::{ApiState, Work};
-use crate::model::clock::first_uuid_of;
+use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{ApiKeyId, MessageId, TeammateId};
 use crate::store;
@@ -42,6 +42,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(pause))
         .routes(routes!(resume))
         .routes(routes!(cancel))
+        .routes(routes!(show_by_key))
+        .routes(routes!(cancel_by_key))
 }
 
 /// What sending would have come to.
@@ -100,7 +102,9 @@ pub(crate) struct MessageView {
     replay_of: Option<MessageId>,
     /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
     content_deleted: bool,
-    /// When it was accepted.
+    /// Your own name for it; null if a later message has taken that over.
+    key: Option<String>,
+    /// When it was accepted, or its `send_at`: its time to live begins then.
     accepted_at: DateTime<Utc>,
     /// When its time to live ends.
     expires_at: DateTime<Utc>,
@@ -108,7 +112,7 @@ pub(crate) struct MessageView {
     expanded: bool,
     /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
     audience_estimate: i64,
-    /// Who sent it: the id of an API key or a teammate. Null: the example page, or before this was recorded.
+    /// Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded.
     sent_by: Option<String>,
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,14 +126,14 @@ pub(crate) struct MessageView {
 
 impl MessageView {
     /// Shows a row, without its account.
-    pub(super) fn new(app: &App, row: MessageRow) -> Self {
+    pub(super) fn new(app: &App, row: MessageRow, now: Timestamp) -> Self {
         let sent_by = row.sent_by.map(|id| match row.sent_by_key {
             true => ApiKeyId(id).to_string(),
             false => TeammateId(id).to_string(),
         });
         Self {
             id: row.id,
-            state: SendState::of(&row),
+            state: SendState::of(&row, now),
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             to: row.audience,
             segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
@@ -139,6 +143,7 @@ impl MessageView {
             policy: row.policy,
             replay_of: row.replay_of,
             content_deleted: row.content_deleted,
+            key: row.key,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanded: !row.expanding,
@@ -162,7 +167,8 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(super) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+/// The idempotency key that a request comes with.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| is_idempotency_key(text));
     text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE))
@@ -250,7 +256,7 @@ async fn view(state: &ApiState, app: &App, id: MessageId) -> Result<axum::Json<M
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
     let counts = Counts::new(account, row.enveloped, row.expires_at <= now);
-    Ok(axum::Json(MessageView { counts: Some(counts), ..MessageView::new(app, row) }))
+    Ok(axum::Json(MessageView { counts: Some(counts), ..MessageView::new(app, row, now) }))
 }
 
 /// 404: there is no such message, or no more.
@@ -298,6 +304,36 @@ pub(crate) async fn cancel(
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
     steer(&state, &server, id, Order::Cancel).await
+}
+
+/// Shows the message that has this key, or had it last.
+#[utoipa::path(get, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("key" = String, Path, description = "Its sender's own name for it")),
+    security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
+pub(crate) async fn show_by_key(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(key): At<MessageKey>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    let id = keyed(&state, &server.app, &key).await?;
+    view(&state, &server.app, id).await
+}
+
+/// Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended.
+#[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/cancel", tag = "Messages",
+    params(("app" = String, Path, description = "Id or slug"), ("key" = String, Path, description = "Its sender's own name for it")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
+pub(crate) async fn cancel_by_key(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(key): At<MessageKey>,
+) -> Result<axum::Json<MessageView>, Problem> {
+    let id = keyed(&state, &server.app, &key).await?;
+    steer(&state, &server, id, Order::Cancel).await
+}
+
+async fn keyed(state: &ApiState, app: &App, MessageKey(key): &MessageKey) -> Result<MessageId, Problem> {
+    messages::by_key(&state.pool, app.id, key).await?.ok_or_else(|| Problem::not_found("message with this key"))
 }
 
 async fn steer(

@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod batch;
 pub(crate) mod calendar;
+pub(crate) mod campaigns;
 pub(crate) mod caps;
 pub(crate) mod checks;
 pub(crate) mod compose;
@@ -36,12 +37,14 @@ pub(crate) mod identity;
 pub(crate) mod identity_keys;
 pub(crate) mod intake;
 pub(crate) mod known_keys;
+mod later;
 pub(crate) mod limits;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod mismatch;
+mod once;
 pub(crate) mod openapi;
 pub(crate) mod paging;
 pub(crate) mod passwords;
@@ -119,6 +122,7 @@ fn routes_by_caller() -> Routes {
             .merge(messages::routes())
             .merge(message_content::routes())
             .merge(batch::routes())
+            .merge(campaigns::routes())
             .merge(deliveries::routes())
             .merge(dead_letters::routes())
             .merge(explain::routes())

@@ -9,7 +9,7 @@ use super::local::{Ask, Local, path, rows};
 use super::output::{Output, fields, table, text, time};
 use super::refusal::Names;
 
-const NAMES: &Names = &[("message", "MESSAGE"), ("limit", "--limit")];
+const NAMES: &Names = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--limit")];
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -31,7 +31,34 @@ pub(super) enum Message {
     /// Go on sending.
     Resume(One),
     /// Stop sending within a second, for good.
-    Cancel(One),
+    #[command(
+        after_help = "Example, of a message that was sent with a key:\n  bellwire message cancel --app shop --key booking-7"
+    )]
+    Cancel(Which),
+}
+
+/// A message, by its id or by its sender's own name for it.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// The app's short name or id; by default the one that the message is of.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+    /// Its id.
+    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "key")]
+    message: Option<String>,
+    /// Its key.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), conflicts_with = "message", requires = "app")]
+    key: Option<String>,
+}
+
+impl Which {
+    /// Where it is cancelled in the API.
+    async fn cancel(self, local: &Local) -> anyhow::Result<String> {
+        match (self.app, self.message, self.key) {
+            (Some(app), None, Some(key)) => Ok(path(["apps", &app, "messages", "by-key", &key, "cancel"])),
+            (app, message, _) => One { app, message: message.unwrap_or_default() }.path(local, Some("cancel")).await,
+        }
+    }
 }
 
 /// A message.
@@ -69,7 +96,7 @@ impl Message {
             Self::Show(one) => (Method::GET, one.path(local, None).await?),
             Self::Pause(one) => (Method::POST, one.path(local, Some("pause")).await?),
             Self::Resume(one) => (Method::POST, one.path(local, Some("resume")).await?),
-            Self::Cancel(one) => (Method::POST, one.path(local, Some("cancel")).await?),
+            Self::Cancel(which) => (Method::POST, which.cancel(local).await?),
         };
         let message = local.ask(Ask { names: NAMES, ..Ask::new(method, path) }).await?;
         Ok(out.say(&message, &show(&message))?)

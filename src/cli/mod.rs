@@ -7,6 +7,7 @@
 pub(crate) mod admin;
 mod app;
 mod audit;
+mod campaign;
 mod cap;
 mod dead_letters;
 mod explain;
@@ -190,6 +191,14 @@ enum Verb {
     Message {
         #[command(subcommand)]
         verb: message::Message,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Plan, start, watch and steer campaigns.
+    #[command(after_help = MORE_SETTINGS)]
+    Campaign {
+        #[command(subcommand)]
+        verb: campaign::Campaign,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -390,6 +399,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Metrics { metrics, settings } => run!(metrics, settings, Beginning::Before),
         Verb::Send { send, settings } => run!(send, settings, Beginning::Before),
         Verb::Message { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Campaign { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Watch { watch, settings } => run!(watch, settings, Beginning::Before),
         Verb::Explain { explain, settings } => run!(explain, settings, Beginning::Before),
         Verb::DeadLetters { verb, settings } => run!(verb, settings, Beginning::Before),

@@ -36,6 +36,9 @@ const NAMES: &Names = &[
     ("/envelope", "--no-envelope"),
     ("/ttl", "--ttl"),
     ("/collapse_key", "--collapse-key"),
+    ("/send_at", "--at"),
+    ("/timezone", "--timezone"),
+    ("/key", "--key"),
     ("Idempotency-Key", "--idempotency-key"),
 ];
 
@@ -49,6 +52,7 @@ const NAMES: &Names = &[
   bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
   bellwire send --app shop --segment 'plan = \"pro\" and last_seen < 30d' --title 'For you'
   bellwire send --app shop --topic news --template welcome --data '{\"city\": \"Linz\"}'
+  bellwire send --app shop --user 42 --title 'Your table is booked for 19:00' --at 2026-12-01T17:00 --timezone Europe/Vienna --key booking-7
   bellwire send --app shop --message message.json
 
 Prints the message's id. `bellwire message show` tells how it goes.")]
@@ -75,6 +79,15 @@ pub(super) struct Send {
     /// Push services keep only the newest message of this key for a browser that is away.
     #[arg(long, value_name = "KEY")]
     collapse_key: Option<String>,
+    /// When to send it: a time such as 2026-12-01T09:00:00Z, at most 90 days ahead; without an offset with --timezone.
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// The IANA time zone of --at, such as Europe/Vienna.
+    #[arg(long, value_name = "ZONE", requires = "at")]
+    timezone: Option<String>,
+    /// Your own name for it, by which it can be cancelled: `bellwire message cancel --app … --key KEY`.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// The same key sends the same message only once.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -100,7 +113,7 @@ struct To {
     #[arg(long = "subscription", value_name = "ID")]
     subscriptions: Vec<String>,
     /// A whole message in JSON, as the API takes it; - for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["Content", "tier", "ttl", "urgency", "collapse_key"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Content", "tier", "ttl", "urgency", "collapse_key", "at", "timezone", "key"])]
     message: Option<PathBuf>,
 }
 
@@ -205,6 +218,9 @@ impl Send {
         put("ttl", self.ttl.map(Value::from));
         put("urgency", self.urgency.clone().map(Value::from));
         put("collapse_key", self.collapse_key.clone().map(Value::from));
+        put("send_at", self.at.clone().map(Value::from));
+        put("timezone", self.timezone.clone().map(Value::from));
+        put("key", self.key.clone().map(Value::from));
         Ok(body)
     }
 }

@@ -83,6 +83,8 @@ named! {
         HistoryDeleted = "history_deleted",
         /// It waits for the retry that its policy planned.
         WaitsForRetry = "waits_for_retry",
+        /// Its message is for later.
+        WaitsScheduled = "waits_scheduled",
         /// It is due and waits for its turn.
         WaitsForTurn = "waits_for_turn",
         /// It waits since its message is paused.

@@ -35,7 +35,8 @@ fn message(facts: &Facts, story: &mut Story) {
             story.time(expires_at)
         ),
     };
-    let text = format!("Message {} of tier {tier} was accepted at {}; {life}.", message.id, story.time(accepted_at));
+    let was = if accepted_at > facts.now { "is scheduled for" } else { "was accepted at" };
+    let text = format!("Message {} of tier {tier} {was} {}; {life}.", message.id, story.time(accepted_at));
     let told = json!({"message": message.id, "tier": tier, "accepted_at": rfc3339(accepted_at), "ttl_s": message.ttl_s,
                       "expires_at": rfc3339(expires_at)});
     story.say(Some(accepted_at), Code::MessageAccepted, text, told);

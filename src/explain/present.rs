@@ -201,6 +201,9 @@ fn alone(facts: &Facts, row: &Row, story: &mut Story) {
         let text = format!("It has been due since {due}, and waits for its turn in its lane.");
         return story.say(Some(due_at), Code::WaitsForTurn, text, json!({"due_at": rfc3339(due_at)}));
     }
+    if row.retries == 0 && waits_for_its_time(facts, story) {
+        return;
+    }
     if row.has_turn {
         let per_second = facts.policy.policy.throttle.map(|throttle| throttle.max_receives_per_second);
         let limit = per_second.map_or("a number that is not in force any more".to_owned(), |n| n.to_string());
@@ -281,9 +284,23 @@ fn planned_retry(facts: &Facts, row: &Row, failed_at: Timestamp, due_at: Timesta
     story.say(Some(due_at), Code::WaitsForRetry, text, told);
 }
 
+/// Whether it waits since its message is for later.
+fn waits_for_its_time(facts: &Facts, story: &mut Story) -> bool {
+    let send_at = facts.message.accepted_at;
+    let waits = send_at > facts.now;
+    if waits {
+        let text = format!("It waits since its message is for later: it is scheduled for {}.", story.time(send_at));
+        story.say(Some(send_at), Code::WaitsScheduled, text, json!({"send_at": rfc3339(send_at)}));
+    }
+    waits
+}
+
 fn behind_cursor(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     if due_at.is_none() || facts.message.state == MessageState::Paused {
         return paused(story);
+    }
+    if waits_for_its_time(facts, story) {
+        return;
     }
     if let Some(opens_at) = facts.calendar.window_from(facts.message.tier, facts.now) {
         waits_for_hours(facts, opens_at, story);

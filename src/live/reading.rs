@@ -43,7 +43,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Looks how campaigns and outcomes stand.
     pub(super) async fn read(&mut self, pool: &PgPool, now: Timestamp) -> sqlx::Result<Snapshots> {
-        let campaigns = stream::progress(pool).await?;
+        let campaigns = stream::progress(pool, now).await?;
         let this = minute(now);
         // What settles just now may count into the minute before, or by another replica's clock into the one after.
         let minutes = [this - TimeDelta::minutes(1), this, this + TimeDelta::minutes(1)];
@@ -98,7 +98,7 @@ impl Event {
         let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
         let waiting = it.targeted - ended;
         let data = json!({
-            "message": it.message, "state": it.state, "expanded": it.expanded, "audience_estimate": it.audience_estimate,
+            "message": it.message, "campaign": it.campaign, "state": it.state, "expanded": it.expanded, "audience_estimate": it.audience_estimate,
             "targeted": it.targeted, "waiting": waiting, "accepted": it.accepted, "gone": it.gone, "expired": it.expired,
             "dead": it.dead, "cancelled": it.cancelled, "capped": it.capped,
         });
@@ -135,6 +135,7 @@ mod tests {
         Progress {
             message: MessageId(Uuid::from_u128(n)),
             app: app(1),
+            campaign: None,
             state: MessageState::Sending,
             expanded: false,
             audience_estimate: 100,

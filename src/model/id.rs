@@ -90,6 +90,10 @@ typed_id!(
     MessageId, "msg_"
 );
 typed_id!(
+    /// A plan that ends in messages.
+    CampaignId, "cmp_"
+);
+typed_id!(
     /// A VAPID key pair of an app.
     VapidKeyId, "vk_"
 );

@@ -21,7 +21,7 @@ named! {
     /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
     /// fact about cursors, batches and queue rows: none is left.
     pub(crate) enum MessageState {
-        /// It is to be sent later. Nobody sets it yet.
+        /// Nobody sets it: a message for later is `sending`, and nothing of it is due.
         Scheduled = "scheduled",
         /// Whatever is due goes out. Accepting it sets it (`store::queue::sending`), and so does resuming it
         /// (`store::queue::steering`).

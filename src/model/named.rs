@@ -76,6 +76,9 @@ mod tests {
     use serde_json::json;
     use utoipa::PartialSchema as _;
 
+    use crate::campaign::plan::{DidNot, Otherwise};
+    use crate::campaign::state::State as CampaignState;
+    use crate::campaign::zones::Past;
     use crate::classify::DeadReason;
     use crate::model::lane::Gateway;
     use crate::model::message::MessageState;
@@ -114,7 +117,11 @@ mod tests {
             Role,
             Maker,
             Join,
-            TeammateRole
+            TeammateRole,
+            CampaignState,
+            Past,
+            Otherwise,
+            DidNot
         );
     }
 }

@@ -5,7 +5,8 @@
 //! window; a time that such a change skips is taken as the first moment after it, one that comes twice as the first.
 
 use chrono::{
-    Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone as _, Timelike as _, Weekday,
+    Datelike as _, Days, DurationRound as _, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone as _,
+    Timelike as _, Weekday,
 };
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
@@ -248,6 +249,14 @@ impl Calendar {
         let end = hours.end(now.with_timezone(&zone).naive_local())?;
         Some(instant(zone, end, now))
     }
+}
+
+/// The first moment at which clocks in the zone show `local`, or, where they skip it, the first that they show after the gap.
+pub(crate) fn moment(zone: Tz, local: NaiveDateTime) -> Timestamp {
+    let shown = zone.from_local_datetime(&local).earliest();
+    // Every gap begins and ends at a quarter of an hour.
+    let quarter = || local.duration_trunc(TimeDelta::minutes(15)).unwrap_or(local);
+    shown.map_or_else(|| instant(zone, quarter(), Timestamp::MIN_UTC), |moment| moment.to_utc())
 }
 
 /// The first moment after `now` at which clocks in the zone show at least `local`.

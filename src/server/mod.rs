@@ -1,5 +1,6 @@
 //! One server process: the roles that it was given, until it is told to stop or an engine dies.
 
+pub(crate) mod campaigns;
 pub(crate) mod context;
 mod exposition;
 pub(crate) mod maintenance;
@@ -150,6 +151,7 @@ fn start_engines(
         engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
         engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
+        engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
     }
     (dispatcher, engines)

@@ -7,6 +7,7 @@
 //!
 //! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
 //!
+//! 0. `campaigns` by id, with their runs and parts
 //! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
 //! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops, `cap_uses`
 //! 3. `receipt_counts` by message
@@ -22,6 +23,7 @@
 //! [runs again](operations::retrying).
 
 pub(crate) mod audience;
+pub(crate) mod campaigns;
 pub(crate) mod keys;
 pub(crate) mod operations;
 pub(crate) mod outcomes;

@@ -36,6 +36,8 @@ pub const ADDRESS: Column = "subscriptions.address";
 pub const CONTENT: Column = "messages.content";
 /// A stored template.
 pub(crate) const TEMPLATE: Column = "templates.content";
+/// What a campaign says, and how it is planned.
+pub(crate) const PLAN: Column = "campaigns.plan";
 /// A VAPID private key.
 pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 

@@ -29,6 +29,18 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("Template") => template(),
         Some("TemplatePreviewBody") => json!({"template": template(), "recipient": {"attributes": {"name": "Ann"}}}),
         Some("TemplateCheckBody") => json!({"template": template(), "to": {"topic": "news"}}),
+        Some("CampaignBody") => json!({
+            "slug": "spring", "name": "Spring sale",
+            "message": {"to": {"topic": "news"}, "content": {"title": "Spring is here", "url": "/spring"}},
+            "variants": [
+                {"name": "plain", "message": {}},
+                {"name": "offer", "message": {"content": {"title": "20 % off, until Sunday"}}},
+            ],
+            "schedule": {"at": "2027-03-01T09:00", "timezone": "Europe/Vienna"},
+            "pace": {"per_minute": 60_000}, "test": {"share": 0.2, "after": 14_400}, "holdout": 0.05,
+        }),
+        Some("CampaignClone") => json!({"slug": "summer"}),
+        Some("CampaignTestSend") => json!({"users": ["u_1"], "variant": "offer"}),
         Some("Batch") => json!({"messages": [
             {"to": {"users": ["u_1"]}, "tier": "transactional", "content": {"title": "Your code: 471 100"}},
             {"to": {"users": ["u_2"]}, "tier": "transactional", "content": {"title": "Your code: 815 442"}, "idempotency_key": "login-815"},

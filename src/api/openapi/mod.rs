@@ -33,9 +33,10 @@ Browsers send it from this server's own pages only: requests must come with `Sec
 anything, at least with an `Origin` of this server.";
 
 /// What each group of routes is for.
-const TAGS: [(&str, &str); 16] = [
+const TAGS: [(&str, &str); 17] = [
     ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
     ("Templates", "What is written once and filled in for each recipient."),
+    ("Campaigns", "Plans that end in messages: scheduling, testing variants, watching how they go."),
     ("Subscriptions", "Browsers: registering, changing, unsubscribing, erasing users."),
     ("Receipts", "What browsers report: displayed, clicked, closed."),
     ("Topics", "What browsers join, and messages are addressed to."),

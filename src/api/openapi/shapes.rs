@@ -52,6 +52,17 @@ const TEXTS: &[(&str, Text)] = &[
     ("id", Like("^[a-z]{2,3}_[0-9a-f-]{36}$")),
     ("created_by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
     ("actor", Like("^((ak|tm)_[0-9a-f-]{36}|local|nobody)$")),
+    // Campaigns, and what senders call messages.
+    ("path.campaign", Like("^(cmp_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,63})$")),
+    ("Campaign.slug", SEGMENT),
+    ("CampaignLinks.plan", Long(1, 2_048)),
+    ("CampaignLinks.locales", Long(1, 2_048)),
+    ("CampaignLinks.start", Long(1, 2_048)),
+    ("CampaignRunView.winner", Long(1, 64)),
+    ("CampaignVariantView.name", Long(0, 64)),
+    ("path.key", Long(1, 255)),
+    ("NewMessageBody.key", Long(1, 255)),
+    ("MessageView.key", Long(1, 255)),
     // The team.
     ("teammate", Id("tm_")),
     ("path.session", Id("ses_")),
@@ -236,6 +247,11 @@ const NUMBERS: &[(&str, i64, i64)] = &[
     ("sla_seconds", 1, 2_592_000),
     ("payload_max", 0, 3_993),
     ("app_badge", 0, u32::MAX as i64),
+    ("CampaignVariant.weight", 1, 1_000),
+    ("CampaignPace.per_minute", 1, 1_000_000),
+    ("CampaignPace.spread_over", 60, 2_419_200),
+    ("CampaignTest.after", 60, 2_419_200),
+    ("CampaignFollow.after", 60, 2_419_200),
 ];
 
 /// Bounds everything in a description that is a text, a whole number or a list and says nothing of its own.

@@ -11,7 +11,7 @@ use super::candidates::{self, CandidateRow};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 
 /// Candidates that are judged before others have their turn on the same thread.
@@ -118,6 +118,9 @@ pub(in crate::store) async fn lanes(
     Ok(found.into_iter().collect())
 }
 
+/// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
+const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
+
 /// The messages of an app that each of these names stands for. Names that stand for none are left out.
 pub(crate) async fn messages_named(
     conn: &mut PgConnection,
@@ -126,7 +129,7 @@ pub(crate) async fn messages_named(
 ) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), name.parse::<MessageId>().ok()?)));
     let mut named: HashMap<String, MessageId> = named.collect();
-    if named.is_empty() {
+    if names.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<MessageId> = named.values().copied().collect();
@@ -135,9 +138,39 @@ pub(crate) async fn messages_named(
         app.0,
         &ids as &[MessageId]
     );
-    let there: HashSet<MessageId> = there.fetch_all(conn).await?.into_iter().collect();
+    let there: HashSet<MessageId> = there.fetch_all(&mut *conn).await?.into_iter().collect();
     named.retain(|_, id| there.contains(id));
-    Ok(named.into_iter().map(|(name, id)| (name, vec![id])).collect())
+    let mut of_campaigns = campaigns_named(conn, app, names).await?;
+    of_campaigns.extend(named.into_iter().map(|(name, id)| (name, vec![id])));
+    Ok(of_campaigns)
+}
+
+/// The last messages of the campaigns that go by one of these ids or slugs; of one that has none yet, none.
+async fn campaigns_named(
+    conn: &mut PgConnection,
+    app: AppId,
+    names: &[&str],
+) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
+    let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT c.id AS "id!: CampaignId", c.slug AS "slug!", m.id AS "message?: MessageId"
+           FROM campaigns c LEFT JOIN LATERAL (
+             SELECT id FROM messages WHERE campaign = c.id ORDER BY id DESC LIMIT $4) m ON true
+           WHERE c.app = $1 AND (c.slug = ANY ($2) OR c.id = ANY ($3))"#,
+        app.0,
+        names as &[&str],
+        &ids as &[CampaignId],
+        MESSAGES_OF_CAMPAIGN_MAX
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut named = HashMap::<String, Vec<MessageId>>::new();
+    for row in rows {
+        for name in [row.id.to_string(), row.slug].into_iter().filter(|name| names.contains(&name.as_str())) {
+            named.entry(name).or_default().extend(row.message);
+        }
+    }
+    Ok(named)
 }
 
 /// What a filter names and an app does not have: topics, and messages.

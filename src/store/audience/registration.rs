@@ -325,7 +325,7 @@ async fn insert(
     now: Timestamp,
 ) -> Result<Option<SubscriptionRow>, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
-    let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway).await?;
+    let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway, now).await?;
     let mut row = begin(vault, request, (id, lane), mac, old, now);
     if !request.wanted.apply(&mut row) {
         return Err(Unregistered::Refused(Registered::TooLarge));
@@ -360,6 +360,7 @@ async fn insert(
 
 /// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
 /// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
+/// Messages for later find the new one by themselves when they are due.
 async fn carry_on(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -370,11 +371,12 @@ async fn carry_on(
 ) -> Result<(), sqlx::Error> {
     let mut meant = sqlx::query!(
         r#"WITH ahead AS MATERIALIZED (
-           SELECT message, topic FROM cursors WHERE lane = $1 AND after < $2 ORDER BY message FOR UPDATE),
+           SELECT c.message, c.topic FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $8
+           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c),
          later AS (
            UPDATE subscriptions SET since = greatest(since, (
              SELECT max(accepted_at) + interval '1 microsecond' FROM messages
-             WHERE id IN (SELECT message FROM cursors WHERE lane = $7)))
+             WHERE accepted_at <= $8 AND id IN (SELECT message FROM cursors WHERE lane = $7)))
            WHERE shard = $5 AND id = $6)
          SELECT a.message, m.tier, m.filter AS "filter: Json<Filter>" FROM ahead a JOIN messages m ON m.id = a.message
          WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
@@ -387,7 +389,8 @@ async fn carry_on(
         old.id.shard(),
         new.id.shard(),
         new.id.0,
-        new.lane.0
+        new.lane.0,
+        now
     )
     .fetch_all(&mut *conn)
     .await?;

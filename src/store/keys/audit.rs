@@ -92,6 +92,20 @@ actions! {
     MessageResumed = "message.resumed",
     /// A message was cancelled.
     MessageCancelled = "message.cancelled",
+    /// A campaign was made.
+    CampaignCreated = "campaign.created",
+    /// The plan of a draft was changed.
+    CampaignChanged = "campaign.changed",
+    /// A campaign was deleted that was a draft, or over.
+    CampaignDeleted = "campaign.deleted",
+    /// A campaign was started.
+    CampaignStarted = "campaign.started",
+    /// A campaign was paused.
+    CampaignPaused = "campaign.paused",
+    /// A campaign was resumed.
+    CampaignResumed = "campaign.resumed",
+    /// A campaign was cancelled.
+    CampaignCancelled = "campaign.cancelled",
     /// A topic was made.
     TopicCreated = "topic.created",
     /// Who may join a topic was changed.

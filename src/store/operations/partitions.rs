@@ -12,7 +12,7 @@ use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
+use crate::model::clock::{Timestamp, time_of};
 use crate::store::BEGIN_BY_INDEX;
 
 /// The partitioned tables.
@@ -21,6 +21,9 @@ const TABLES: [&str; 2] = ["attempts", "receipts"];
 const DAYS_BEHIND: u64 = 1;
 /// Days that have partitions after today: how long maintenance may be away before rows go into the default partition.
 const DAYS_AHEAD: u64 = 8;
+/// How many days ahead messages may be for later. Of what lies further ahead than [`DAYS_AHEAD`] a day has partitions if there is
+/// a message of it: only what is cancelled before its time is written down there.
+const DAYS_OF_MESSAGES: u64 = 91;
 /// A default partition with more rows than this is crowded: to move them, or only to look through them, would take longer
 /// than anybody should wait.
 const CROWD: i64 = 10_000;
@@ -34,28 +37,55 @@ const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
 /// Checking a crowded default partition takes minutes, and keeps nobody from anything.
 const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 
-/// Makes the default partitions and those of the days around `now` that are missing, moving rows of those days out of
+/// Makes the default partitions and those that are missing of the days around `now`, and of later days that have messages, moving rows of those days out of
 /// the default partition. Returns how many it made. Several processes may do this at once.
 ///
 /// When maintenance was away for so long that the default partition is crowded, the days that it may hold rows of stay in
-/// it for good, and partitions begin with the day after tomorrow.
+/// it for good, and partitions begin with the day after tomorrow, or after the last that it does hold rows of.
 pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
     let today = now.date_naive();
+    let later = days_of_messages(pool, today + Days::new(DAYS_AHEAD + 1)).await?;
     let mut made = 0;
     for table in TABLES {
         made += usize::from(ensure_default(pool, table).await?);
         let there = existing(pool, table).await?;
         let days = (0..=DAYS_BEHIND + DAYS_AHEAD).map(|n| today - Days::new(DAYS_BEHIND) + Days::new(n));
+        let days = days.chain(later.iter().copied());
         let missing: Vec<_> = days.filter(|day| !there.contains(&name_of(table, *day))).collect();
         if missing.is_empty() {
             continue;
         }
         made += match is_crowded(pool, table).await? {
-            true => ensure_beside_crowd(pool, table, &missing, today + Days::new(DAYS_CLEAR)).await?,
+            true => {
+                let clear = day_after_crowd(pool, table).await?.max(Some(today + Days::new(DAYS_CLEAR)));
+                ensure_beside_crowd(pool, table, &missing, clear.unwrap_or(today)).await?
+            }
             false => ensure_days(pool, table, &missing).await?,
         };
     }
     Ok(made)
+}
+
+/// The days from `first` on that have messages, which are all for later.
+async fn days_of_messages(pool: &PgPool, first: NaiveDate) -> Result<Vec<NaiveDate>, sqlx::Error> {
+    let days: Vec<_> = (0..=DAYS_OF_MESSAGES).map(|n| first + Days::new(n)).collect();
+    let midnights: Vec<Uuid> = days.iter().map(|day| midnight(*day)).collect();
+    let found = sqlx::query_scalar!(
+        r#"SELECT d.n AS "n!" FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS d (from_id, to_id, n)
+           WHERE (SELECT true FROM messages WHERE id >= d.from_id AND id < d.to_id LIMIT 1) ORDER BY d.n"#,
+        &midnights[..midnights.len() - 1],
+        &midnights[1..]
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().filter_map(|n| days.get(usize::try_from(n - 1).ok()?).copied()).collect())
+}
+
+/// The day after the last of which the default partition holds rows.
+async fn day_after_crowd(pool: &PgPool, table: &'static str) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let last = format!("SELECT message FROM {table}_default ORDER BY message DESC LIMIT 1");
+    let last: Option<Uuid> = sqlx::query_scalar(AssertSqlSafe(last)).persistent(false).fetch_optional(pool).await?;
+    Ok(last.and_then(time_of).map(|time| time.date_naive() + Days::new(1)))
 }
 
 /// From today on, for how many days in a row there are partitions of every table.

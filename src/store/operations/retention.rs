@@ -49,7 +49,9 @@ pub(crate) async fn clear_messages(
         deleted AS (DELETE FROM messages m USING looked l WHERE m.id = l.id AND l.free RETURNING m.id),
         counts AS (DELETE FROM message_counts c USING deleted d WHERE c.message = d.id),
         charts AS (DELETE FROM rollups r USING deleted d WHERE r.step IN (1, 2, 3) AND r.message = d.id),
-        receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id)
+        receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id),
+        parts AS (DELETE FROM campaign_parts p USING deleted d WHERE p.message = d.id),
+        keys AS (DELETE FROM message_keys k USING deleted d WHERE k.message = d.id)
         SELECT id FROM looked ORDER BY id DESC LIMIT 1
         "#,
         after.0,

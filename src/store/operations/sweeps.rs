@@ -28,7 +28,7 @@ pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<V
     let ids = sqlx::query_scalar!(
         r#"
         SELECT id FROM messages m
-        WHERE (state = 'cancelled' AND expires_at > $2
+        WHERE (state = 'cancelled' AND NOT never_began AND expires_at > $2
                AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)))
            OR (state = 'sending' AND resumed_at IS NOT NULL
                AND EXISTS (SELECT 1 FROM queue WHERE message = m.id AND due_at = 'infinity'))

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use serde_json::Value;
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
+use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::model::message::MessageState;
 
 /// Campaigns of an app whose progress is read, the newest first.
@@ -153,6 +153,8 @@ pub(crate) async fn read(
 pub(crate) struct Progress {
     pub message: MessageId,
     pub app: AppId,
+    /// The campaign that it is of.
+    pub campaign: Option<CampaignId>,
     pub state: MessageState,
     /// Whether all recipients have been found.
     pub expanded: bool,
@@ -167,17 +169,18 @@ pub(crate) struct Progress {
     pub capped: i64,
 }
 
-/// The campaigns in motion, and those that ended within the last few seconds. What waits is not counted: it is what was
-/// targeted and has not ended.
-pub(crate) async fn progress(pool: &PgPool) -> sqlx::Result<Vec<Progress>> {
+/// The campaigns in motion whose time has come, and those that ended within the last few seconds. What waits is not counted: it
+/// is what was targeted and has not ended.
+pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Progress>> {
     sqlx::query_as!(
         Progress,
-        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.state AS "state: MessageState",
+        r#"SELECT m.id AS "message: MessageId", m.app AS "app: AppId", m.campaign AS "campaign: CampaignId", m.state AS "state: MessageState",
              NOT EXISTS (SELECT FROM cursors WHERE message = m.id) AS "expanded!", m.audience_estimate,
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!"
            FROM (SELECT message FROM (
                    SELECT message, row_number() OVER (PARTITION BY app ORDER BY message DESC) AS n FROM campaigns_in_motion
+                   WHERE message < $3
                  ) numbered WHERE n <= $1 ORDER BY n, message DESC LIMIT $2) k
            JOIN messages m ON m.id = k.message,
            LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
@@ -185,7 +188,8 @@ pub(crate) async fn progress(pool: &PgPool) -> sqlx::Result<Vec<Progress>> {
              coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
              coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c"#,
         CAMPAIGNS_OF_APP_MAX,
-        CAMPAIGNS_MAX
+        CAMPAIGNS_MAX,
+        first_uuid_of(now + chrono::TimeDelta::milliseconds(1))
     )
     .fetch_all(pool)
     .await

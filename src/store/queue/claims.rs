@@ -74,9 +74,10 @@ pub async fn claim_rows(
                 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
             RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
-        SELECT c.subscription, c.message, c.retries, c.scheduled_at, c.leases, c.token, c.failed_at, c.has_turn, c.life,
+        SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
+               c.leases AS "leases!", c.token AS "token!", c.failed_at, c.has_turn AS "has_turn!", c.life AS "life!",
                s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
-               s.proven AS "proven?", m.state AS message_state, s.replaced_by IS NOT NULL AS "has_successor!",
+               s.proven AS "proven?", m.state AS "message_state!", s.replaced_by IS NOT NULL AS "has_successor!",
                coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
                coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",

@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
+use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::{AppId, LaneId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::policy::breaker::Breaker;
@@ -15,12 +15,14 @@ use crate::store::keys::audit::Entry;
 use crate::store::operations::workers::StateRow;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
-/// The lane of a VAPID key and gateway, made on demand.
+/// The lane of a VAPID key and gateway, made on demand. Messages for later that are fanned out reach a lane that is made before
+/// they are due.
 pub async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
     key: VapidKeyId,
     gateway: Gateway,
+    now: Timestamp,
 ) -> Result<LaneId, sqlx::Error> {
     let find =
         || sqlx::query_scalar!("SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", key.0, gateway.name());
@@ -28,15 +30,41 @@ pub async fn ensure(
         return Ok(LaneId(id));
     }
     // Looked for first, since a conflicting insert would use up a number of the sequence each time.
-    sqlx::query!(
+    let made = sqlx::query!(
         "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
         app.0,
         key.0,
         gateway.name()
+    );
+    let made = made.execute(&mut *conn).await?.rows_affected() == 1;
+    let lane = find().fetch_one(&mut *conn).await.map(LaneId)?;
+    if made {
+        join_messages_for_later(conn, app, lane, now).await?;
+    }
+    Ok(lane)
+}
+
+/// Gives a new lane a cursor of each message of the app's that is to be fanned out later.
+async fn join_messages_for_later(
+    conn: &mut PgConnection,
+    app: AppId,
+    lane: LaneId,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO cursors (message, lane, tier, topic, after, due_at)
+         SELECT m.id, $2, m.tier, m.topic, '00000000-0000-0000-0000-000000000000',
+           CASE m.state WHEN 'paused' THEN 'infinity' ELSE m.accepted_at END
+         FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
+         WHERE k.app = $1 AND k.message > $3 AND m.accepted_at > $4 AND m.state <> 'cancelled'",
+        app.0,
+        lane.0,
+        first_uuid_of(now),
+        now
     )
-    .execute(&mut *conn)
-    .await?;
-    find().fetch_one(conn).await.map(LaneId)
+    .execute(conn)
+    .await
+    .map(drop)
 }
 
 /// A lane as operators see it.

@@ -44,7 +44,9 @@ pub(crate) struct MessageRow {
     pub sent_by: Option<Uuid>,
     /// Whether an API key has that id.
     pub sent_by_key: bool,
-    /// When the API took it.
+    /// Its sender's own name for it; none: it has none, or a later message took it over.
+    pub key: Option<String>,
+    /// When the API took it, or, of a message for later, when that is.
     pub accepted_at: Timestamp,
     /// When its time to live ends.
     pub expires_at: Timestamp,
@@ -89,6 +91,7 @@ pub(crate) async fn account(
              m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
+             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
@@ -150,6 +153,7 @@ pub(crate) async fn account(
             audience_estimate: row.audience_estimate,
             sent_by: row.sent_by,
             sent_by_key: row.sent_by_key,
+            key: row.key,
             accepted_at: row.accepted_at,
             expires_at: row.expires_at,
             expanding: row.expanding,
@@ -157,6 +161,16 @@ pub(crate) async fn account(
         };
         (message, account)
     }))
+}
+
+/// The message that a sender knows by that name.
+pub(crate) async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Option<MessageId>, sqlx::Error> {
+    let found = sqlx::query_scalar!(
+        "SELECT m.id FROM message_keys k JOIN messages m ON m.id = k.message WHERE k.app = $1 AND k.key = $2",
+        app.0,
+        key
+    );
+    Ok(found.fetch_optional(pool).await?.map(MessageId))
 }
 
 /// What a message's receipts are judged by.
@@ -188,7 +202,8 @@ pub(crate) async fn list(
     let rows = sqlx::query_as!(
         MessageRow,
         r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
-             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
+             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"

@@ -17,7 +17,8 @@ use crate::store::outcomes::notes::CHARTED_ABOVE;
 pub(crate) struct MessageRow {
     /// Its id.
     pub id: MessageId,
-    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    /// What its deliveries' ids are derived from: what all messages of its run of a campaign share, or the message that it
+    /// replays, or itself.
     pub root: MessageId,
     /// The app it belongs to.
     pub app: AppId,
@@ -68,7 +69,7 @@ pub(crate) struct StoredPolicies {
 pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = sqlx::query!(
         r#"
-        SELECT m.app, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
+        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, a.caps, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
@@ -86,7 +87,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
     let tier = |code| Tier::from_code(code).expect("checked by the table");
     let opened = rows.into_iter().map(|row| MessageRow {
         id: MessageId(row.id),
-        root: MessageId(row.replay_of.unwrap_or(row.id)),
+        root: MessageId(row.root.or(row.replay_of).unwrap_or(row.id)),
         app: AppId(row.app),
         tier: tier(row.tier),
         content: row.content,

@@ -4,10 +4,11 @@
 //! statement; larger ones, and those of messages with a filter, a cursor for each lane, from which workers take batches.
 
 mod addressed;
+mod keys;
 mod rows;
 
-use sqlx::PgConnection;
 use sqlx::types::Json;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
@@ -27,15 +28,38 @@ pub(crate) const WRITERS: u32 = 2;
 const ROWS_MAX: i64 = 100;
 
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
-/// is left out, and does the others no harm. What goes to one named subscription is born leased to the holder, if there is
-/// one; the rest is due at once. Returns what became of each, in their order.
+/// is left out, and does the others no harm; so is one whose key another message has. What goes to one named subscription
+/// is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns what
+/// became of each, in their order.
 pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
     messages: &[&Addressed],
     holder: Option<Holder>,
 ) -> Result<Vec<Sent>, sqlx::Error> {
-    let audiences = messages.iter().map(|to| (to.message.app, &to.audience, to.message.filter.is_some()));
+    if messages.iter().all(|to| to.message.key.is_none()) {
+        return write(conn, vault, messages, holder).await;
+    }
+    let mut tx = conn.begin().await?;
+    let taken = keys::claim(&mut tx, messages).await?;
+    let free: Vec<&Addressed> = messages.iter().zip(&taken).filter(|(_, by)| by.is_none()).map(|(to, _)| *to).collect();
+    let mut written = write(&mut tx, vault, &free, holder).await?.into_iter();
+    tx.commit().await?;
+    let sent = taken.into_iter().map(|by| match by {
+        Some(_) => Sent { key_taken_by: by, ..Sent::default() },
+        None => written.next().expect("what became of each"),
+    });
+    Ok(sent.collect())
+}
+
+/// Stores messages whose keys are theirs.
+async fn write(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    messages: &[&Addressed],
+    holder: Option<Holder>,
+) -> Result<Vec<Sent>, sqlx::Error> {
+    let audiences = messages.iter().map(|to| (to.message.app, &to.audience, Way::of(&to.message)));
     let resolved = resolve(conn, audiences).await?;
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
@@ -47,7 +71,8 @@ pub(crate) async fn send(
         }
         match reach {
             Reach::Rows(ids) => {
-                let is_held = holder.is_some() && matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
+                let is_single = matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
+                let is_held = holder.is_some() && is_single && !message.is_for_later;
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
@@ -74,7 +99,8 @@ pub(crate) async fn dry_run(
     filter: Option<&Filter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
-    let resolved = resolve(conn, std::iter::once((app, audience, filter.is_some()))).await?.pop();
+    let way = if filter.is_some() { Way::Cursors } else { Way::Shortest };
+    let resolved = resolve(conn, std::iter::once((app, audience, way))).await?.pop();
     let Resolved { reach, topic, unreachable, lacks_topic } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
     let ids = match reach {
@@ -105,43 +131,81 @@ pub(crate) async fn dry_run(
     })
 }
 
-/// Finds out what audiences come to, those of users all at once. Each comes with whether only cursors will do.
+/// How those are reached who are not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// One by one if they are few, else by cursors.
+    Shortest,
+    /// By cursors, however few they are.
+    Cursors,
+    /// By cursors in every lane, so that those are reached, too, who come until it is due.
+    EveryLane,
+}
+
+impl Way {
+    fn of(message: &NewMessage) -> Self {
+        match message.is_for_later {
+            true => Self::EveryLane,
+            false if message.by_cursors || message.filter.is_some() => Self::Cursors,
+            false => Self::Shortest,
+        }
+    }
+}
+
+/// Finds out what audiences come to, those of users all at once.
 async fn resolve(
     conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (AppId, &Audience, bool)> + Clone,
+    audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
     let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
-    for (app, audience, by_cursors) in audiences {
+    for (app, audience, way) in audiences {
         resolved.push(match audience {
             Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
-            Audience::Topic { name, .. } => resolve_topic(conn, app, name, by_cursors).await?,
-            Audience::All => resolve_everyone(conn, app, by_cursors).await?,
+            Audience::Topic { name, .. } => resolve_topic(conn, app, name, way).await?,
+            Audience::All => resolve_everyone(conn, app, way).await?,
         });
     }
     Ok(resolved)
 }
 
-async fn resolve_topic(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    by_cursors: bool,
-) -> Result<Resolved, sqlx::Error> {
+async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str, way: Way) -> Result<Resolved, sqlx::Error> {
     let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
         return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
     };
     let lanes = audience_counts::of_topic(conn, topic).await?;
-    let reach = if by_cursors { Reach::Lanes(lanes) } else { small_or_lanes(conn, Some(topic), lanes).await? };
+    let reach = by_way(conn, app, Some(topic), lanes, way).await?;
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
 }
 
-async fn resolve_everyone(conn: &mut PgConnection, app: AppId, by_cursors: bool) -> Result<Resolved, sqlx::Error> {
+async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Result<Resolved, sqlx::Error> {
     let lanes = audience_counts::of_everyone(conn, app).await?;
-    let reach = if by_cursors { Reach::Lanes(lanes) } else { small_or_lanes(conn, None, lanes).await? };
-    Ok(Resolved::new(reach))
+    Ok(Resolved::new(by_way(conn, app, None, lanes, way).await?))
+}
+
+/// What those come to who are in these lanes in such numbers.
+async fn by_way(
+    conn: &mut PgConnection,
+    app: AppId,
+    topic: Option<i32>,
+    lanes: Vec<(LaneId, i64)>,
+    way: Way,
+) -> Result<Reach, sqlx::Error> {
+    match way {
+        Way::Shortest => small_or_lanes(conn, topic, lanes).await,
+        Way::Cursors => Ok(Reach::Lanes(lanes)),
+        Way::EveryLane => every_lane(conn, app, &lanes).await,
+    }
+}
+
+/// All lanes of an app: who is there when a message for later falls due need not be there now. A lane that is made until then
+/// joins them ([`crate::store::queue::lanes::ensure`]).
+async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<Reach, sqlx::Error> {
+    let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
+    let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
+    Ok(Reach::Lanes(lanes.into_iter().map(|id| (LaneId(id), n_in(id))).collect()))
 }
 
 async fn small_or_lanes(

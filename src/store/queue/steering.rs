@@ -66,6 +66,24 @@ pub async fn steer(
     .await
 }
 
+/// Turns a message that follows its campaign. None: it is so already, or has ended.
+pub(crate) async fn follow(
+    pool: &PgPool,
+    app: AppId,
+    id: MessageId,
+    turn: Order,
+    now: Timestamp,
+) -> Result<Option<Stop>, sqlx::Error> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        match steer_within(&mut tx, app, id, turn, now).await? {
+            Steered::Now { stop, .. } => tx.commit().await.map(|()| Some(stop)),
+            Steered::Unknown | Steered::Done | Steered::Cancelled | Steered::Already => Ok(None),
+        }
+    })
+    .await
+}
+
 async fn steer_within(
     conn: &mut PgConnection,
     app: AppId,
@@ -73,13 +91,13 @@ async fn steer_within(
     turn: Order,
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
-    let found = sqlx::query_scalar!(
-        r#"SELECT state AS "state: MessageState" FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
+    let found = sqlx::query!(
+        r#"SELECT state AS "state: MessageState", accepted_at FROM messages WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
         id.0,
         app.0
     );
-    let Some(state) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
-    let kind = match (state, turn) {
+    let Some(message) = found.fetch_optional(&mut *conn).await? else { return Ok(Steered::Unknown) };
+    let kind = match (message.state, turn) {
         (MessageState::Cancelled, Order::Cancel)
         | (MessageState::Paused, Order::Pause)
         | (MessageState::Sending, Order::Resume) => return Ok(Steered::Already),
@@ -98,7 +116,7 @@ async fn steer_within(
         }
         Order::Resume => {
             set_state(conn, id, MessageState::Sending, Some(now)).await?;
-            set_cursors_due(conn, id, Some(now)).await?;
+            set_cursors_due(conn, id, Some(now.max(message.accepted_at))).await?;
         }
         Order::Cancel => {}
     }
@@ -107,7 +125,17 @@ async fn steer_within(
         Order::Pause | Order::Resume => stop_message(conn, kind, id, now).await?,
     };
     let progress = chunk(conn, id, turn, now).await?;
+    if turn == Order::Cancel && message.accepted_at > now && !is_moving(conn, id).await? {
+        forget(conn, id, now).await?;
+    }
     Ok(Steered::Now { stop, progress })
+}
+
+/// Notes that a message was cancelled before it was due, and that nothing is left of it: no worker has heard of it, so nothing
+/// can come back. Its content is deleted as if it had been due.
+async fn forget(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<(), sqlx::Error> {
+    let forgotten = sqlx::query!("UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", id.0, now);
+    forgotten.execute(conn).await.map(drop)
 }
 
 /// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.

@@ -190,6 +190,18 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     ];
     let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
+    let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": content()}});
+    deeds.push((post.clone(), shop("/campaigns"), campaign.clone(), &[Action::CampaignCreated]));
+    deeds.push((put, shop("/campaigns/spring"), campaign, &[Action::CampaignChanged]));
+    let turns: [(&str, &'static [Action]); 4] = [
+        ("start", &[Action::CampaignStarted]),
+        ("pause", &[Action::CampaignPaused]),
+        ("resume", &[Action::CampaignResumed]),
+        ("cancel", &[Action::CampaignCancelled]),
+    ];
+    let of_campaign = |turn: &str| shop(&format!("/campaigns/spring/{turn}"));
+    deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
+    deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[Action::CampaignDeleted]));
     deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, &[Action::UserErased]));
     deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
     (api, admin, deeds)

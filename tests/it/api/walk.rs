@@ -81,6 +81,9 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/receipts" => json!([]),
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
+        "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
+        "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
+        "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
         "PUT /v1/apps/{app}/templates/{template}" => json!({"content": content()}),
         "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
@@ -112,6 +115,11 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         _ => Value::Null,
     };
     ("", body)
+}
+
+/// The plan of a campaign.
+fn campaign(n: u32) -> Value {
+    json!({"slug": format!("walk-{n}"), "message": {"to": {"all": true}, "content": content()}})
 }
 
 struct Walk {
@@ -214,6 +222,14 @@ impl Walk {
                     let id = self.message(&subscription_id).await;
                     message.insert(id).clone()
                 }
+                "{key}" => {
+                    let later = self.api.clock.now() + Duration::from_secs(3600);
+                    let body = json!({"to": {"subscriptions": [subscription_id]}, "content": content(), "send_at": later,
+                        "key": format!("key-{n}")});
+                    self.api.post("/messages", body).await.ok(202);
+                    format!("key-{n}")
+                }
+                "{campaign}" => self.campaign(template, n).await,
                 "{dead_letter}" => self.dead_letter(&subscription_id).await,
                 "{api_key}" => {
                     let (api, app) = (&self.api, Some(self.api.app_id()));
@@ -246,6 +262,20 @@ impl Walk {
     async fn message(&self, to: &str) -> String {
         let body = json!({"to": {"subscriptions": [to]}, "content": content()});
         text(&self.api.post("/messages", body).await.ok(202)["id"])
+    }
+
+    /// A campaign that stands as the route wants it.
+    async fn campaign(&self, route: &str, n: u32) -> String {
+        let made = text(&self.api.post("/campaigns", campaign(1_000_000 + n)).await.ok(201)["id"]);
+        let orders: &[&str] = match route.rsplit('/').next() {
+            Some("pause") => &["start"],
+            Some("resume") => &["start", "pause"],
+            _ => &[],
+        };
+        for order in orders {
+            self.api.post(&format!("/campaigns/{made}/{order}"), json!({})).await.ok(200);
+        }
+        made
     }
 
     async fn dead_letter(&self, to: &str) -> String {

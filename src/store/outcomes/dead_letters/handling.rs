@@ -317,6 +317,9 @@ fn compose(
         policy: original.policy.clone(),
         enveloped: original.enveloped,
         accepted_at: now,
+        is_for_later: false,
+        by_cursors: false,
+        key: None,
         traceparent: None,
         sent_by: operation.actor.who.id(),
     })
@@ -339,7 +342,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &Made, now: Ti
         return Ok(0);
     }
     sqlx::query!(
-        "UPDATE messages m SET replay_of = t.root, topic = t.topic
+        "UPDATE messages m SET replay_of = t.root, topic = t.topic, root = (SELECT root FROM messages WHERE id = t.root)
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
         &made.messages as &[MessageId],
         &made.roots as &[MessageId],

@@ -68,7 +68,7 @@ pub(crate) async fn of_expired_parked(
            SELECT q.row FROM messages m, LATERAL (
              SELECT ctid AS row FROM queue WHERE message = m.id AND (lease IS NULL OR due_at <= $1)
              LIMIT $3 FOR UPDATE SKIP LOCKED) q
-           WHERE m.state = 'paused' AND m.expires_at < $2 LIMIT $3))",
+           WHERE m.state = 'paused' AND NOT m.never_began AND m.expires_at < $2 LIMIT $3))",
         now,
         expired_before,
         CHUNK

@@ -17,6 +17,9 @@ use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
 use crate::vault::Vault;
 
+/// How much of the time that a paced message lost it makes up for at once.
+const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
+
 /// A batch under our lease.
 #[derive(Debug)]
 pub struct Batch {
@@ -92,7 +95,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
-        SELECT c.message, c.topic, c.after, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>"
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>"
         FROM cursors c JOIN messages m ON m.id = c.message
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
@@ -115,6 +118,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         after: SubscriptionId(cursor.after),
         accepted_at: cursor.accepted_at,
     };
+    let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
     let cut = match cursor.filter {
         None => {
             let recipients = read_recipients(&mut tx, &place, size, now).await?;
@@ -124,6 +128,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         Some(filter) => filtered::cut(&mut tx, &place, &filter.0, size, now).await?,
     };
     let ids: Vec<SubscriptionId> = cut.recipients.iter().map(|recipient| recipient.subscription).collect();
+    let due_at = cursor.pace_us.map_or(now, |pace_us| paced(cursor.due_at, pace_us, ids.len(), now));
     if !ids.is_empty() {
         // One statement instead of two: what it costs to start one counts for each batch.
         sqlx::query!(
@@ -144,7 +149,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
             batch,
             until,
             cut.after.0,
-            now
+            due_at
         )
         .execute(&mut *tx)
         .await?;
@@ -178,6 +183,18 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         recipients: cut.recipients,
         passed: cut.passed,
     }))
+}
+
+/// Recipients that a cursor with a pace gives at a time: those of a second, or a single one.
+fn paced_size(pace_us: i64) -> usize {
+    usize::try_from(1_000_000 / pace_us.max(1)).unwrap_or(1).max(1)
+}
+
+/// When a cursor with a pace is due again that was due at `due_at` and has given `n`. What it could not give in time, since its
+/// lane was held, say, it makes up for by [`MADE_UP_FOR`] at most: then it goes on at its pace, and does not rush.
+fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp {
+    let taken = chrono::TimeDelta::microseconds(pace_us.saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)));
+    due_at.max(now - MADE_UP_FOR).checked_add_signed(taken).unwrap_or(Timestamp::MAX_UTC)
 }
 
 /// Where a cursor stands.
@@ -383,4 +400,24 @@ pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now
     }
     closing.write(&mut tx, now).await?;
     tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_with_a_pace_keeps_it_whatever_a_look_is_late_by_and_does_not_rush_after_a_hold() {
+        let start: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
+        let ms = chrono::TimeDelta::milliseconds;
+        assert_eq!([1, 1_000, 999_999, 1_000_000, 60_000_000].map(paced_size), [1_000_000, 1_000, 1, 1, 1]);
+        let mut due_at = start;
+        for second in 0..60 {
+            let now = start + ms(second * 1_000 + 700); // each look is late
+            due_at = paced(due_at, 10_000, 100, now);
+        }
+        assert_eq!(due_at, start + ms(60_000), "6,000 in a minute, as asked for");
+        let late = start + ms(3_600_000);
+        assert_eq!(paced(start, 10_000, 100, late), late - ms(2_000) + ms(1_000));
+    }
 }

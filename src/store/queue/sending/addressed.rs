@@ -36,8 +36,14 @@ pub(crate) struct NewMessage {
     pub policy: Option<Value>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
-    /// When the API took it.
+    /// When the API took it, or, of a message for later, when that is.
     pub accepted_at: Timestamp,
+    /// Whether that lies ahead.
+    pub is_for_later: bool,
+    /// Whether it goes by cursors however few it is for, unless it names them. It does so anyway if it is for later.
+    pub by_cursors: bool,
+    /// Its sender's own name for it.
+    pub key: Option<String>,
     /// The span of its request, if that is traced.
     pub traceparent: Option<String>,
     /// Who sends it: the id of an API key or a teammate; none: nobody who has one.
@@ -148,6 +154,8 @@ pub(crate) struct Sent {
     pub expands: bool,
     /// Named subscriptions that are not active, or users without an active one.
     pub unreachable: i64,
+    /// The message that has its key. If there is one, nothing was done.
+    pub key_taken_by: Option<MessageId>,
     /// What was born leased: [`Holder`].
     pub born: Vec<Born>,
 }

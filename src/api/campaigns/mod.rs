@@ -1,0 +1,470 @@
+//! `/v1/apps/{app}/campaigns`: plans that end in messages.
+
+mod plan;
+mod view;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::accept::accept_named;
+use super::accepted::Accepted;
+use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
+use super::extract::{At, Json, PathParam, Query};
+use super::once::{Begun, Once};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use super::retry_headers::RetryHeaders;
+use super::templated::Templates;
+use super::{ApiState, Work};
+use crate::campaign::plan::Plan;
+use crate::campaign::schedule::When;
+use crate::campaign::state::{Order, State as CampaignState, Turn};
+use crate::model::id::CampaignId;
+use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, steps};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
+use crate::vault::PLAN;
+use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use view::{CampaignView, LocalesView};
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, replace, remove))
+        .routes(routes!(show_plan))
+        .routes(routes!(show_locales))
+        .routes(routes!(start))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(cancel))
+        .routes(routes!(clone))
+        .routes(routes!(test))
+}
+
+const CREATE: &str = "POST /v1/apps/{app}/campaigns";
+const CLONE: &str = "POST /v1/apps/{app}/campaigns/{campaign}/clone";
+
+/// A campaign as requests name it: by id or slug.
+#[derive(Debug, Clone)]
+pub(crate) enum CampaignRef {
+    /// `cmp_…`
+    Id(CampaignId),
+    /// Its slug, which never looks like an id: a slug has no underscore.
+    Slug(String),
+}
+
+impl std::str::FromStr for CampaignRef {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id))
+    }
+}
+
+impl PathParam for CampaignRef {
+    const NAME: &'static str = "campaign";
+}
+
+/// Which campaigns to list, and how many of them.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Only those that stand so.
+    #[param(inline)]
+    state: Option<CampaignState>,
+    /// Rows per page, 1 to 250; 50 by default.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+}
+
+/// Lists campaigns, the newest first.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ListQuery),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<CampaignView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(query): Query<ListQuery>,
+) -> Result<Response, Problem> {
+    let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
+    let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, |row| CampaignView::new(&server.app, &row)).answer(&uri))
+}
+
+/// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
+    request_body = CampaignBody, security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
+pub(crate) async fn create(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+    Json(body, octets): Json<CampaignBody>,
+) -> Result<Response, Problem> {
+    let app = &server.app;
+    let checked = check(&state, app, &body).await?;
+    let once = match Once::begin(&state, app.id, CREATE, &headers, &octets).await? {
+        Begun::First(once) => once,
+        Begun::Before(answer) => return Ok(answer),
+    };
+    make(&server, &state, once, Stored { given: body, checked }).await
+}
+
+/// Checks a plan against the app that it is of.
+async fn check(state: &ApiState, app: &App, body: &CampaignBody) -> Result<Plan, Problem> {
+    let followed = match &body.follows {
+        Some(follow) => {
+            let named: CampaignRef =
+                follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
+            find_any(state, app, &named).await?.map(|row| row.id)
+        }
+        None => None,
+    };
+    body.check(state, app, followed).await
+}
+
+async fn make(
+    server: &Server<MaySteerMessages>,
+    state: &ApiState,
+    mut once: Once,
+    stored: Stored,
+) -> Result<Response, Problem> {
+    let (app, now) = (&server.app, state.clock.now());
+    let id = CampaignId(state.clock.uuid());
+    let sealed = seal(state, id, &stored)?;
+    let new = new_campaign(&stored, &sealed);
+    match campaigns::create(once.conn(), app.id, id, &new, now).await? {
+        Made::Done => {}
+        Made::SlugTaken => return Err(slug_taken()),
+        Made::TooMany => {
+            let detail = format!("An app may have at most {} campaigns.", campaigns::CAMPAIGNS_MAX);
+            return Err(Problem::conflict("too_many_campaigns", detail));
+        }
+    }
+    server.did(Action::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
+    let row = CampaignRow {
+        id,
+        slug: stored.given.slug.clone(),
+        name: stored.given.name().to_owned(),
+        tier: new.tier.code(),
+        state: CampaignState::Draft,
+        plan: Vec::new(),
+        next_at: None,
+        runs: 0,
+        created_at: now,
+        changed_at: now,
+        started_at: None,
+    };
+    once.finish(StatusCode::CREATED, &CampaignView::new(app, &row)).await
+}
+
+fn seal(state: &ApiState, id: CampaignId, stored: &Stored) -> Result<Vec<u8>, Problem> {
+    let plain = zeroize::Zeroizing::new(serde_json::to_vec(stored).map_err(|_| Problem::internal())?);
+    Ok(state.vault.seal(PLAN, id.0, &plain))
+}
+
+fn open(state: &ApiState, row: &CampaignRow) -> Result<Stored, Problem> {
+    let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, row.id.0, &row.plan)?);
+    serde_json::from_slice(&plain).map_err(|_| Problem::internal())
+}
+
+fn new_campaign<'a>(stored: &'a Stored, sealed: &'a [u8]) -> NewCampaign<'a> {
+    let tier = stored.checked.variants[0].body.tier;
+    NewCampaign { slug: &stored.given.slug, name: stored.given.name(), tier, plan: sealed }
+}
+
+fn slug_taken() -> Problem {
+    Problem::conflict("campaign_exists", "The app has a campaign of this slug.")
+}
+
+/// Shows a campaign and how it goes.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    view(&state, &server.app, &row).await
+}
+
+async fn view(state: &ApiState, app: &App, row: &CampaignRow) -> Result<axum::Json<CampaignView>, Problem> {
+    let plan = open(state, row)?.checked;
+    let progress = view::progress(&state.pool, row.id, &plan, state.clock.now()).await?;
+    Ok(axum::Json(CampaignView::new(app, row).with(progress)))
+}
+
+async fn find_any(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Option<CampaignRow>, Problem> {
+    let (id, slug) = match named {
+        CampaignRef::Id(id) => (Some(*id), None),
+        CampaignRef::Slug(slug) => (None, Some(slug.as_str())),
+    };
+    Ok(campaigns::find(&state.pool, app.id, id, slug).await?)
+}
+
+async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<CampaignRow, Problem> {
+    find_any(state, app, named).await?.ok_or_else(|| Problem::not_found("campaign"))
+}
+
+/// Shows what the author of a campaign wrote.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/plan", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["send"])), responses((status = 200, body = CampaignBody)))]
+pub(crate) async fn show_plan(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignBody>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    Ok(axum::Json(open(&state, &row)?.given))
+}
+
+/// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = LocalesView)))]
+pub(crate) async fn show_locales(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<LocalesView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    Ok(axum::Json(view::locales(&state.pool, server.app.id, row.id).await?))
+}
+
+/// Writes a draft anew. 409 once it was started: clone it.
+#[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    request_body = CampaignBody, security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn replace(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+    Json(body, _): Json<CampaignBody>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let (app, now) = (&server.app, state.clock.now());
+    let row = find(&state, app, &campaign).await?;
+    let checked = check(&state, app, &body).await?;
+    let stored = Stored { given: body, checked };
+    let sealed = seal(&state, row.id, &stored)?;
+    let new = new_campaign(&stored, &sealed);
+    let mut tx = state.pool.begin().await?;
+    match campaigns::change(&mut tx, row.id, &new, now).await? {
+        Changed::Done => {}
+        Changed::NoDraft => return Err(no_draft()),
+        Changed::SlugTaken => return Err(slug_taken()),
+    }
+    server.did(Action::CampaignChanged, row.id).with(json!({"slug": new.slug})).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    let row = find(&state, app, &CampaignRef::Id(row.id)).await?;
+    view(&state, app, &row).await
+}
+
+fn no_draft() -> Problem {
+    Problem::conflict("campaign_started", "This campaign was started, so its plan stays as it is. Clone it.")
+}
+
+/// Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it.
+#[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 204)))]
+pub(crate) async fn remove(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<StatusCode, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let mut tx = state.pool.begin().await?;
+    if !campaigns::delete(&mut tx, row.id).await? {
+        return Err(Problem::conflict("campaign_under_way", "This campaign is under way: cancel it first."));
+    }
+    let entry = server.did(Action::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
+    entry.record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Starts a campaign: it goes out when it is due. 409 if its time has passed.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["send"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn start(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
+    let is_past = matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX)
+        || plan.expires_at.is_some_and(|end| end <= now);
+    if row.state == CampaignState::Draft && is_past {
+        return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
+    }
+    steer(&server, &state, row, Order::Start).await
+}
+
+/// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn pause(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    steer(&server, &state, row, Order::Pause).await
+}
+
+/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn resume(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    steer(&server, &state, row, Order::Resume).await
+}
+
+/// Cancels a campaign for good: no push of it starts later than a second after the answer.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn cancel(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    steer(&server, &state, row, Order::Cancel).await
+}
+
+async fn steer<S>(
+    server: &Server<S>,
+    state: &ApiState,
+    row: CampaignRow,
+    order: Order,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let action = match order {
+        Order::Start => Action::CampaignStarted,
+        Order::Pause => Action::CampaignPaused,
+        Order::Resume => Action::CampaignResumed,
+        Order::Cancel => Action::CampaignCancelled,
+    };
+    let (app, now) = (&server.app, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    match steps::turn(&mut tx, app.id, row.id, order, now).await? {
+        None => return Err(Problem::not_found("campaign")),
+        Some(Turn::Never) => {
+            let detail = format!("This campaign is {}.", row.state.name());
+            return Err(Problem::conflict("campaign_state", detail));
+        }
+        Some(Turn::Already) => {}
+        Some(Turn::To(_)) => {
+            server.did(action, row.id).with(json!({"slug": row.slug})).record(&mut tx, 1, now).await?;
+            tx.commit().await?;
+            for stop in steps::follow_through(&state.pool, Some(row.id), now).await? {
+                (state.engine.tell)(Work::Stop(stop));
+            }
+        }
+    }
+    let row = find(state, app, &CampaignRef::Id(row.id)).await?;
+    view(state, app, &row).await
+}
+
+/// What a copy of a campaign is called.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CampaignClone {
+    /// The copy's slug: 1 to 64 lower-case letters, digits or `-`.
+    #[schema(min_length = 1, max_length = 64)]
+    slug: String,
+}
+
+/// Makes a draft with the plan of another campaign.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
+    request_body = CampaignClone, security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
+pub(crate) async fn clone(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+    headers: HeaderMap,
+    Json(body, octets): Json<CampaignClone>,
+) -> Result<Response, Problem> {
+    if !is_slug(&body.slug) {
+        return Err(Problem::invalid_member("/slug", SLUG_RULE));
+    }
+    let row = find(&state, &server.app, &campaign).await?;
+    let Stored { mut given, checked } = open(&state, &row)?;
+    given.slug = body.slug;
+    given.name = Some(row.name.clone());
+    let which = [row.id.0.as_bytes(), &octets[..]].concat();
+    let once = match Once::begin(&state, server.app.id, CLONE, &headers, &which).await? {
+        Begun::First(once) => once,
+        Begun::Before(answer) => return Ok(answer),
+    };
+    make(&server, &state, once, Stored { given, checked }).await
+}
+
+/// Whom to show a campaign before it goes out.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CampaignTestSend {
+    /// These users, at most 1,000.
+    #[schema(min_items = 1, max_items = 1000)]
+    users: Vec<String>,
+    /// Which variant; the first by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 64)]
+    variant: Option<String>,
+}
+
+/// Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/test", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    request_body = CampaignTestSend, security(("api_key" = ["send"])), responses((status = 202, body = Accepted)))]
+pub(crate) async fn test(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+    Json(body, _): Json<CampaignTestSend>,
+) -> Result<(StatusCode, axum::Json<Accepted>), Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let given = open(&state, &row)?.given;
+    let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
+    let mut message = message.ok_or_else(|| Problem::invalid_member("/variant", "is no variant of this campaign"))?;
+    let template = Templates::default().resolve(&state, server.app.id, message.template.take()).await?;
+    let composed = message.compose(&state, &server.app, &RetryHeaders::default(), None, template).map_err(to_users)?;
+    let composed = composed.sent_by(server.caller.counted_as());
+    let accepted =
+        accept_named(&state, &server.app, vec![composed]).await?.pop().expect("an answer for each message")?;
+    Ok((StatusCode::ACCEPTED, axum::Json(accepted)))
+}
+
+/// What is wrong with the message's `to` is wrong with the request's `users`.
+fn to_users(mut problem: Problem) -> Problem {
+    for pointer in problem.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
+        if let Some(rest) = pointer.strip_prefix("/to/users") {
+            *pointer = format!("/users{rest}");
+        }
+    }
+    problem
+}

@@ -1,0 +1,450 @@
+//! What the author of a campaign writes, and how that is checked: its messages as messages are, by the same code.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::api::ApiState;
+use crate::api::compose::NewMessageBody;
+use crate::api::extract::{is_plain_text, parse};
+use crate::api::later;
+use crate::api::problem::{Faults, Problem};
+use crate::api::retry_headers::RetryHeaders;
+use crate::api::templated::Templates;
+use crate::campaign::plan::{
+    Audience, Body, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, Variant, WHOLE,
+};
+use crate::campaign::schedule::{Recurrence, When};
+use crate::campaign::zones::Past;
+use crate::model::clock::Timestamp;
+use crate::model::id::CampaignId;
+use crate::policy::calendar;
+use crate::store::keys::apps::App;
+use crate::store::queue::sending::Audience as SentTo;
+use crate::vault::CONTENT;
+
+/// How far ahead a campaign may be scheduled, or expire.
+const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
+/// What a slug looks like, for whoever got it wrong.
+pub(super) const SLUG_RULE: &str =
+    "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
+const NAME_RULE: &str = "must be 1 to 200 characters without control characters";
+const SHARE_RULE: &str = "must be a share of the audience from 0 to 0.5";
+/// Longest span of a pace, a test or a follow-up, in seconds: four weeks.
+const SPAN_MAX_S: i64 = 2_419_200;
+/// Members of a message that a campaign has its own for.
+const NOT_FOR_CAMPAIGNS: [(&str, &str); 4] = [
+    ("send_at", "is not for campaigns: use `schedule`"),
+    ("timezone", "is not for campaigns: use `schedule`"),
+    ("key", "is not for campaigns: they go by their slug"),
+    ("idempotency_key", "is not for campaigns: send the header `Idempotency-Key`"),
+];
+
+/// A campaign as its author writes it.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CampaignBody {
+    /// What it is called in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`.
+    #[schema(min_length = 1, max_length = 64)]
+    pub slug: String,
+    /// What people call it, 1 to 200 characters; the slug by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200)]
+    pub name: Option<String>,
+    /// The message, as it would be sent alone, to a topic or to all.
+    #[schema(value_type = NewMessageBody)]
+    message: Value,
+    /// What is said instead to shares of the audience, at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10)]
+    variants: Vec<VariantBody>,
+    /// When it is due; by default as soon as it is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<ScheduleBody>,
+    /// Nothing of it goes out from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<DateTime<Utc>>,
+    /// How fast each of its messages goes out; by default as fast as it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace: Option<PaceBody>,
+    /// Try the variants on a share of the audience first; the rest gets what did best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<TestBody>,
+    /// The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 0.5)]
+    holdout: Option<f64>,
+    /// Follow another campaign up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follows: Option<FollowBody>,
+}
+
+/// One of the things that a campaign may say.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CampaignVariant)]
+pub(crate) struct VariantBody {
+    /// What it is called, 1 to 64 characters.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// How many get it, beside the weights of the others: 1 to 1,000; 1 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    weight: Option<u16>,
+    /// Members of the message that are otherwise, such as `content`.
+    #[schema(value_type = Object)]
+    message: Map<String, Value>,
+}
+
+/// When a campaign is due: `at`, or again and again by `cron`.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CampaignSchedule)]
+pub(crate) struct ScheduleBody {
+    /// RFC 3339 with an offset, or a local time beside `timezone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 40)]
+    at: Option<String>,
+    /// A cron expression of five fields, beside `timezone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    cron: Option<String>,
+    /// An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 64)]
+    timezone: Option<String>,
+    /// With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    past: Option<Past>,
+}
+
+/// How fast a message of a campaign goes out: exactly one of these.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CampaignPace)]
+pub(crate) struct PaceBody {
+    /// So many recipients a minute, 1 to 1,000,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    per_minute: Option<u32>,
+    /// Evenly within so many seconds, 60 to 2,419,200, by the audience as it is counted then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 60, maximum = 2_419_200)]
+    spread_over: Option<u32>,
+}
+
+/// A test of variants.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CampaignTest)]
+pub(crate) struct TestBody {
+    /// Its share of the audience: above 0, to 0.5.
+    #[schema(minimum = 0, maximum = 0.5)]
+    share: f64,
+    /// How long clicks are counted before it is decided, in seconds: 60 to 2,419,200.
+    #[schema(minimum = 60, maximum = 2_419_200)]
+    after: i64,
+    /// How probable it must be that the winner is better than each of the others: 0.8 to 0.999; 0.95 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0.8, maximum = 0.999)]
+    confidence: Option<f64>,
+    /// What the rest gets if nobody wins: the `first` variant, or nothing (`stop`); `first` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    otherwise: Option<Otherwise>,
+}
+
+/// A follow-up.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CampaignFollow)]
+pub(crate) struct FollowBody {
+    /// The campaign that is followed up: its id or slug.
+    #[schema(max_length = 64)]
+    pub campaign: String,
+    /// What its recipients did not do who get this one.
+    #[schema(inline)]
+    did_not: DidNot,
+    /// How many seconds after its last run began: 60 to 2,419,200.
+    #[schema(minimum = 60, maximum = 2_419_200)]
+    after: i64,
+}
+
+/// What is sealed of a campaign.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Stored {
+    /// As it was written.
+    pub given: CampaignBody,
+    /// What that was checked to mean.
+    pub checked: Plan,
+}
+
+impl CampaignBody {
+    /// What people call it.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.slug)
+    }
+
+    /// Checks all of it but what only the database knows: `followed` is the campaign that it follows up, looked up.
+    pub(super) async fn check(
+        &self,
+        state: &ApiState,
+        app: &App,
+        followed: Option<CampaignId>,
+    ) -> Result<Plan, Problem> {
+        let mut faults = Faults::default();
+        faults.require(is_slug(&self.slug), "/slug", SLUG_RULE);
+        faults.require(is_plain_text(self.name(), 200), "/name", NAME_RULE);
+        let now = state.clock.now();
+        let holdout = share(self.holdout.unwrap_or(0.0));
+        faults.require(holdout.is_some(), "/holdout", SHARE_RULE);
+        let expires_at = self.expires_at;
+        let in_time = expires_at.is_none_or(|end| end > now && end <= now + AHEAD_MAX);
+        faults.require(in_time, "/expires_at", "must lie ahead, by at most a year");
+        let when = self.when(now, &mut faults);
+        let pace = self.pace.and_then(|pace| pace.check(&mut faults));
+        let test = self.test.as_ref().and_then(|test| self.check_test(test, &mut faults));
+        let follows = self.follows.as_ref().and_then(|follow| follow.check(followed, &mut faults));
+        self.check_variants(&mut faults);
+        faults.finish()?;
+        Ok(Plan {
+            variants: self.bodies(state, app).await?,
+            when: when.unwrap_or(When::Now),
+            pace,
+            test,
+            holdout: holdout.unwrap_or(0),
+            expires_at,
+            follows,
+        })
+    }
+
+    fn when(&self, now: Timestamp, faults: &mut Faults) -> Option<When> {
+        match (&self.schedule, &self.follows) {
+            (Some(_), Some(_)) => {
+                faults.refuse("/schedule", "must be left out of a follow-up, which has its time by `follows`");
+                None
+            }
+            (Some(schedule), None) => {
+                let when = schedule.check(now);
+                when.map_err(|(member, detail)| faults.refuse(format!("/schedule{member}"), detail)).ok()
+            }
+            (None, Some(follow)) => Some(When::After(follow.after)),
+            (None, None) => Some(When::Now),
+        }
+    }
+
+    fn check_test(&self, test: &TestBody, faults: &mut Faults) -> Option<Test> {
+        let enough = self.variants.len() >= 2;
+        faults.require(enough, "/test", "needs at least two `variants`");
+        let by_recipient = self.schedule.as_ref().is_some_and(|schedule| schedule.is_by_recipient());
+        faults.require(
+            !by_recipient,
+            "/test",
+            "has no place in a schedule by the recipients' clock: their times differ",
+        );
+        let share = share(test.share).filter(|share| *share > 0);
+        faults.require(share.is_some(), "/test/share", "must be a share of the audience above 0, to 0.5");
+        faults.require(is_span(test.after), "/test/after", "must be 60 to 2419200 seconds");
+        let confidence = test.confidence.unwrap_or(0.95);
+        let likely = (0.8..=0.999).contains(&confidence);
+        faults.require(likely, "/test/confidence", "must be a probability from 0.8 to 0.999");
+        let otherwise = test.otherwise.unwrap_or(Otherwise::First);
+        Some(Test { share: share?, after_s: test.after, confidence, otherwise })
+    }
+
+    fn check_variants(&self, faults: &mut Faults) {
+        faults.require(self.variants.len() <= VARIANTS_MAX, "/variants", "must be at most 10");
+        let mut names = HashSet::new();
+        for (i, variant) in self.variants.iter().enumerate().take(VARIANTS_MAX) {
+            let (name, weight) = (format!("/variants/{i}/name"), format!("/variants/{i}/weight"));
+            faults.require(is_plain_text(&variant.name, 64), &name, "must be 1 to 64 characters");
+            faults.require(names.insert(&variant.name), &name, "is the name of another variant");
+            faults.require((1..=1_000).contains(&variant.weight.unwrap_or(1)), &weight, "must be 1 to 1000");
+            if variant.message.contains_key("to") {
+                let detail = "must be left out: variants are for shares of one audience";
+                faults.refuse(format!("/variants/{i}/message/to"), detail);
+            }
+        }
+    }
+
+    /// Its messages, each checked as if it were to be sent now.
+    async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
+        let Value::Object(message) = &self.message else {
+            return Err(Problem::invalid_member("/message", "must be an object"));
+        };
+        if self.variants.is_empty() {
+            let checked = check_message(message.clone(), state, app).await;
+            let body = checked.map_err(|problem| problem.under("/message"))?;
+            return Ok(vec![Variant { name: String::new(), weight: 1, body }]);
+        }
+        let mut variants = Vec::with_capacity(self.variants.len());
+        for (i, variant) in self.variants.iter().enumerate() {
+            let checked = check_message(variant.over(message.clone()), state, app).await;
+            let body = checked.map_err(|problem| problem.under(&format!("/variants/{i}/message")))?;
+            variants.push(Variant { name: variant.name.clone(), weight: variant.weight.unwrap_or(1), body });
+        }
+        Ok(variants)
+    }
+
+    /// The message of a variant, by its name or the first, to other recipients; for a test.
+    pub(super) fn message_to(&self, to: Value, variant: Option<&str>) -> Option<NewMessageBody> {
+        let mut message = self.message.as_object()?.clone();
+        let chosen = match variant {
+            Some(name) => Some(self.variants.iter().find(|variant| variant.name == name)?),
+            None => self.variants.first(),
+        };
+        if let Some(chosen) = chosen {
+            message = chosen.over(message);
+        }
+        message.insert("to".into(), to);
+        serde_json::from_value(Value::Object(message)).ok()
+    }
+}
+
+impl VariantBody {
+    /// The message with what is otherwise in this variant. What a message says in one way may be said in another here.
+    fn over(&self, mut message: Map<String, Value>) -> Map<String, Value> {
+        if ["content", "payload", "template"].iter().any(|member| self.message.contains_key(*member)) {
+            for member in ["content", "compact", "payload", "envelope", "template"] {
+                message.remove(member);
+            }
+        }
+        message.extend(self.message.clone());
+        message
+    }
+}
+
+/// Checks one message of a campaign. Its content is taken out of its seal again, since it is sealed with the plan.
+async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<Body, Problem> {
+    let mut faults = Faults::default();
+    for (member, detail) in NOT_FOR_CAMPAIGNS {
+        faults.require(!message.contains_key(member), &format!("/{member}"), detail);
+    }
+    faults.finish()?;
+    let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
+    let mut body: NewMessageBody = parse(&octets)?;
+    let segment = body.to.segment(state, app).await?;
+    let mut templates = Templates::default();
+    let template = templates.resolve(state, app.id, body.template.take()).await?;
+    let mut composed = body.compose(state, app, &RetryHeaders::default(), segment, template)?;
+    templates.try_out(state, app.id, &mut composed).await?;
+    let composed = composed.addressed;
+    let message = composed.message;
+    let audience = match composed.audience {
+        SentTo::Topic { name, may_be_missing } => Audience::Topic { name, may_be_missing },
+        SentTo::All => Audience::All,
+        SentTo::Subscriptions(_) | SentTo::Users(_) => {
+            let detail = "must be a topic, a segment or all: whom you can name, send messages to";
+            return Err(Problem::invalid_member("/to", detail));
+        }
+    };
+    let content = zeroize::Zeroizing::new(state.vault.open(CONTENT, message.id, &message.content)?);
+    Ok(Body {
+        tier: message.tier,
+        to: message.audience,
+        audience,
+        filter: message.filter,
+        content: serde_json::from_slice(&content).map_err(|_| Problem::internal())?,
+        ttl_s: message.ttl_s,
+        urgency: message.urgency,
+        topic_header: message.topic_header,
+        policy: message.policy,
+        enveloped: message.enveloped,
+    })
+}
+
+impl ScheduleBody {
+    fn is_by_recipient(&self) -> bool {
+        self.timezone.as_deref() == Some(BY_RECIPIENT)
+    }
+
+    /// What it means; otherwise which member is wrong, and how.
+    fn check(&self, now: Timestamp) -> Result<When, (&'static str, String)> {
+        if self.past.is_some() && !self.is_by_recipient() {
+            return Err(("/past", "is for the timezone `recipient` only".into()));
+        }
+        match (&self.at, &self.cron) {
+            (Some(at), None) if self.is_by_recipient() => {
+                let local =
+                    later::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
+                let utc = local.and_utc();
+                if utc > now + AHEAD_MAX || utc < now - TimeDelta::days(2) {
+                    return Err(("/at", "must lie ahead, by at most a year".into()));
+                }
+                Ok(When::Recipients { local, past: self.past.unwrap_or(Past::Tomorrow) })
+            }
+            (Some(at), None) => {
+                let at = later::instant(at, self.timezone.as_deref()).map_err(|(member, detail)| {
+                    (if member == later::TIMEZONE { "/timezone" } else { "/at" }, detail.replace("send_at", "at"))
+                })?;
+                if at > now + AHEAD_MAX || at < now - later::LATE_MAX {
+                    return Err(("/at", "must lie ahead, by at most a year".into()));
+                }
+                Ok(When::At(at))
+            }
+            (None, Some(cron)) => {
+                let zone = self.timezone.as_deref().and_then(calendar::zone);
+                let zone = zone.ok_or(("/timezone", "must be an IANA time zone such as Europe/Vienna".to_owned()))?;
+                let recurrence = Recurrence::parse(cron, zone).map_err(|detail| ("/cron", detail))?;
+                match recurrence.next(now) {
+                    Some(_) => Ok(When::Cron(recurrence)),
+                    None => Err(("/cron", "never comes".into())),
+                }
+            }
+            (None, None) | (Some(_), Some(_)) => Err(("", "must hold exactly one of `at`, `cron`".into())),
+        }
+    }
+}
+
+const BY_RECIPIENT: &str = "recipient";
+
+impl PaceBody {
+    fn check(self, faults: &mut Faults) -> Option<Pace> {
+        match (self.per_minute, self.spread_over) {
+            (Some(rate), None) => {
+                let fits = (1..=1_000_000).contains(&rate);
+                faults.require(fits, "/pace/per_minute", "must be 1 to 1000000");
+                fits.then_some(Pace::PerMinute(rate))
+            }
+            (None, Some(seconds)) => {
+                let fits = is_span(seconds.into());
+                faults.require(fits, "/pace/spread_over", "must be 60 to 2419200 seconds");
+                fits.then_some(Pace::SpreadOver(seconds))
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                faults.refuse("/pace", "must hold exactly one of `per_minute`, `spread_over`");
+                None
+            }
+        }
+    }
+}
+
+impl FollowBody {
+    fn check(&self, followed: Option<CampaignId>, faults: &mut Faults) -> Option<Follow> {
+        faults.require(followed.is_some(), "/follows/campaign", "is no campaign of this app");
+        faults.require(is_span(self.after), "/follows/after", "must be 60 to 2419200 seconds");
+        Some(Follow { campaign: followed?.to_string(), did_not: self.did_not })
+    }
+}
+
+fn is_span(seconds: i64) -> bool {
+    (60..=SPAN_MAX_S).contains(&seconds)
+}
+
+/// A share in ten-thousandths. None: it is none, or more than half.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 5,000")]
+fn share(of_one: f64) -> Option<u16> {
+    (0.0..=0.5).contains(&of_one).then(|| (of_one * f64::from(WHOLE)).round() as u16)
+}
+
+/// Whether a text may be a slug.
+pub(super) fn is_slug(text: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    (1..=64).contains(&text.len())
+        && text.bytes().next().is_some_and(is_plain)
+        && text.bytes().all(|b| is_plain(b) || b == b'-')
+}

@@ -1,0 +1,371 @@
+//! A campaign as it is shown: where it stands, and how it goes. What nobody can know is null, and shares say of what.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use serde::Serialize;
+use sqlx::PgPool;
+use utoipa::ToSchema;
+
+use super::super::problem::Problem;
+use crate::campaign::plan::{Plan, WHOLE};
+use crate::campaign::state::State;
+use crate::campaign::winner::Count;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, CampaignId};
+use crate::model::lane::Gateway;
+use crate::store::campaigns::CampaignRow;
+use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow};
+use crate::store::keys::apps::App;
+
+/// Locales that are shown.
+const LOCALES_MAX: i64 = 200;
+
+/// A campaign.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Campaign)]
+pub(crate) struct CampaignView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: CampaignId,
+    /// What it is called in URLs.
+    slug: String,
+    /// What people call it.
+    name: String,
+    /// Its tier.
+    tier: Tier,
+    /// Where it stands.
+    #[schema(inline)]
+    state: State,
+    /// When something of it is due next, or looked at; null: nothing by itself.
+    next_at: Option<DateTime<Utc>>,
+    /// How many runs have begun: more than one if it recurs.
+    runs: i32,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// When it was last changed, or turned.
+    changed_at: DateTime<Utc>,
+    /// When it was started.
+    started_at: Option<DateTime<Utc>>,
+    /// How it goes; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<CampaignProgress>,
+    /// Where to go from here.
+    links: CampaignLinks,
+}
+
+/// Where to go from here.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignLinks {
+    /// The campaign.
+    #[serde(rename = "self")]
+    this: String,
+    /// What its author wrote.
+    plan: String,
+    /// How it goes by language.
+    locales: String,
+    /// `POST` here to start it.
+    start: String,
+    /// `POST` here to pause it.
+    pause: String,
+    /// `POST` here to resume it.
+    resume: String,
+    /// `POST` here to cancel it.
+    cancel: String,
+}
+
+/// How a campaign goes, all of its runs together.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct CampaignProgress {
+    /// Messages that were made.
+    messages: i64,
+    /// Messages that are still to be made, of runs that have begun.
+    messages_to_make: i64,
+    /// Deliveries that the messages were estimated to come to, before filters.
+    audience_estimate: i64,
+    /// Whether all recipients of the messages that were made have been found.
+    expanded: bool,
+    /// What became of all deliveries.
+    total: CampaignCounts,
+    /// Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
+    rate_per_second: Option<f64>,
+    /// When the last will have ended if it goes on at that rate; null: not known.
+    eta: Option<DateTime<Utc>>,
+    /// Of its variants, in their order.
+    variants: Vec<CampaignVariantView>,
+    /// By push service.
+    gateways: Vec<CampaignGatewayView>,
+    /// The share of the audience that gets nothing.
+    holdout: f64,
+    /// Its last runs, the latest first.
+    runs: Vec<CampaignRunView>,
+}
+
+/// What became of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
+#[derive(Debug, Default, Clone, Copy, Serialize, ToSchema)]
+pub(crate) struct CampaignCounts {
+    /// Deliveries that there are so far.
+    targeted: i64,
+    /// Of these, those that have not ended.
+    waiting: i64,
+    /// Taken by a push service, which does not say that anybody saw them.
+    accepted: i64,
+    /// The subscription does not exist any more.
+    gone: i64,
+    /// Their time to live ran out first.
+    expired: i64,
+    /// Given up.
+    dead: i64,
+    /// Cancelled, or unsubscribed.
+    cancelled: i64,
+    /// Held back by a frequency cap.
+    capped: i64,
+}
+
+/// A variant, and how it goes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignVariantView {
+    /// What it is called.
+    name: String,
+    /// Its weight.
+    weight: u16,
+    /// What became of its deliveries.
+    counts: CampaignCounts,
+    /// What browsers reported; null: its pushes carry no receipts, so nobody can know.
+    reports: Option<CampaignReports>,
+}
+
+/// What browsers reported of accepted deliveries: lower bounds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignReports {
+    /// Accepted deliveries that a report may come of: all but those at push services whose browsers show pushes by themselves, and
+    /// tell nobody.
+    may_report: i64,
+    /// Of which at least one report came.
+    acknowledged: i64,
+    /// Reported as displayed.
+    displayed: i64,
+    /// Reported as clicked.
+    clicked: i64,
+    /// Reported as closed.
+    closed: i64,
+    /// `clicked` of `accepted`; null: none was accepted.
+    click_rate: Option<f64>,
+    /// The bounds between which the rate of all lies with a probability of 95 %; null: none was accepted.
+    click_rate_from: Option<f64>,
+    /// The upper one.
+    click_rate_to: Option<f64>,
+}
+
+/// A push service, and what became of the deliveries by way of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignGatewayView {
+    /// Its name.
+    gateway: String,
+    /// What became of them.
+    counts: CampaignCounts,
+    /// Whether its browsers report what became of a push: if not, displays and clicks there are unknown.
+    reports: bool,
+}
+
+/// A run.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignRunView {
+    /// Its number, from 1.
+    run: i32,
+    /// The time that it is for.
+    at: DateTime<Utc>,
+    /// When its test is decided; null: it has none, or it has been.
+    decide_at: Option<DateTime<Utc>>,
+    /// The variant that won; null: none has.
+    winner: Option<String>,
+    /// How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+    confidence: Option<f64>,
+}
+
+/// How a campaign goes by language.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CampaignLocales)]
+pub(crate) struct LocalesView {
+    /// The languages with the most deliveries, up to 200.
+    data: Vec<CampaignLocaleView>,
+}
+
+/// What became of deliveries in browsers of one language.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignLocaleView {
+    /// As browsers tell it; null: they did not.
+    locale: Option<String>,
+    /// Taken by push services.
+    accepted: i64,
+    /// Reported as displayed.
+    displayed: i64,
+    /// Reported as clicked.
+    clicked: i64,
+}
+
+impl CampaignView {
+    /// Shows a row, without how it goes.
+    pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
+        let this = format!("/v1/apps/{}/campaigns/{}", app.id, row.id);
+        let to = |what: &str| format!("{this}/{what}");
+        Self {
+            id: row.id,
+            slug: row.slug.clone(),
+            name: row.name.clone(),
+            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
+            state: row.state,
+            next_at: row.next_at,
+            runs: row.runs,
+            created_at: row.created_at,
+            changed_at: row.changed_at,
+            started_at: row.started_at,
+            progress: None,
+            links: CampaignLinks {
+                plan: to("plan"),
+                locales: to("locales"),
+                start: to("start"),
+                pause: to("pause"),
+                resume: to("resume"),
+                cancel: to("cancel"),
+                this,
+            },
+        }
+    }
+
+    /// The same with how it goes.
+    pub(super) fn with(self, progress: CampaignProgress) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+}
+
+impl CampaignCounts {
+    fn add(&mut self, it: &Outcomes) {
+        let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
+        self.targeted += it.targeted;
+        self.waiting += it.targeted - ended;
+        self.accepted += it.accepted;
+        self.gone += it.gone;
+        self.expired += it.expired;
+        self.dead += it.dead;
+        self.cancelled += it.cancelled;
+        self.capped += it.capped;
+    }
+}
+
+/// Whether browsers behind a push service report what became of what they show. Safari shows declarative pushes by itself, and
+/// wakes no worker.
+fn reports_from(gateway: &str) -> bool {
+    gateway != Gateway::Apple.name()
+}
+
+/// How a campaign goes.
+pub(super) async fn progress(
+    pool: &PgPool,
+    id: CampaignId,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<CampaignProgress, Problem> {
+    let minute = now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now) - TimeDelta::minutes(1);
+    let outcomes = progress::outcomes(pool, id).await?;
+    let reports = progress::reports(pool, id).await?;
+    let reach = progress::reach(pool, id).await?;
+    let ended = progress::ended_since(pool, id, minute).await?;
+    let runs = progress::runs(pool, id).await?;
+    let seconds = (now - minute).num_milliseconds() as f64 / 1e3;
+    let rate = (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds);
+    Ok(summary(plan, &outcomes, &reports, reach, rate, runs, now))
+}
+
+fn summary(
+    plan: &Plan,
+    outcomes: &[Outcomes],
+    reports: &[Reports],
+    reach: Reach,
+    rate: Option<f64>,
+    runs: Vec<RunRow>,
+    now: Timestamp,
+) -> CampaignProgress {
+    let mut total = CampaignCounts::default();
+    let mut gateways = BTreeMap::<&str, CampaignCounts>::new();
+    for it in outcomes {
+        total.add(it);
+        gateways.entry(&it.gateway).or_default().add(it);
+    }
+    let name = |variant: i16| Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone());
+    let run = |row: RunRow| CampaignRunView {
+        run: row.run,
+        at: row.at,
+        decide_at: row.decide_at,
+        winner: row.winner.and_then(name),
+        confidence: row.confidence,
+    };
+    CampaignProgress {
+        messages: reach.messages,
+        messages_to_make: reach.to_make,
+        audience_estimate: reach.estimate,
+        expanded: reach.expanded && reach.to_make == 0,
+        total,
+        rate_per_second: rate.map(|rate| (rate * 10.0).round() / 10.0),
+        eta: eta(&total, reach, rate, now),
+        variants: (0..plan.variants.len()).map(|place| variant(plan, place, outcomes, reports)).collect(),
+        gateways: gateways
+            .into_iter()
+            .map(|(gateway, counts)| CampaignGatewayView {
+                gateway: gateway.to_owned(),
+                counts,
+                reports: reports_from(gateway),
+            })
+            .collect(),
+        holdout: f64::from(plan.holdout) / f64::from(WHOLE),
+        runs: runs.into_iter().map(run).collect(),
+    }
+}
+
+/// When the last delivery will have ended, if it goes on as it does.
+fn eta(total: &CampaignCounts, reach: Reach, rate: Option<f64>, now: Timestamp) -> Option<Timestamp> {
+    if let Some(last_due_at) = reach.last_due_at.filter(|due_at| *due_at > now) {
+        return Some(last_due_at);
+    }
+    // While recipients are still being found, there are as many to come as were estimated: filters make them fewer.
+    let to_find = if reach.expanded { 0 } else { (reach.estimate - total.targeted).max(0) };
+    let left = total.waiting + to_find;
+    let seconds = (left as f64 / rate?).min(1e9);
+    #[expect(clippy::cast_possible_truncation, reason = "bounded")]
+    let span = TimeDelta::milliseconds((seconds * 1e3) as i64);
+    (left > 0).then(|| now + span)
+}
+
+fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reports: &[Reports]) -> CampaignVariantView {
+    let variant = &plan.variants[place];
+    let is_its = |number: i16| usize::try_from(number) == Ok(place);
+    let (mut counts, mut may_report) = (CampaignCounts::default(), 0);
+    for it in outcomes.iter().filter(|it| is_its(it.variant)) {
+        counts.add(it);
+        may_report += if reports_from(&it.gateway) { it.accepted } else { 0 };
+    }
+    let reported = reports.iter().find(|it| is_its(it.variant)).copied();
+    let reported = reported.unwrap_or(Reports { variant: 0, acknowledged: 0, displayed: 0, clicked: 0, closed: 0 });
+    let count = Count { accepted: counts.accepted, clicked: reported.clicked };
+    let interval = count.interval();
+    let reports = variant.body.enveloped.then(|| CampaignReports {
+        may_report,
+        acknowledged: reported.acknowledged,
+        displayed: reported.displayed,
+        clicked: reported.clicked,
+        closed: reported.closed,
+        click_rate: (count.accepted > 0).then(|| count.clicked as f64 / count.accepted as f64),
+        click_rate_from: interval.map(|(from, _)| from),
+        click_rate_to: interval.map(|(_, to)| to),
+    });
+    CampaignVariantView { name: variant.name.clone(), weight: variant.weight, counts, reports }
+}
+
+/// How a campaign goes by language.
+pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<LocalesView, Problem> {
+    let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
+    let view =
+        |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
+    Ok(LocalesView { data: rows.into_iter().map(view).collect() })
+}

@@ -1,0 +1,110 @@
+//! When a message is to be sent that is for later.
+
+use chrono::{DateTime, NaiveDateTime, TimeDelta};
+
+use super::problem::Faults;
+use crate::model::clock::Timestamp;
+use crate::policy::calendar;
+
+/// How far ahead a message may be sent.
+const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
+/// What lies in the past by no more than this goes out at once: clocks differ, and requests are tried again. What lies further
+/// back is a mistake.
+pub(super) const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
+
+const SEND_AT: &str = "/send_at";
+pub(super) const TIMEZONE: &str = "/timezone";
+
+/// Reads `send_at` and `timezone`. None: it goes out at once, or something is wrong with them and was noted.
+pub(super) fn read(
+    send_at: Option<&str>,
+    timezone: Option<&str>,
+    now: Timestamp,
+    faults: &mut Faults,
+) -> Option<Timestamp> {
+    let Some(text) = send_at else {
+        faults.require(timezone.is_none(), TIMEZONE, "needs a `send_at` without an offset");
+        return None;
+    };
+    match instant(text, timezone) {
+        Ok(at) if at > now + AHEAD_MAX => faults.refuse(SEND_AT, "must lie at most 90 days ahead"),
+        Ok(at) if at < now - LATE_MAX => faults.refuse(SEND_AT, "lies in the past"),
+        Ok(at) => return (at > now).then_some(at),
+        Err((pointer, detail)) => faults.refuse(pointer, detail),
+    }
+    None
+}
+
+/// The moment of a time with an offset, or of a local time in a zone: the first, if clocks show it twice; the end of the gap, if
+/// they skip it.
+pub(super) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
+    match (DateTime::parse_from_rfc3339(text), timezone) {
+        (Ok(at), None) => Ok(at.to_utc()),
+        (Ok(_), Some(_)) => Err((TIMEZONE, "must be left out where `send_at` has an offset")),
+        (Err(_), zone) => {
+            let local = local(text).ok_or((SEND_AT, "must be a time such as 2026-12-01T09:00:00Z"))?;
+            let zone = zone.ok_or((SEND_AT, "must have an offset, such as `Z`, or come with `timezone`"))?;
+            let zone = calendar::zone(zone).ok_or((TIMEZONE, "must be an IANA time zone such as Europe/Vienna"))?;
+            Ok(calendar::moment(zone, local))
+        }
+    }
+}
+
+/// A date and a time of day, the seconds of which may be left out.
+pub(super) fn local(text: &str) -> Option<NaiveDateTime> {
+    ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"].iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_time_is_absolute_or_local_in_a_zone_whose_gaps_and_folds_have_one_moment() {
+        for (send_at, timezone, instant) in [
+            ("2026-12-01T09:00:00Z", None, "2026-12-01T09:00:00Z"),
+            ("2026-12-01T09:00:00+05:30", None, "2026-12-01T03:30:00Z"),
+            ("2026-12-01T09:00:00", Some("Asia/Kolkata"), "2026-12-01T03:30:00Z"),
+            ("2026-12-01T09:00", Some("europe/vienna"), "2026-12-01T08:00:00Z"),
+            ("2026-12-01T09:00", Some("Asia/Kathmandu"), "2026-12-01T03:15:00Z"),
+        ] {
+            let mut faults = Faults::default();
+            let read = read(Some(send_at), timezone, now(), &mut faults);
+            assert_eq!(read, Some(instant.parse().unwrap()), "{send_at} {timezone:?}: {faults:?}");
+        }
+        for (local, zone, moment) in [
+            ("2027-03-28T02:37", "Europe/Vienna", "2027-03-28T01:00:00Z"), // clocks go from 02:00 to 03:00
+            ("2026-10-25T02:30", "Europe/Vienna", "2026-10-25T00:30:00Z"), // clocks show it twice
+            ("2027-10-03T02:10", "Australia/Lord_Howe", "2027-10-02T15:30:00Z"), // half an hour
+        ] {
+            let instant = super::instant(local, Some(zone)).unwrap();
+            assert_eq!(instant, moment.parse::<Timestamp>().unwrap(), "{local} {zone}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_time_is_pointed_to_and_what_has_just_passed_goes_out_at_once() {
+        for (send_at, timezone, pointer) in [
+            (Some("2026-12-01T09:00:00"), None, SEND_AT),
+            (Some("tomorrow"), Some("Europe/Vienna"), SEND_AT),
+            (Some("2026-12-01T09:00:00"), Some("Mars/Olympus"), TIMEZONE),
+            (Some("2026-12-01T09:00:00Z"), Some("Europe/Vienna"), TIMEZONE),
+            (None, Some("Europe/Vienna"), TIMEZONE),
+            (Some("2027-02-18T12:00:01Z"), None, SEND_AT),
+            (Some("2026-11-20T11:54:59Z"), None, SEND_AT),
+        ] {
+            let mut faults = Faults::default();
+            assert_eq!(read(send_at, timezone, now(), &mut faults), None);
+            let problem = faults.finish().unwrap_err();
+            assert_eq!(problem.errors[0].pointer.as_deref(), Some(pointer), "{send_at:?} {timezone:?}");
+        }
+        let mut faults = Faults::default();
+        assert_eq!(read(Some("2026-11-20T11:55:00Z"), None, now(), &mut faults), None);
+        assert_eq!(read(Some("2026-11-20T12:00:00Z"), None, now(), &mut faults), None);
+        assert!(faults.finish().is_ok());
+    }
+}

@@ -1,0 +1,179 @@
+//! Which messages one run of a campaign ends in: one for each variant and, by the recipients' clock, each group of zones.
+
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Plan, Test, WHOLE};
+use super::schedule::When;
+use super::zones::{self, Zones};
+use crate::model::clock::Timestamp;
+
+/// A share of everybody, by a hash of each person: those whose number, of ten thousand, is in `from..to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    pub from: u16,
+    pub to: u16,
+}
+
+impl Share {
+    /// Everybody.
+    const ALL: Self = Self { from: 0, to: WHOLE };
+
+    /// Nothing to narrow if it is everybody.
+    fn narrowing(self) -> Option<Self> {
+        (self != Self::ALL).then_some(self)
+    }
+}
+
+/// Who of its campaign's audience a message is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Narrow {
+    /// Of these zones; none: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<Zones>,
+    /// Of this share; none: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+/// A message to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// When.
+    pub due_at: Timestamp,
+    /// Of which variant, by its place.
+    pub variant: usize,
+    /// For whom.
+    pub narrow: Narrow,
+}
+
+/// The parts of a run that begins at `at`; of a plan with a test, those of the test.
+pub(crate) fn of_run(plan: &Plan, at: Timestamp, home: Tz, now: Timestamp) -> Vec<Part> {
+    let shares = shares(plan);
+    let groups = match &plan.when {
+        When::Recipients { local, past } => {
+            zones::groups(*local, *past, home, now).into_iter().map(|(at, zones)| (at, Some(zones))).collect()
+        }
+        When::Now | When::At(_) | When::Cron(_) | When::After(_) => vec![(at, None)],
+    };
+    let is_in_time = |due_at: &Timestamp| plan.expires_at.is_none_or(|end| *due_at < end);
+    let groups = groups.into_iter().filter(|(due_at, _)| is_in_time(due_at));
+    groups
+        .flat_map(|(due_at, zones)| {
+            let of_variant = |(variant, share): (usize, &Share)| Part {
+                due_at,
+                variant,
+                narrow: Narrow { zones: zones.clone(), share: share.narrowing() },
+            };
+            shares.iter().enumerate().filter(|(_, share)| share.from < share.to).map(of_variant).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The part that the rest of the audience gets after a test: that variant.
+pub(crate) fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Part {
+    let share = Share { from: tested(plan, test).to, to: WHOLE };
+    Part { due_at: at, variant, narrow: Narrow { zones: None, share: share.narrowing() } }
+}
+
+/// Who takes part in a test.
+fn tested(plan: &Plan, test: Test) -> Share {
+    Share { from: plan.holdout, to: plan.holdout.saturating_add(test.share).min(WHOLE) }
+}
+
+/// Which share each variant goes to: consecutive, so that nobody gets two. Those who are held out come first, those who wait for
+/// the outcome of a test last.
+fn shares(plan: &Plan) -> Vec<Share> {
+    let all = plan.test.map_or(Share { from: plan.holdout, to: WHOLE }, |test| tested(plan, test));
+    let total: u32 = plan.variants.iter().map(|variant| u32::from(variant.weight)).sum();
+    let width = u32::from(all.to.saturating_sub(all.from));
+    let mut before = 0;
+    let bound = |weight: u32| {
+        let offset = (width * weight).checked_div(total).unwrap_or(0);
+        all.from + u16::try_from(offset).unwrap_or(0)
+    };
+    let share = |weight: u16| {
+        let from = bound(before);
+        before += u32::from(weight);
+        Share { from, to: bound(before) }
+    };
+    plan.variants.iter().map(|variant| variant.weight).map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::plan::{Audience, Body, Otherwise, Variant};
+    use super::*;
+    use crate::model::delivery::{Tier, Urgency};
+
+    fn now() -> Timestamp {
+        "2026-12-01T08:30:00Z".parse().unwrap()
+    }
+
+    fn plan(weights: &[u16], holdout: u16, test: Option<Test>) -> Plan {
+        let body = Body {
+            tier: Tier::Promotional,
+            to: json!({"all": true}),
+            audience: Audience::All,
+            filter: None,
+            content: serde_json::from_value(json!({"raw": {"payload": "x", "envelope": true}})).unwrap(),
+            ttl_s: 60,
+            urgency: Urgency::Normal,
+            topic_header: None,
+            policy: None,
+            enveloped: true,
+        };
+        let variants =
+            weights.iter().map(|weight| Variant { name: String::new(), weight: *weight, body: body.clone() });
+        let variants = variants.collect();
+        Plan { variants, when: When::Now, pace: None, test, holdout, expires_at: None, follows: None }
+    }
+
+    fn shares_of(parts: &[Part]) -> Vec<(usize, u16, u16)> {
+        let share = |part: &Part| part.narrow.share.unwrap_or(Share::ALL);
+        parts.iter().map(|part| (part.variant, share(part).from, share(part).to)).collect()
+    }
+
+    #[test]
+    fn a_plain_campaign_is_one_message_without_a_filter() {
+        let parts = of_run(&plan(&[1], 0, None), now(), Tz::UTC, now());
+        assert_eq!(parts, [Part { due_at: now(), variant: 0, narrow: Narrow::default() }]);
+    }
+
+    #[test]
+    fn variants_share_the_audience_by_weight_without_gap_or_overlap() {
+        for (weights, holdout, expected) in [
+            (&[1, 1][..], 0, vec![(0, 0, 5_000), (1, 5_000, 10_000)]),
+            (&[1, 1, 1], 1_000, vec![(0, 1_000, 4_000), (1, 4_000, 7_000), (2, 7_000, 10_000)]),
+            (&[1, 0, 2], 0, vec![(0, 0, 3_333), (2, 3_333, 10_000)]),
+            (&[1], 500, vec![(0, 500, 10_000)]),
+        ] {
+            let parts = of_run(&plan(weights, holdout, None), now(), Tz::UTC, now());
+            assert_eq!(shares_of(&parts), expected, "{weights:?} {holdout}");
+        }
+    }
+
+    #[test]
+    fn a_test_takes_its_share_and_the_rest_gets_what_won() {
+        let test = Test { share: 2_000, after_s: 3_600, confidence: 0.95, otherwise: Otherwise::First };
+        let plan = plan(&[1, 1], 1_000, Some(test));
+        let parts = of_run(&plan, now(), Tz::UTC, now());
+        assert_eq!(shares_of(&parts), [(0, 1_000, 2_000), (1, 2_000, 3_000)]);
+        assert_eq!(shares_of(&[of_rest(&plan, test, 1, now())]), [(1, 3_000, 10_000)]);
+    }
+
+    #[test]
+    fn by_the_recipients_clock_each_group_of_zones_has_its_messages_until_the_campaign_expires() {
+        let local = "2026-12-02T09:00:00".parse().unwrap();
+        let mut plan = plan(&[1, 1], 0, None);
+        plan.when = When::Recipients { local, past: zones::Past::Skip };
+        let all = of_run(&plan, now(), Tz::UTC, now());
+        assert!(all.len() > 60 && all.len() % 2 == 0, "{}", all.len());
+        plan.expires_at = Some("2026-12-02T00:00:00Z".parse().unwrap());
+        let some = of_run(&plan, now(), Tz::UTC, now());
+        assert!(!some.is_empty() && some.len() < all.len());
+        assert!(some.iter().all(|part| Some(part.due_at) < plan.expires_at));
+    }
+}

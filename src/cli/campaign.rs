@@ -1,0 +1,276 @@
+//! `bellwire campaign`: plans that end in messages.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::Method;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::refusal::Names;
+use super::send::read;
+
+const NAMES: &Names =
+    &[("campaign", "CAMPAIGN"), ("app", "--app"), ("/slug", "--slug"), ("/users", "--user"), ("/variant", "--variant")];
+/// How often a campaign that is watched is looked at.
+const WATCHED_EVERY: Duration = Duration::from_secs(1);
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(super) enum Campaign {
+    /// Make a campaign, as a draft.
+    #[command(after_help = "Example:\n  bellwire campaign create spring.json --app shop")]
+    Create {
+        /// Its plan in JSON, as the API takes it; - for standard input.
+        #[arg(value_name = "FILE")]
+        plan: PathBuf,
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// The same key makes the same campaign only once.
+        #[arg(long, value_name = "KEY")]
+        idempotency_key: Option<String>,
+    },
+    /// Write the plan of a draft anew.
+    Change {
+        #[command(flatten)]
+        campaign: One,
+        /// Its plan in JSON, as the API takes it; - for standard input.
+        #[arg(value_name = "FILE")]
+        plan: PathBuf,
+    },
+    /// List an app's campaigns, the newest first.
+    List {
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+    },
+    /// Show a campaign and how it goes.
+    Show(One),
+    /// Print what its author wrote, in JSON.
+    Plan(One),
+    /// Send it to named users now, as a message of its own.
+    #[command(after_help = "Example:\n  bellwire campaign test spring --app shop --user 42 --variant b")]
+    Test {
+        #[command(flatten)]
+        campaign: One,
+        /// Whom to; repeatable.
+        #[arg(long = "user", value_name = "USER", required = true)]
+        users: Vec<String>,
+        /// Which variant; the first by default.
+        #[arg(long, value_name = "NAME")]
+        variant: Option<String>,
+    },
+    /// Start it: it goes out when it is due.
+    Start(One),
+    /// Stop sending within a second, until it is resumed.
+    Pause(One),
+    /// Go on sending.
+    Resume(One),
+    /// Stop sending within a second, for good.
+    Cancel(One),
+    /// Make a draft with the plan of a campaign.
+    Clone {
+        #[command(flatten)]
+        campaign: One,
+        /// What the copy is called.
+        #[arg(long)]
+        slug: String,
+    },
+    /// Delete a draft, or a campaign that is over.
+    Delete(One),
+    /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
+    Watch(One),
+}
+
+/// Which campaign.
+#[derive(Debug, Args)]
+pub(super) struct One {
+    /// Its slug or id.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    campaign: String,
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+}
+
+impl One {
+    fn path(&self) -> String {
+        path(["apps", &self.app, "campaigns", &self.campaign])
+    }
+
+    fn verb(&self, verb: &str) -> String {
+        format!("{}/{verb}", self.path())
+    }
+}
+
+impl Campaign {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let ask = match &self {
+            Self::Create { plan, app, idempotency_key } => Ask {
+                body: read_plan(plan)?,
+                idempotency_key: idempotency_key.as_deref(),
+                ..Ask::new(Method::POST, path(["apps", app, "campaigns"]))
+            },
+            Self::Change { campaign, plan } => Ask { body: read_plan(plan)?, ..Ask::new(Method::PUT, campaign.path()) },
+            Self::List { app } => {
+                let page = local.list(&path(["apps", app, "campaigns"])).await?;
+                return Ok(out.say(&page, &list(&page))?);
+            }
+            Self::Plan(one) => {
+                let plan = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, one.verb("plan")) }).await?;
+                return Ok(out.say(&plan, &serde_json::to_string_pretty(&plan)?)?);
+            }
+            Self::Test { campaign, users, variant } => {
+                let body = match variant {
+                    Some(variant) => json!({"users": users, "variant": variant}),
+                    None => json!({"users": users}),
+                };
+                let asked = Ask { body, names: NAMES, ..Ask::new(Method::POST, campaign.verb("test")) };
+                let sent = local.ask(asked).await?;
+                return Ok(out.say(&sent, &text(&sent, "/id"))?);
+            }
+            Self::Delete(one) => {
+                local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, one.path()) }).await?;
+                let gone = format!("The campaign {} is gone.", one.campaign);
+                return Ok(out.say(&json!({"campaign": one.campaign, "deleted": true}), &gone)?);
+            }
+            Self::Watch(one) => return watch(one, local, out).await,
+            Self::Clone { campaign, slug } => {
+                Ask { body: json!({"slug": slug}), names: NAMES, ..Ask::new(Method::POST, campaign.verb("clone")) }
+            }
+            Self::Show(one) => Ask { names: NAMES, ..Ask::new(Method::GET, one.path()) },
+            Self::Start(one) => Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("start")) },
+            Self::Pause(one) => Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("pause")) },
+            Self::Resume(one) => Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("resume")) },
+            Self::Cancel(one) => Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("cancel")) },
+        };
+        let campaign = local.ask(ask).await?;
+        Ok(out.say(&campaign, &show(&campaign))?)
+    }
+}
+
+fn read_plan(file: &std::path::Path) -> anyhow::Result<Value> {
+    serde_json::from_slice(&read(file)?).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+fn show(campaign: &Value) -> String {
+    let about = fields([
+        ("campaign", text(campaign, "/slug")),
+        ("id", text(campaign, "/id")),
+        ("name", text(campaign, "/name")),
+        ("state", text(campaign, "/state")),
+        ("tier", text(campaign, "/tier")),
+        ("runs", text(campaign, "/runs")),
+        ("next", time(campaign, "/next_at")),
+    ]);
+    let variants = campaign["progress"]["variants"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if variants.is_empty() {
+        return about;
+    }
+    let row = |variant| {
+        [
+            text(variant, "/name"),
+            text(variant, "/counts/targeted"),
+            text(variant, "/counts/accepted"),
+            text(variant, "/reports/displayed"),
+            text(variant, "/reports/clicked"),
+            rate(variant),
+        ]
+    };
+    let variants =
+        table(["VARIANT", "TARGETED", "ACCEPTED", "DISPLAYED", "CLICKED", "CLICK RATE"], variants.iter().map(row));
+    format!("{about}\n{}\n{variants}", line(campaign))
+}
+
+/// The click rate of a variant with its bounds.
+fn rate(variant: &Value) -> String {
+    let percent = |name: &str| variant["reports"][name].as_f64().map(|rate| rate * 100.0);
+    match (percent("click_rate"), percent("click_rate_from"), percent("click_rate_to")) {
+        (Some(rate), Some(from), Some(to)) => format!("{rate:.1} % ({from:.1} to {to:.1})"),
+        _ => "-".to_owned(),
+    }
+}
+
+fn list(page: &Value) -> String {
+    let row = |campaign| {
+        [
+            text(campaign, "/slug"),
+            text(campaign, "/state"),
+            text(campaign, "/tier"),
+            text(campaign, "/runs"),
+            time(campaign, "/next_at"),
+            text(campaign, "/name"),
+        ]
+    };
+    table(["CAMPAIGN", "STATE", "TIER", "RUNS", "NEXT", "NAME"], rows(page).map(row))
+}
+
+/// How it goes, in a line.
+fn line(campaign: &Value) -> String {
+    let total = &campaign["progress"]["total"];
+    let n = |name: &str| total[name].as_i64().unwrap_or(0);
+    let ended = n("targeted") - n("waiting");
+    let rate = campaign["progress"]["rate_per_second"].as_f64();
+    let rate = rate.map(|rate| format!(", {rate}/s")).unwrap_or_default();
+    let eta = campaign["progress"]["eta"].is_string().then(|| format!(", until {}", time(campaign, "/progress/eta")));
+    let bad = n("gone") + n("expired") + n("dead") + n("cancelled") + n("capped");
+    format!(
+        "{}: {ended} of {} ended, {} accepted, {bad} not{rate}{}",
+        text(campaign, "/state"),
+        n("targeted"),
+        n("accepted"),
+        eta.unwrap_or_default()
+    )
+}
+
+/// Looks at a campaign once a second until nothing can come of it any more.
+async fn watch(one: &One, local: &Local, out: Output) -> anyhow::Result<()> {
+    let is_drawn = !out.json && std::io::stderr().is_terminal();
+    let target = if is_drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}\n{msg}").context("a template of ours")?;
+    let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style);
+    let mut last = String::new();
+    loop {
+        let campaign = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, one.path()) }).await?;
+        let progress = &campaign["progress"];
+        let n = |pointer: &str| progress.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let ended = n("/total/targeted").saturating_sub(n("/total/waiting"));
+        let whole = if progress["expanded"] == true { n("/total/targeted") } else { n("/audience_estimate") };
+        bar.set_length(whole.max(ended));
+        bar.set_position(ended);
+        let line = line(&campaign);
+        bar.set_message(line.clone());
+        if !is_drawn && line != last {
+            out.say(&campaign, &line)?;
+        }
+        if matches!(campaign["state"].as_str(), Some("done" | "cancelled" | "draft")) {
+            bar.abandon();
+            return if is_drawn { Ok(out.say(&campaign, &show(&campaign))?) } else { Ok(()) };
+        }
+        last = line;
+        tokio::time::sleep(WATCHED_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_a_rate_says_how_certain_it_is() {
+        let campaign = json!({"state": "sending", "progress": {"eta": "2026-12-01T09:00:00Z", "rate_per_second": 12.5,
+            "total": {"targeted": 100, "waiting": 60, "accepted": 38, "gone": 2, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0}}});
+        let said = "sending: 40 of 100 ended, 38 accepted, 2 not, 12.5/s, until 2026-12-01 09:00:00Z";
+        assert_eq!(line(&campaign), said);
+        let known = json!({"reports": {"click_rate": 0.1, "click_rate_from": 0.05, "click_rate_to": 0.2}});
+        assert_eq!((rate(&known).as_str(), rate(&json!({"reports": null})).as_str()), ("10.0 % (5.0 to 20.0)", "-"));
+    }
+}

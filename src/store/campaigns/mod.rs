@@ -1,0 +1,171 @@
+//! Campaigns: rows and transitions. What the scheduler does is in [`steps`], how it goes in [`progress`].
+
+pub(crate) mod progress;
+pub(crate) mod steps;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::campaign::state::State;
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, CampaignId};
+
+/// Most campaigns of an app.
+pub(crate) const CAMPAIGNS_MAX: i64 = 10_000;
+
+/// A campaign.
+#[derive(Debug, Clone)]
+pub(crate) struct CampaignRow {
+    pub id: CampaignId,
+    pub slug: String,
+    pub name: String,
+    /// [`Tier::code`].
+    pub tier: i16,
+    pub state: State,
+    /// Sealed: `api::campaigns::plan::Stored`.
+    pub plan: Vec<u8>,
+    /// When the scheduler looks at it again.
+    pub next_at: Option<Timestamp>,
+    /// How many runs have begun.
+    pub runs: i32,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+}
+
+/// A campaign to make or to write anew.
+#[derive(Debug)]
+pub(crate) struct NewCampaign<'a> {
+    pub slug: &'a str,
+    pub name: &'a str,
+    pub tier: Tier,
+    /// Sealed.
+    pub plan: &'a [u8],
+}
+
+/// What became of a campaign that was to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It is there.
+    Done,
+    /// Another one of the app has its slug.
+    SlugTaken,
+    /// The app has as many as it may.
+    TooMany,
+}
+
+/// What became of a draft that was to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// It is so.
+    Done,
+    /// There is no such campaign, or it is no draft any more.
+    NoDraft,
+    /// Another one of the app has its slug.
+    SlugTaken,
+}
+
+/// Makes a draft.
+pub(crate) async fn create(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: CampaignId,
+    new: &NewCampaign<'_>,
+    now: Timestamp,
+) -> sqlx::Result<Made> {
+    let n = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM (SELECT FROM campaigns WHERE app = $1 LIMIT $2) counted"#,
+        app.0,
+        CAMPAIGNS_MAX
+    );
+    if n.fetch_one(&mut *conn).await? >= CAMPAIGNS_MAX {
+        return Ok(Made::TooMany);
+    }
+    let made = sqlx::query!(
+        "INSERT INTO campaigns (id, app, slug, name, tier, state, plan, created_at, changed_at)
+         VALUES ($1, $2, $3, $4, $5, 'draft', $6, $7, $7) ON CONFLICT (app, slug) DO NOTHING",
+        id.0,
+        app.0,
+        new.slug,
+        new.name,
+        new.tier.code(),
+        new.plan,
+        now
+    );
+    Ok(if made.execute(conn).await?.rows_affected() == 1 { Made::Done } else { Made::SlugTaken })
+}
+
+/// Writes a draft anew.
+pub(crate) async fn change(
+    conn: &mut PgConnection,
+    id: CampaignId,
+    new: &NewCampaign<'_>,
+    now: Timestamp,
+) -> sqlx::Result<Changed> {
+    let changed = sqlx::query!(
+        "UPDATE campaigns SET slug = $2, name = $3, tier = $4, plan = $5, changed_at = $6 WHERE id = $1 AND state = 'draft'",
+        id.0,
+        new.slug,
+        new.name,
+        new.tier.code(),
+        new.plan,
+        now
+    );
+    match changed.execute(conn).await {
+        Ok(done) if done.rows_affected() == 1 => Ok(Changed::Done),
+        Ok(_) => Ok(Changed::NoDraft),
+        Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => {
+            Ok(Changed::SlugTaken)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way.
+pub(crate) async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
+    let deleted = sqlx::query!("DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled')", id.0);
+    Ok(deleted.execute(conn).await?.rows_affected() == 1)
+}
+
+/// The campaign of that id or slug.
+pub(crate) async fn find(
+    pool: &PgPool,
+    app: AppId,
+    id: Option<CampaignId>,
+    slug: Option<&str>,
+) -> sqlx::Result<Option<CampaignRow>> {
+    sqlx::query_as!(
+        CampaignRow,
+        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
+             started_at
+           FROM campaigns WHERE app = $1 AND (id = $2 OR slug = $3)"#,
+        app.0,
+        id.map(|id| id.0),
+        slug
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// An app's campaigns with ids below `before`, the newest first, of all states or of one.
+pub(crate) async fn list(
+    pool: &PgPool,
+    app: AppId,
+    state: Option<State>,
+    before: Uuid,
+    limit: i64,
+) -> sqlx::Result<Vec<CampaignRow>> {
+    sqlx::query_as!(
+        CampaignRow,
+        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
+             started_at
+           FROM campaigns WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $4"#,
+        app.0,
+        before,
+        state.map(State::name),
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}

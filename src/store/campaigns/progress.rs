@@ -1,0 +1,174 @@
+//! How a campaign goes: what became of its deliveries, by variant and gateway, and what was reported of them. It is added up from
+//! what is counted for each message anyway, so it costs the same however many recipients there are.
+
+use sqlx::PgPool;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::Ending;
+use crate::model::id::{AppId, CampaignId};
+use crate::store::outcomes::notes::CHARTED_ABOVE;
+
+/// Runs that are shown, the latest first.
+const RUNS_SHOWN: i64 = 50;
+
+/// What became of the deliveries of a variant in the lanes of one gateway.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcomes {
+    /// By its place.
+    pub variant: i16,
+    /// The push service.
+    pub gateway: String,
+    pub targeted: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+}
+
+/// What became of a campaign's deliveries; what waits is what was targeted and has not ended.
+pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
+    sqlx::query_as!(
+        Outcomes,
+        r#"SELECT m.variant AS "variant!", l.gateway, sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
+             sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!", sum(c.dead)::bigint AS "dead!",
+             sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!"
+           FROM messages m JOIN message_counts c ON c.message = m.id JOIN lanes l ON l.id = c.lane
+           WHERE m.campaign = $1 GROUP BY m.variant, l.gateway ORDER BY m.variant, l.gateway"#,
+        id.0
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// What browsers reported of a variant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reports {
+    /// By its place.
+    pub variant: i16,
+    pub acknowledged: i64,
+    pub displayed: i64,
+    pub clicked: i64,
+    pub closed: i64,
+}
+
+/// What browsers reported of a campaign.
+pub(crate) async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Reports>> {
+    sqlx::query_as!(
+        Reports,
+        r#"SELECT m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!", sum(r.displayed)::bigint AS "displayed!",
+             sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
+           FROM messages m JOIN receipt_counts r ON r.message = m.id WHERE m.campaign = $1 GROUP BY m.variant"#,
+        id.0
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// How far a campaign's messages have come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Messages that were made.
+    pub messages: i64,
+    /// Deliveries that they were estimated to come to.
+    pub estimate: i64,
+    /// Whether the recipients of all that were made have been found.
+    pub expanded: bool,
+    /// Messages that are still to be made of runs that have begun.
+    pub to_make: i64,
+    /// When the last of them is due.
+    pub last_due_at: Option<Timestamp>,
+}
+
+/// How far a campaign's messages have come.
+pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> {
+    sqlx::query_as!(
+        Reach,
+        r#"SELECT m.messages AS "messages!", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!", p.last_due_at
+           FROM (SELECT count(*) AS messages, coalesce(sum(audience_estimate), 0)::bigint AS estimate,
+                   coalesce(bool_and((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL), true) AS expanded
+                 FROM messages m WHERE campaign = $1) m,
+                (SELECT count(*) AS to_make, max(due_at) AS last_due_at FROM campaign_parts
+                 WHERE campaign = $1 AND message IS NULL) p"#,
+        id.0
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Deliveries of a campaign that ended since a minute began, as far as they are charted: those of large messages are.
+pub(crate) async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"SELECT coalesce(sum(n), 0)::bigint AS "n!" FROM (
+             SELECT u.n FROM messages m JOIN rollups r ON r.step = 1 AND r.message = m.id AND r.start >= $2,
+               unnest(r.facts, r.ns) AS u (fact, n)
+             WHERE m.campaign = $1 AND m.audience_estimate > $3 AND u.fact <= $4 AND u.fact <> $5
+             UNION ALL
+             SELECT n.n FROM rollup_notes n JOIN messages m ON m.id = n.message
+             WHERE m.campaign = $1 AND n.minute >= $2 AND n.fact <= $4 AND n.fact <> $5) ended"#,
+        id.0,
+        minute,
+        CHARTED_ABOVE,
+        Ending::Capped.code(), // the last of them
+        Ending::Retry.code()
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// A run of a campaign.
+#[derive(Debug, Clone)]
+pub(crate) struct RunRow {
+    pub run: i32,
+    /// The time that it is for.
+    pub at: Timestamp,
+    /// When its test is decided.
+    pub decide_at: Option<Timestamp>,
+    /// The variant that won, by its place.
+    pub winner: Option<i16>,
+    /// How probable it is that the best was better.
+    pub confidence: Option<f64>,
+}
+
+/// The last runs of a campaign, the latest first.
+pub(crate) async fn runs(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<RunRow>> {
+    sqlx::query_as!(
+        RunRow,
+        "SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 ORDER BY run DESC LIMIT $2",
+        id.0,
+        RUNS_SHOWN
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// What became of deliveries in browsers of one language.
+#[derive(Debug)]
+pub(crate) struct OfLocale {
+    /// As the browser tells it; none: it did not.
+    pub locale: Option<String>,
+    pub accepted: i64,
+    pub displayed: i64,
+    pub clicked: i64,
+}
+
+/// What became of a campaign's deliveries by locale, the largest first: every attempt is looked at, which takes seconds for a
+/// million. Of subscriptions that retention has deleted the locale is not known.
+pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: i64) -> sqlx::Result<Vec<OfLocale>> {
+    sqlx::query_as!(
+        OfLocale,
+        r#"SELECT s.locale, count(*) FILTER (WHERE d.kind = 0) AS "accepted!", count(*) FILTER (WHERE d.kind = 1) AS "displayed!",
+             count(*) FILTER (WHERE d.kind = 2) AS "clicked!"
+           FROM messages m, LATERAL (
+             SELECT 0::smallint AS kind, subscription, shard FROM attempts WHERE message = m.id AND ending = 1
+             UNION ALL SELECT kind, subscription, shard FROM receipts WHERE message = m.id AND kind < 3) d
+           LEFT JOIN subscriptions s ON s.shard = d.shard AND s.id = d.subscription
+           WHERE m.campaign = $1 AND m.app = $2 GROUP BY s.locale ORDER BY 2 DESC, 1 LIMIT $3"#,
+        id.0,
+        app.0,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,461 @@
+//! Campaigns: plans that end in messages. A stub clock drives their scheduler.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::testkit::server::campaigns;
+use bellwire::testkit::simulate::gateways::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::support::app::{DAY, Reply, Subscriber, scalar};
+use crate::support::{START, TestApp, seed};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A plan to everybody, with further members.
+fn plan(slug: &str, more: Value) -> Value {
+    let mut plan =
+        json!({"slug": slug, "message": {"to": {"all": true}, "content": {"title": "Spring", "body": "It is here"}}});
+    plan.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+    plan
+}
+
+async fn create(app: &TestApp, plan: Value) -> Value {
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201)
+}
+
+async fn order(app: &TestApp, slug: &str, verb: &str) -> Reply {
+    app.call(Method::POST, &format!("/v1/apps/shop/campaigns/{slug}/{verb}"), Value::Null).await
+}
+
+async fn started(app: &TestApp, plan: Value) -> String {
+    let slug = plan["slug"].as_str().unwrap().to_owned();
+    create(app, plan).await;
+    order(app, &slug, "start").await.ok(200);
+    slug
+}
+
+async fn show(app: &TestApp, slug: &str) -> Value {
+    app.get(&format!("/v1/apps/shop/campaigns/{slug}")).await
+}
+
+/// One look of the scheduler, and all that comes of it.
+async fn go(app: &TestApp) {
+    campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.expect("the database answers");
+    app.run_until_idle().await;
+}
+
+async fn advance(app: &TestApp, by: Duration) {
+    app.clock.advance(by);
+    go(app).await;
+}
+
+fn accepted(campaign: &Value) -> i64 {
+    campaign["progress"]["total"]["accepted"].as_i64().unwrap()
+}
+
+/// The deliveries that each of these has got.
+async fn got(app: &TestApp, subscriber: &Subscriber) -> i64 {
+    let id: bellwire::testkit::model::id::SubscriptionId = subscriber.id.parse().unwrap();
+    sqlx::query_scalar("SELECT count(*) FROM attempts WHERE subscription = $1 AND ending = 1")
+        .bind(id.0)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap()
+}
+
+/// Reports clicks of so many of a variant's deliveries, past the API.
+async fn click(app: &TestApp, variant: i16, n: i64) {
+    sqlx::query(
+        "INSERT INTO receipt_counts (message, acknowledged, displayed, clicked)
+         SELECT id, $2, $2, $2 FROM messages WHERE campaign IS NOT NULL AND variant = $1 ORDER BY id LIMIT 1
+         ON CONFLICT (message) DO UPDATE SET clicked = excluded.clicked",
+    )
+    .bind(variant)
+    .bind(n)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_campaign_is_drafted_started_sent_and_done() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..3).await;
+    let made = create(&app, plan("spring", json!({"schedule": {"at": json!(START + HOUR)}}))).await;
+    assert_eq!((&made["state"], &made["slug"], &made["name"]), (&json!("draft"), &json!("spring"), &json!("spring")));
+    go(&app).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages").await, 0, "a draft sends nothing");
+
+    assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled");
+    assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled", "again");
+    go(&app).await;
+    let waiting = show(&app, "spring").await;
+    assert_eq!((&waiting["state"], &waiting["next_at"]), (&json!("scheduled"), &json!(START + HOUR)));
+
+    advance(&app, HOUR).await;
+    let sent = show(&app, made["id"].as_str().unwrap()).await;
+    assert_eq!((&sent["state"], accepted(&sent), &sent["runs"]), (&json!("sending"), 3, &json!(1)));
+    assert_eq!(sent["progress"]["gateways"][0]["counts"]["accepted"], 3);
+    assert_eq!(sent["progress"]["variants"][0]["reports"]["may_report"], 3);
+    advance(&app, MINUTE).await;
+    assert_eq!(show(&app, "spring").await["state"], "done");
+    for verb in ["start", "pause", "resume", "cancel"] {
+        assert_eq!(order(&app, "spring", verb).await.ok(409)["code"], "campaign_state", "{verb}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn ten_million_drafted_scheduled_and_cancelled_cost_as_many_rows_as_ten() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    // What counts as the audience: nobody looks at its members before the fan-out comes by.
+    sqlx::query("INSERT INTO audience_changes (topic, lane, n) SELECT 0, id, 9999999 FROM lanes")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let rows = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM cursors) + (SELECT count(*) FROM queue)
+        + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM message_counts) + (SELECT count(*) FROM campaign_parts)";
+    let slug = started(&app, plan("huge", json!({"schedule": {"at": json!(START + HOUR)}}))).await;
+    go(&app).await;
+    assert_eq!(scalar(&app.pool, rows).await, 0);
+    assert_eq!(order(&app, &slug, "cancel").await.ok(200)["state"], "cancelled");
+
+    let zones = json!({"at": "2027-01-20T09:00", "timezone": "recipient"});
+    let slug = started(&app, plan("around", json!({"schedule": zones}))).await;
+    go(&app).await;
+    let parts = scalar(&app.pool, "SELECT count(*) FROM campaign_parts").await;
+    assert!((30..=45).contains(&parts), "one message for each group of zones: {parts}");
+    assert_eq!(scalar(&app.pool, rows).await, parts);
+    order(&app, &slug, "cancel").await.ok(200);
+    assert_eq!(scalar(&app.pool, rows).await, 0);
+    advance(&app, 10 * DAY).await;
+    assert_eq!(scalar(&app.pool, rows).await, 0);
+    sqlx::query("DELETE FROM audience_changes WHERE n = 9999999").execute(&app.pool).await.unwrap();
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_campaign_is_paused_and_resumed_with_its_messages_and_cancelled_for_good() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    let slug = started(&app, plan("spring", json!({}))).await;
+    campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.unwrap();
+    assert_eq!(order(&app, &slug, "pause").await.ok(200)["state"], "paused");
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 0, "its message waits with it");
+    assert_eq!(order(&app, &slug, "resume").await.ok(200)["state"], "sending");
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 3);
+
+    let slug = started(&app, plan("again", json!({}))).await;
+    campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.unwrap();
+    assert_eq!(order(&app, &slug, "cancel").await.ok(200)["state"], "cancelled");
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 0);
+    assert_eq!(order(&app, &slug, "resume").await.ok(409)["code"], "campaign_state");
+    app.sweep().await;
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn each_gets_it_when_their_own_clock_shows_the_time() {
+    let app = TestApp::start().await; // on a Friday, at 08:00 UTC
+    let mut people = Vec::new();
+    for (i, zone) in ["Asia/Tokyo", "Asia/Kolkata", "Europe/London", "America/New_York"].iter().enumerate() {
+        let i = u32::try_from(i).unwrap();
+        people.push(app.subscribe_with("fcm", i..i + 1, json!({"timezone": zone})).await.remove(0));
+    }
+    people.push(app.subscribe("fcm", 9..10).await.remove(0)); // tells no zone: counts as in the app's, UTC
+    let zones = json!({"at": "2027-01-15T12:00", "timezone": "recipient", "past": "tomorrow"});
+    let slug = started(&app, plan("noon", json!({"schedule": zones}))).await;
+    let mut got_at = vec![None; people.len()];
+    for hour in 0..36_u32 {
+        go(&app).await;
+        for (at, person) in got_at.iter_mut().zip(&people) {
+            if at.is_none() && got(&app, person).await == 1 {
+                *at = Some(hour);
+            }
+        }
+        app.clock.advance(HOUR);
+    }
+    // 12:00 there is 03:00, 06:30, 12:00, 17:00 and 12:00 UTC; what has passed comes tomorrow.
+    assert_eq!(got_at, [Some(19), Some(23), Some(4), Some(9), Some(4)]);
+    for person in &people {
+        assert_eq!(got(&app, person).await, 1);
+    }
+    advance(&app, DAY).await;
+    assert_eq!(show(&app, &slug).await["state"], "done");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_recurring_campaign_runs_at_its_times_and_makes_up_for_the_last_one_that_was_missed() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let cron = json!({"cron": "0 9 * * *", "timezone": "Europe/Vienna"});
+    let slug = started(&app, plan("daily", json!({"schedule": cron}))).await;
+    go(&app).await;
+    assert_eq!(show(&app, &slug).await["next_at"], "2027-01-16T08:00:00Z", "it was started at nine");
+    advance(&app, DAY).await;
+    advance(&app, MINUTE).await;
+    let once = show(&app, &slug).await;
+    assert_eq!((accepted(&once), &once["runs"], &once["state"]), (1, &json!(1), &json!("scheduled")));
+    // The server is down for three days and an hour.
+    advance(&app, 3 * DAY + HOUR).await;
+    let later = show(&app, &slug).await;
+    assert_eq!((accepted(&later), &later["runs"]), (2, &json!(2)), "of three that were missed the last");
+    assert_eq!(later["progress"]["runs"][0]["at"], "2027-01-19T08:00:00Z");
+    order(&app, &slug, "cancel").await.ok(200);
+    advance(&app, 3 * DAY).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 2);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn replicas_that_look_at_once_make_each_message_once() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..2).await;
+    for slug in ["one", "two", "three"] {
+        started(&app, plan(slug, json!({}))).await;
+    }
+    let now = app.clock.now();
+    let looks = (0..8).map(|_| campaigns::advance(&app.pool, &app.vault, now));
+    for look in futures_util::future::join_all(looks).await {
+        look.expect("nobody waits for another, nor undoes what they did");
+    }
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages").await, 3);
+    app.run_until_idle().await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM attempts").await, 6);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn variants_and_those_held_out_share_the_audience_and_nobody_gets_two() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..400).await;
+    let variants = json!([
+        {"name": "plain", "message": {"content": {"title": "Spring"}}},
+        {"name": "loud", "weight": 3, "message": {"content": {"title": "SPRING"}}},
+    ]);
+    let slug = started(&app, plan("split", json!({"variants": variants, "holdout": 0.2}))).await;
+    go(&app).await;
+    let campaign = show(&app, &slug).await;
+    let n = |place: usize| campaign["progress"]["variants"][place]["counts"]["accepted"].as_i64().unwrap();
+    assert!((50..=110).contains(&n(0)) && (195..=285).contains(&n(1)), "a fifth and three: {} and {}", n(0), n(1));
+    assert!((280..=360).contains(&accepted(&campaign)), "a fifth is held out");
+    let reached = "SELECT count(DISTINCT subscription) FROM attempts";
+    assert_eq!(scalar(&app.pool, reached).await, accepted(&campaign));
+    assert_eq!(campaign["progress"]["holdout"], 0.2);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn after_a_test_the_rest_gets_the_variant_that_won_and_without_a_winner_what_the_author_chose() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..400).await;
+    let variants = json!([
+        {"name": "a", "message": {"content": {"title": "A"}}},
+        {"name": "b", "message": {"content": {"title": "B"}}},
+    ]);
+    for (slug, otherwise, clicks, winner, rest) in [
+        ("wins", "stop", (2, 40), json!("b"), 1),
+        ("draws", "first", (20, 21), Value::Null, 0),
+        ("stops", "stop", (20, 21), Value::Null, 2),
+    ] {
+        let test = json!({"share": 0.5, "after": 3600, "otherwise": otherwise});
+        started(&app, plan(slug, json!({"variants": variants, "test": test}))).await;
+        go(&app).await;
+        let tested = accepted(&show(&app, slug).await);
+        assert!((160..=240).contains(&tested), "half: {tested}");
+        click(&app, 0, clicks.0).await;
+        click(&app, 1, clicks.1).await;
+        advance(&app, HOUR - MINUTE).await;
+        assert_eq!(accepted(&show(&app, slug).await), tested, "its time is not over");
+        advance(&app, MINUTE).await;
+        let campaign = show(&app, slug).await;
+        let run = &campaign["progress"]["runs"][0];
+        assert_eq!(run["winner"], winner, "{campaign}");
+        assert!(run["confidence"].as_f64().is_some_and(|confidence| (0.5..=1.0).contains(&confidence)), "{run}");
+        let all = if rest == 2 { tested } else { 400 };
+        assert_eq!(accepted(&campaign), all, "{slug}");
+        let part = |place: usize| campaign["progress"]["variants"][place]["counts"]["accepted"].as_i64().unwrap();
+        if rest < 2 {
+            assert!(part(rest) > part(1 - rest), "{slug}: {} and {}", part(0), part(1));
+        }
+        // The next one begins with nothing counted.
+        sqlx::query("UPDATE messages SET campaign = NULL, variant = NULL").execute(&app.pool).await.unwrap();
+        app.clock.advance(DAY);
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_with_a_pace_goes_out_at_that_pace() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..120).await;
+    let slug = started(&app, plan("slow", json!({"pace": {"per_minute": 60}}))).await;
+    go(&app).await;
+    for second in 1..=30 {
+        app.advance(Duration::from_secs(1)).await;
+        let n = accepted(&show(&app, &slug).await);
+        assert!((second - 1..=second + 2).contains(&n), "{n} after {second} s");
+    }
+    // A worker that was away does not make up for it at once.
+    app.clock.advance(Duration::from_secs(60));
+    app.run_until_idle().await;
+    let n = accepted(&show(&app, &slug).await);
+    assert!(n <= 36, "{n}");
+    for _ in 0..100 {
+        app.advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!(accepted(&show(&app, &slug).await), 120);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_follow_up_goes_to_those_who_did_not_click() {
+    let app = TestApp::start().await;
+    let people = app.subscribe("fcm", 0..4).await;
+    started(&app, plan("first", json!({}))).await;
+    go(&app).await;
+    let clicked: bellwire::testkit::model::id::SubscriptionId = people[2].id.parse().unwrap();
+    sqlx::query("INSERT INTO receipts (message, subscription, kind, shard, at) SELECT id, $1, 2, $2, $3 FROM messages")
+        .bind(clicked.0)
+        .bind(clicked.shard())
+        .bind(app.clock.now())
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let follows = json!({"campaign": "first", "did_not": "click", "after": 86400});
+    let slug = started(&app, plan("second", json!({"follows": follows}))).await;
+    app.subscribe("fcm", 9..10).await; // did not get the first
+    advance(&app, DAY - MINUTE).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 0);
+    advance(&app, MINUTE).await;
+    let mut twice = BTreeSet::new();
+    for (place, person) in people.iter().enumerate() {
+        if got(&app, person).await == 2 {
+            twice.insert(place);
+        }
+    }
+    assert_eq!((twice, accepted(&show(&app, &slug).await)), (BTreeSet::from([0, 1, 3]), 3));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_campaign_goes_out_once_it_has_expired() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let rule = app.simulator.add_rule(Rule::always(Action::ServerError)).expect("a rule");
+    let slug = started(&app, plan("brief", json!({"expires_at": json!(START + HOUR)}))).await;
+    go(&app).await;
+    let message = app.get("/v1/apps/shop/messages").await["data"][0].clone();
+    assert_eq!(message["expires_at"], json!(START + HOUR), "its messages live no longer");
+    let _ = rule;
+    advance(&app, 2 * HOUR).await;
+    advance(&app, 2 * HOUR).await;
+    app.sweep().await;
+    advance(&app, MINUTE).await;
+    let campaign = show(&app, &slug).await;
+    assert_eq!((accepted(&campaign), &campaign["state"]), (0, &json!("done")), "{campaign}");
+
+    create(&app, plan("late", json!({"expires_at": json!(app.clock.now() + HOUR)}))).await;
+    app.clock.advance(2 * HOUR);
+    assert_eq!(order(&app, "late", "start").await.ok(409)["code"], "campaign_past");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_campaign_is_shown_to_some_before_it_goes_to_all_and_its_plan_is_cloned() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    app.subscribe("fcm", 1..3).await;
+    let variants = json!([{"name": "b", "message": {"payload": "for our own handler"}}]);
+    create(&app, plan("spring", json!({"variants": variants}))).await;
+    let test = |body: Value| app.call(Method::POST, "/v1/apps/shop/campaigns/spring/test", body);
+    let sent = test(json!({"users": ["ann"], "variant": "b"})).await.ok(202);
+    app.run_until_idle().await;
+    assert_eq!(app.counts(sent["id"].as_str().unwrap()).await["accepted"], 1);
+    assert_eq!(test(json!({"users": ["ann"], "variant": "c"})).await.ok(422)["errors"][0]["pointer"], "/variant");
+    assert_eq!(test(json!({"users": []})).await.ok(422)["errors"][0]["pointer"], "/users");
+    assert_eq!(show(&app, "spring").await["progress"]["total"]["targeted"], 0, "that was no part of it");
+
+    let clone = json!({"slug": "summer"});
+    let cloned = app.call(Method::POST, "/v1/apps/shop/campaigns/spring/clone", clone).await.ok(201);
+    assert_eq!((&cloned["slug"], &cloned["state"]), (&json!("summer"), &json!("draft")));
+    let plan_of = async |slug: &str| app.get(&format!("/v1/apps/shop/campaigns/{slug}/plan")).await["variants"].clone();
+    assert_eq!(plan_of("summer").await, plan_of("spring").await);
+    app.call(Method::DELETE, "/v1/apps/shop/campaigns/spring", Value::Null).await.ok(204);
+    let list = app.get("/v1/apps/shop/campaigns?state=draft").await;
+    assert_eq!(list["data"].as_array().unwrap().len(), 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
+    let app = TestApp::start().await;
+    let two = json!([{"name": "a", "message": {}}, {"name": "b", "message": {}}]);
+    for (more, pointer) in [
+        (json!({"slug": "Spring"}), "/slug"),
+        (json!({"message": {"to": {"all": true}, "content": {"title": ""}}}), "/message/content/title"),
+        (json!({"message": {"to": {"topic": "a b"}, "content": {"title": "x"}}}), "/message/to/topic"),
+        (json!({"message": {"to": {"users": ["ann"]}, "content": {"title": "x"}}}), "/message/to"),
+        (json!({"message": {"to": {"all": true}, "content": {"title": "x"}, "key": "k"}}), "/message/key"),
+        (
+            json!({"variants": [{"name": "a", "message": {"content": {"title": ""}}}]}),
+            "/variants/0/message/content/title",
+        ),
+        (json!({"variants": [{"name": "a", "message": {"to": {"all": true}}}]}), "/variants/0/message/to"),
+        (json!({"variants": [{"name": "a", "message": {}}, {"name": "a", "message": {}}]}), "/variants/1/name"),
+        (json!({"schedule": {}}), "/schedule"),
+        (json!({"schedule": {"at": "2027-02-01T09:00"}}), "/schedule/at"),
+        (json!({"schedule": {"at": "2020-02-01T09:00:00Z"}}), "/schedule/at"),
+        (json!({"schedule": {"cron": "0 9 * *", "timezone": "UTC"}}), "/schedule/cron"),
+        (json!({"schedule": {"cron": "0 9 * * *"}}), "/schedule/timezone"),
+        (json!({"schedule": {"at": "2027-02-01T09:00:00Z", "past": "skip"}}), "/schedule/past"),
+        (json!({"pace": {}}), "/pace"),
+        (json!({"pace": {"per_minute": 0}}), "/pace/per_minute"),
+        (json!({"holdout": 0.6}), "/holdout"),
+        (json!({"test": {"share": 0.2, "after": 3600}}), "/test"),
+        (json!({"variants": two, "test": {"share": 0, "after": 3600}}), "/test/share"),
+        (json!({"variants": two, "test": {"share": 0.2, "after": 1}}), "/test/after"),
+        (json!({"follows": {"campaign": "nobody", "did_not": "click", "after": 3600}}), "/follows/campaign"),
+        (json!({"expires_at": "2020-01-01T00:00:00Z"}), "/expires_at"),
+        (json!({"shedule": {}}), "/shedule"),
+    ] {
+        let refused = app.call(Method::POST, "/v1/apps/shop/campaigns", plan("x", more.clone())).await.ok(422);
+        assert_eq!(refused["errors"][0]["pointer"], pointer, "{more}: {refused}");
+    }
+    create(&app, plan("taken", json!({}))).await;
+    let again = app.call(Method::POST, "/v1/apps/shop/campaigns", plan("taken", json!({}))).await;
+    assert_eq!(again.ok(409)["code"], "campaign_exists");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn the_plans_in_the_guide_are_accepted_as_they_stand() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    let guide = include_str!("../../docs/campaigns.md");
+    let whole = guide.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let typed = guide.split("<<'PLAN'\n").skip(1).filter_map(|rest| rest.split("\nPLAN").next());
+    let plans: Vec<Value> = whole.chain(typed).map(|text| serde_json::from_str(text).expect("JSON")).collect();
+    assert!(plans.len() >= 2);
+    for (n, mut plan) in plans.into_iter().enumerate() {
+        plan["slug"] = json!(format!("plan-{n}"));
+        create(&app, plan).await;
+    }
+    // Schedules and paces stand in the text, each in its own backticks.
+    for (member, beginning) in [("schedule", "`{\"at\""), ("schedule", "`{\"cron\"")] {
+        for (n, rest) in guide.split(beginning).skip(1).enumerate() {
+            let text = format!("{}{}", &beginning[1..], rest.split('`').next().unwrap());
+            let value: Value = serde_json::from_str(&text).expect("JSON");
+            create(&app, plan(&format!("said-{}-{n}", beginning.len()), json!({member: value}))).await;
+        }
+    }
+    app.finish().await;
+}

@@ -1,0 +1,186 @@
+//! Messages for later: nothing of them is due before their time, and they can be forgotten by their senders' own keys.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use crate::support::app::{DAY, scalar};
+use crate::support::{START, TestApp};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A time so far from [`START`], as JSON has it.
+fn from_start(by: Duration) -> Value {
+    json!(START + by)
+}
+
+/// What sending comes to.
+async fn ask(app: &TestApp, to: Value, more: Value) -> crate::support::app::Reply {
+    let mut body = json!({"to": to, "content": {"title": "Hello"}});
+    body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+    app.call(Method::POST, "/v1/apps/shop/messages", body).await
+}
+
+async fn cancel_by_key(app: &TestApp, key: &str) -> crate::support::app::Reply {
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/by-key/{key}/cancel"), Value::Null).await
+}
+
+#[tokio::test]
+async fn a_message_for_later_goes_out_when_its_time_has_come_and_lives_from_then() {
+    let app = TestApp::start().await;
+    let one = app.subscribe("fcm", 0..1).await.remove(0);
+    let later = json!({"send_at": from_start(2 * DAY), "ttl": 60, "tier": "transactional"});
+    let sent = ask(&app, json!({"subscriptions": [one.id]}), later).await.ok(202);
+    assert_eq!((&sent["state"], &sent["audience_estimate"]), (&json!("scheduled"), &json!(1)));
+    let id = sent["id"].as_str().unwrap();
+
+    app.advance(2 * DAY - Duration::from_secs(1)).await;
+    let message = app.message(id).await;
+    assert_eq!((&message["state"], &message["counts"]["queued"]), (&json!("scheduled"), &json!(1)));
+    assert_eq!(
+        (&message["accepted_at"], &message["expires_at"]),
+        (&from_start(2 * DAY), &from_start(2 * DAY + HOUR / 60))
+    );
+    let story = app.get(&format!("/v1/apps/shop/messages/{id}/deliveries/{}/explain", one.id)).await;
+    let says = |code: &str| story["story"].as_array().unwrap().iter().any(|sentence| sentence["code"] == code);
+    assert!(says("waits_scheduled") && !says("waits_put_off"), "{story}");
+
+    app.advance(Duration::from_secs(1)).await;
+    assert_eq!(app.counts(id).await["accepted"], 1);
+    assert_eq!(app.message(id).await["state"], "done");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn whoever_subscribes_before_a_message_for_everybody_is_due_gets_it_though_their_lane_is_new() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
+    app.advance(HOUR / 2).await;
+    app.subscribe("mozilla", 0..1).await;
+    app.subscribe("fcm", 1..2).await;
+    app.advance(HOUR / 2).await;
+    app.clock.advance(HOUR);
+    app.subscribe("fcm", 2..3).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&id).await["accepted"], 3, "but nobody who came later");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_once_and_when_it_is_due() {
+    let app = TestApp::start().await;
+    let old = app.subscribe("fcm", 0..1).await.remove(0);
+    let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
+    app.clock.advance(HOUR / 2);
+    app.subscribe_with("fcm", 1..2, json!({"replaces": {"id": old.id}})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.message(&id).await["counts"]["targeted"], 0);
+    app.advance(HOUR / 2).await;
+    assert_eq!(app.counts(&id).await["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_paused_message_for_later_that_is_resumed_is_for_later_still() {
+    let app = TestApp::start().await;
+    let one = app.subscribe("fcm", 0..1).await.remove(0);
+    for to in [json!({"all": true}), json!({"subscriptions": [one.id]})] {
+        let send_at = json!(app.clock.now() + HOUR);
+        let id = app.send(to, json!({"send_at": send_at})).await;
+        assert_eq!(app.steer(&id, "pause").await["state"], "paused");
+        assert_eq!(app.steer(&id, "resume").await["state"], "scheduled");
+        app.run_until_idle().await;
+        assert_eq!(app.message(&id).await["counts"]["accepted"], 0);
+        app.advance(HOUR).await;
+        assert_eq!(app.counts(&id).await["accepted"], 1);
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_reminder_is_forgotten_by_its_senders_own_key_and_then_no_sweep_looks_at_it_again() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    let remind = json!({"send_at": from_start(30 * DAY), "key": "booking/7"});
+    let first = ask(&app, json!({"users": ["ann"]}), remind.clone()).await.ok(202);
+    let again = ask(&app, json!({"users": ["ann"]}), remind.clone()).await.ok(409);
+    assert_eq!(again["code"], "message_key_taken");
+    assert!(again["detail"].as_str().unwrap().contains(first["id"].as_str().unwrap()), "{again}");
+    assert_eq!(app.get("/v1/apps/shop/messages/by-key/booking%2F7").await["key"], "booking/7");
+
+    let cancelled = cancel_by_key(&app, "booking%2F7").await.ok(200);
+    assert_eq!((&cancelled["id"], &cancelled["state"]), (&first["id"], &json!("cancelled")));
+    let watched = "SELECT count(*) FROM messages WHERE state = 'cancelled' AND NOT never_began";
+    assert_eq!(scalar(&app.pool, watched).await, 0);
+    app.sweep().await;
+    app.clock.advance(Duration::from_secs(600));
+    app.sweep().await;
+    app.clock.advance(Duration::from_secs(600));
+    app.sweep().await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE content IS NOT NULL").await, 0, "nor kept");
+
+    let second = ask(&app, json!({"users": ["ann"]}), remind).await.ok(202);
+    assert_ne!(first["id"], second["id"], "the key is free again");
+    assert_eq!(cancel_by_key(&app, "booking%2F8").await.status, 404);
+    app.advance(30 * DAY).await;
+    assert_eq!(app.counts(second["id"].as_str().unwrap()).await["accepted"], 1);
+    assert_eq!(cancel_by_key(&app, "booking%2F7").await.ok(409)["code"], "message_done");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_send_with_one_key_at_once_a_single_one_is_accepted() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    let later = || json!({"send_at": from_start(HOUR), "key": "one"});
+    let sends = (0..8).map(|_| ask(&app, json!({"users": ["ann"]}), later()));
+    let replies = futures_util::future::join_all(sends).await;
+    assert_eq!(replies.iter().filter(|reply| reply.status == 202).count(), 1, "{replies:?}");
+
+    let message = |key: &str| json!({"to": {"users": ["ann"]}, "content": {"title": "x"}, "key": key});
+    let batch = json!({"messages": [message("one"), message("two"), message("two"), message("three")]});
+    let batch = app.call(Method::POST, "/v1/apps/shop/messages/batch", batch).await.ok(200);
+    let statuses: Vec<_> = batch["results"].as_array().unwrap().iter().map(|result| result["status"].clone()).collect();
+    assert_eq!(statuses, [409, 202, 409, 202]);
+    app.advance(HOUR).await;
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_day_that_messages_are_for_has_its_partition_long_before_it_begins() {
+    let app = TestApp::start().await;
+    let one = app.subscribe("fcm", 0..1).await.remove(0);
+    let id = app.send(json!({"subscriptions": [one.id]}), json!({"send_at": from_start(60 * DAY)})).await;
+    app.keep_house().await;
+    let day = (START + TimeDelta::days(60)).format("%Y%m%d").to_string();
+    let there: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM pg_class WHERE relname IN ('attempts_' || $1, 'receipts_' || $1)")
+            .bind(day)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(there, 2);
+    app.steer(&id, "cancel").await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM attempts_default").await, 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_time_or_a_key_is_pointed_to() {
+    let app = TestApp::start().await;
+    for (more, pointer) in [
+        (json!({"send_at": from_start(91 * DAY)}), "/send_at"),
+        (json!({"send_at": "2020-01-01T00:00:00Z"}), "/send_at"),
+        (json!({"send_at": "2027-02-01T09:00:00"}), "/send_at"),
+        (json!({"send_at": "2027-02-01T09:00:00", "timezone": "Mars/Olympus"}), "/timezone"),
+        (json!({"key": "a\u{7}"}), "/key"),
+        (json!({"key": ""}), "/key"),
+    ] {
+        let refused = ask(&app, json!({"all": true}), more.clone()).await.ok(422);
+        assert_eq!(refused["errors"][0]["pointer"], pointer, "{more}: {refused}");
+    }
+    app.finish().await;
+}
