@@ -170,7 +170,7 @@ mod tests {
         let mut plan = plan(&[1, 1], 0, None);
         plan.when = When::Recipients { local, past: zones::Past::Skip };
         let all = of_run(&plan, now(), Tz::UTC, now());
-        assert!(all.len() > 60 && all.len() % 2 == 0, "{}", all.len());
+        assert!(all.len() > 60 && all.len().is_multiple_of(2), "{}", all.len());
         plan.expires_at = Some("2026-12-02T00:00:00Z".parse().unwrap());
         let some = of_run(&plan, now(), Tz::UTC, now());
         assert!(!some.is_empty() && some.len() < all.len());
