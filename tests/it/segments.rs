@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::clock::first_uuid_of;
+use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::filter::Expression;
-use bellwire::testkit::model::id::MessageId;
+use bellwire::testkit::model::id::{LaneId, MessageId};
+use bellwire::testkit::store::queue::claims::{LEASE, Span, Taken, take_batch};
 use serde_json::{Value, json};
 
 use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
@@ -199,7 +201,8 @@ async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_an
     const N: u32 = 1_200;
     let app = without_engine().await;
     seed(&app, "fcm", 0..N).await;
-    sqlx::query("UPDATE subscriptions SET tags = '{odd}' WHERE shard % 2 = 1").execute(&app.pool).await.expect("tags");
+    let odd = sqlx::query("UPDATE subscriptions SET tags = '{odd}' WHERE shard % 2 = 1").execute(&app.pool).await;
+    let odd = odd.expect("tags").rows_affected();
     let rules = hold_after(&app, 100);
     let server = Server::start(&app).await;
     let message = app.send(json!({"segment": "tag('odd')"}), json!({})).await;
@@ -209,12 +212,12 @@ async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_an
 
     let server = Server::start(&app).await;
     expire_leases(&app.pool).await;
-    let report = until(&app, |report| report.deliveries >= u64::from(N / 2)).await;
-    assert_eq!((report.deliveries, report.without_id), (u64::from(N / 2), 0));
+    let report = until(&app, |report| report.deliveries >= odd).await;
+    assert_eq!((report.deliveries, report.without_id), (odd, 0));
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;
-    assert_eq!(app.counts(&message).await["accepted"], i64::from(N / 2));
+    assert_eq!(app.counts(&message).await["accepted"], i64::try_from(odd).expect("a count"));
     let others = "SELECT count(*) FROM attempts a JOIN subscriptions s ON s.id = a.subscription WHERE s.tags = '{}'";
     assert_eq!(crate::support::app::scalar(&app.pool, others).await, 0);
     app.finish().await;
@@ -227,6 +230,13 @@ async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
     add_extras(&app, 30_000, 40_000).await;
     hold_back(&app).await;
     let few = app.send(json!({"segment": "tag('few')"}), json!({})).await;
+    let lane = LaneId(i32::try_from(app.lane("fcm").await).expect("a number"));
+    for _ in 0..2 {
+        let (now, batch) = (app.clock.now(), app.clock.uuid());
+        let span = Span::all(lane, Tier::Promotional, now);
+        let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
+        assert!(matches!(cut, Taken::Nobody { passed: 4_000 }), "a cut ends, though nobody was found: {cut:?}");
+    }
     let others: BTreeMap<&str, String> = BTreeMap::from([
         ("named", app.send(json!({"subscriptions": [known[0].id]}), json!({})).await),
         ("also few", app.send(json!({"segment": "tag('few') and n = 3 or tag('few')"}), json!({})).await),

@@ -32,6 +32,9 @@ const words = (more: Partial<Message>, perMinute?: number) => going(standing(mes
 describe("whom it is for", () => {
   it.each([
     [{ all: true }, "Everybody"],
+    [{ segment: "paying" }, "Segment paying"],
+    [{ all: true, segment: "paying" }, "Segment paying"],
+    [{ topic: "news", segment: "paying" }, "Segment paying of topic news"],
     [{ topic: "news" }, "Topic news"],
     [{ users: ["ann"] }, "User ann"],
     [{ users: [null] }, "One user"],

@@ -482,11 +482,12 @@ async fn every_route_lets_in_whom_its_description_names_and_nobody_else() {
 }
 
 /// Routes by which viewers change nothing but what is their own, or change nothing at all though they are no GET.
-const OF_VIEWERS: [&str; 5] = [
+const OF_VIEWERS: [&str; 6] = [
     "/v1/sessions",
     "/v1/session",
     "/v1/apps/{app}/policies/preview",
     "/v1/apps/{app}/policies/simulate",
+    "/v1/apps/{app}/segments/preview",
     "/v1/apps/{app}/receipts",
 ];
 

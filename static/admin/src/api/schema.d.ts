@@ -980,6 +980,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/segments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists segments, the newest first. */
+        get: operations["segments_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/segments/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
+         *     size of the app, or counted.
+         */
+        post: operations["segments_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/segments/{segment}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`. */
+        get: operations["segments_show"];
+        /** Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent. */
+        put: operations["segments_set"];
+        post?: never;
+        /** Removes a segment. Messages keep what it said when they were sent. */
+        delete: operations["segments_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/slas": {
         parameters: {
             query?: never;
@@ -1793,9 +1849,14 @@ export interface components {
         Accepted: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now.
+             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
+            /**
+             * Format: int64
+             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             */
+            audience_margin: number;
             /** @description Its id. */
             id: string;
             /** @description Where to go from here. */
@@ -2350,9 +2411,14 @@ export interface components {
         DryRun: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now.
+             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
+            /**
+             * Format: int64
+             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             */
+            audience_margin: number;
             /** @description Always true. */
             dry_run: boolean;
             /**
@@ -2980,7 +3046,7 @@ export interface components {
             accepted_at: string;
             /**
              * Format: int64
-             * @description Deliveries to make, as counted when it was accepted.
+             * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
             /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
@@ -3002,6 +3068,8 @@ export interface components {
             progress?: components["schemas"]["MessageProgress"] | null;
             /** @description The message that it sends again to those whose deliveries of it died. */
             replay_of?: string | null;
+            /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+            segment?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
             /** @description Its tier. */
@@ -3788,7 +3856,7 @@ export interface components {
                 accepted_at: string;
                 /**
                  * Format: int64
-                 * @description Deliveries to make, as counted when it was accepted.
+                 * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
                  */
                 audience_estimate: number;
                 /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
@@ -3810,6 +3878,8 @@ export interface components {
                 progress?: components["schemas"]["MessageProgress"] | null;
                 /** @description The message that it sends again to those whose deliveries of it died. */
                 replay_of?: string | null;
+                /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+                segment?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
                 /** @description Its tier. */
@@ -3851,6 +3921,37 @@ export interface components {
                 policy?: Record<string, never> | null;
                 /** @description What to know about the policy all the same. */
                 warnings?: components["schemas"]["FieldError"][];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
+        Page_SegmentView: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description When it was last set.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /** @description What it is for, in its author's words. */
+                description?: string | null;
+                /** @description Who belongs to it, written out. */
+                expression: string;
+                /** @description Its name. */
+                name: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -4280,6 +4381,26 @@ export interface components {
             /** @description Whether there may be more of them than were counted. */
             waiting_or_more: boolean;
         };
+        /** @description How many active subscriptions a segment takes. */
+        ReachView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description Whether they were counted, not estimated from a sample. */
+            exact: boolean;
+            /**
+             * Format: int64
+             * @description How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+             */
+            margin: number;
+            /**
+             * Format: int64
+             * @description How many active subscriptions there are.
+             */
+            of: number;
+        };
         /** @description A reliability metric with its verdict. */
         Reading: {
             /**
@@ -4482,6 +4603,48 @@ export interface components {
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
+        /** @description What a segment says. */
+        SegmentBody: {
+            /** @description What it is for, up to 500 characters. */
+            description?: string | null;
+            /** @description Who belongs to it, such as `plan = "pro" and last_seen < 30d`. */
+            expression: string;
+        };
+        /** @description What a segment comes to. */
+        SegmentPreview: {
+            /** @description The expression, written out. */
+            expression: string;
+            /** @description How many belong to it now. */
+            reach: components["schemas"]["ReachView"];
+            /** @description What to know about it all the same: topics and messages that it names and the app does not have. */
+            warnings?: components["schemas"]["FieldError"][];
+        };
+        /** @description Whose reach is wanted. */
+        SegmentPreviewBody: {
+            /** @description Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same. */
+            exact?: boolean;
+            /** @description A segment's name, or an expression. */
+            segment: string;
+        };
+        /** @description A stored segment. */
+        SegmentView: {
+            /**
+             * Format: date-time
+             * @description When it was last set.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /** @description What it is for, in its author's words. */
+            description?: string | null;
+            /** @description Who belongs to it, written out. */
+            expression: string;
+            /** @description Its name. */
+            name: string;
+        };
         /**
          * @description Where a message stands.
          * @enum {string}
@@ -4852,10 +5015,18 @@ export interface components {
              */
             window_s: number;
         };
-        /** @description Whom a message is for: exactly one of these. */
+        /**
+         * @description Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
+         *     `all`.
+         */
         To: {
             /** @description Everyone: `true`. */
             all?: boolean | null;
+            /**
+             * @description Of these, or of everyone, only those who belong to this segment: its name, or an expression such as
+             *     `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
+             */
+            segment?: string | null;
             /** @description These subscriptions, at most 1,000. */
             subscriptions?: string[] | null;
             /** @description Everyone in this topic. */
@@ -5473,7 +5644,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -7615,6 +7786,196 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    segments_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SegmentPreviewBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentPreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "description": "Who pays, or tries what is new",
+                 *       "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SegmentBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            /** @description It is new */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     slas_show: {
         parameters: {
             query?: never;
@@ -7704,6 +8065,11 @@ export interface operations {
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
                 /** @description Their push service. */
                 gateway?: string;
+                /**
+                 * @description Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
+                 *     `done` says whether there may be more.
+                 */
+                segment?: string;
             };
             header?: never;
             path: {
@@ -8371,7 +8737,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */

@@ -27,6 +27,8 @@ export const ACTIONS: Record<Action, string> = {
   "topic.created": "made a topic",
   "topic.changed": "changed a topic",
   "topic.removed": "removed a topic",
+  "segment.set": "set a segment",
+  "segment.removed": "removed a segment",
   "policy.set": "set a policy",
   "policy.removed": "removed a policy",
   "calendar.changed": "changed the hours",
