@@ -116,6 +116,7 @@ describe("the pace", () => {
 
 describe("what may be done", () => {
   it("fits the state", () => {
+    expect(steerings("scheduled")).toEqual(["pause", "cancel"]);
     expect(steerings("sending")).toEqual(["pause", "cancel"]);
     expect(steerings("paused")).toEqual(["resume", "cancel"]);
     expect(steerings("done")).toEqual([]);
