@@ -69,6 +69,8 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (post.clone(), shop("/topics"), json!({"name": "staff"}), &[Action::TopicCreated]),
         (patch.clone(), shop("/topics/staff"), json!({"join": "server"}), &[Action::TopicChanged]),
         (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
+        (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[Action::TemplateSet]),
+        (delete.clone(), shop("/templates/hi"), Value::Null, &[Action::TemplateRemoved]),
         (
             patch,
             shop(&format!("/vapid-keys/{vapid_key}")),

@@ -1050,6 +1050,82 @@ export interface paths {
         patch: operations["subscriptions_change"];
         trace?: never;
     };
+    "/v1/apps/{app}/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists an app's templates, the newest first, without what they say. */
+        get: operations["templates_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
+         *     pages, as a message's would be.
+         */
+        post: operations["templates_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Fills a template in, in every language that it has. Nothing is sent. */
+        post: operations["templates_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/{template}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a template. */
+        get: operations["templates_show"];
+        /**
+         * Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
+         *     each has a copy of its own.
+         */
+        put: operations["templates_put"];
+        post?: never;
+        /** Removes a template. Messages that were taken before are sent as if it were there. */
+        delete: operations["templates_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/topics": {
         parameters: {
             query?: never;
@@ -2153,9 +2229,12 @@ export interface components {
             content?: components["schemas"]["Notification"] | null;
             /** @description Whether it is shown. */
             content_state: components["schemas"]["ContentState"];
+            /** @description Beside `template`: what it is told. */
+            data?: Record<string, never> | null;
             /** @description Beside `payload`: whether our envelope is around it. */
             envelope?: boolean | null;
             payload?: components["schemas"]["Payload"] | null;
+            template?: components["schemas"]["Template"] | null;
         };
         /**
          * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
@@ -2244,6 +2323,11 @@ export interface components {
             unconfirmed?: number | null;
         };
         /**
+         * @description What may be cut.
+         * @enum {string}
+         */
+        Cuttable: "body";
+        /**
          * @description A day of the week.
          * @enum {string}
          */
@@ -2275,8 +2359,8 @@ export interface components {
             message: string;
             /**
              * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-             *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
-             *     `expired`.
+             *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+             *     `too_long`; or `gone` or `expired`.
              */
             reason: string;
             /** @description The message that replayed it. */
@@ -2303,6 +2387,12 @@ export interface components {
             /** @description The message's tier. */
             tier: components["schemas"]["Tier"];
         };
+        /**
+         * @description Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
+         *     a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+         * @enum {string}
+         */
+        DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
         /**
          * @description Where a delivery stands.
          * @enum {string}
@@ -3136,6 +3226,8 @@ export interface components {
             collapse_key?: string | null;
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
+            /** @description What the template is told beside its recipient: any JSON, at most 8,192 octets. */
+            data?: Record<string, never> | null;
             /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
             envelope?: boolean | null;
             /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
@@ -3143,6 +3235,7 @@ export interface components {
             payload?: components["schemas"]["Payload"] | null;
             /** @description Its own delivery policy. */
             policy?: Record<string, never> | null;
+            template?: components["schemas"]["TemplateRef"] | null;
             tier?: components["schemas"]["TierRef"] | null;
             /** @description Whom it is for. */
             to: components["schemas"]["To"];
@@ -3555,8 +3648,8 @@ export interface components {
                 message: string;
                 /**
                  * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-                 *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
-                 *     `expired`.
+                 *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+                 *     `too_long`; or `gone` or `expired`.
                  */
                 reason: string;
                 /** @description The message that replayed it. */
@@ -3966,6 +4059,34 @@ export interface components {
                 passkeys: number;
                 /** @description What they may do; empty: nothing. */
                 roles: components["schemas"]["GrantView"][];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
+        Page_TemplateView: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description When it was last written.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /** @description Its name. */
+                name: string;
+                template?: components["schemas"]["Template"] | null;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -4682,6 +4803,19 @@ export interface components {
          * @enum {string}
          */
         SliState: "unknown" | "ok" | "warn" | "alert";
+        /** @description A made-up recipient. */
+        SomebodyBody: {
+            /** @description What the site knows of them. */
+            attributes?: Record<string, never>;
+            /** @description A BCP 47 language tag. */
+            locale?: string | null;
+            /** @description Words that they are selected by. */
+            tags?: string[];
+            /** @description An IANA time zone. */
+            timezone?: string | null;
+            /** @description The site's own name for them. */
+            user_id?: string | null;
+        };
         /** @description What to change of a subscription (RFC 7396): absent members stay, null removes. */
         SubscriptionChange: {
             /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
@@ -4811,6 +4945,86 @@ export interface components {
             /** @description What they may do; empty: nothing. */
             roles: components["schemas"]["GrantView"][];
         };
+        /** @description A notification in which every text may be a template of minijinja's, in several languages if wanted. */
+        Template: {
+            compact?: components["schemas"]["Notification"] | null;
+            /** @description For everybody in whose language there is none. Every text may be a template. */
+            content: components["schemas"]["Notification"];
+            /**
+             * @description The same in other languages, by BCP 47 tag, at most 50. A recipient's locale is looked for as it is, then without its last
+             *     part, and so on: `de-AT` finds `de`.
+             */
+            locales?: {
+                [key: string]: components["schemas"]["TemplateVariant"];
+            };
+            /** @description What becomes of a recipient for whom it comes out too long: `dead`, or `{"cut": "body"}`. */
+            too_long?: components["schemas"]["TooLong"];
+        };
+        /** @description What came of trying a template on an audience. */
+        TemplateCheck: {
+            /** @description Recipients that it was tried on. */
+            checked: number;
+            /** @description Whether it was tried on all of them: a check ends after ten seconds. */
+            done: boolean;
+            /** @description The first 20 failures. */
+            failures: components["schemas"]["TrialFailure"][];
+            /** @description Those for whom it comes out too long, and cannot be cut. */
+            too_long: number;
+            /** @description Those of them for whom it cannot be filled in. */
+            unrenderable: number;
+        };
+        /** @description A template to try on everybody whom a message would reach. */
+        TemplateCheckBody: {
+            /** @description What the message would tell it. */
+            data?: Record<string, never> | null;
+            /** @description The name of a stored template, or one in the same form. */
+            template: components["schemas"]["TemplateRef"];
+            /** @description Whom the message would be for. */
+            to: components["schemas"]["To"];
+        };
+        /** @description What comes of a template. */
+        TemplatePreview: {
+            /** @description The language that its recipient would be sent it in; null: the template's own. */
+            locale?: string | null;
+            /** @description What comes of each language for this recipient, the template's own first. */
+            variants: components["schemas"]["VariantPreview"][];
+        };
+        /** @description A template to try, and for whom: at most one of `subscription`, `user` and `recipient`. */
+        TemplatePreviewBody: {
+            /** @description What the message would tell it. */
+            data?: Record<string, never> | null;
+            recipient?: components["schemas"]["SomebodyBody"] | null;
+            /** @description For this subscription. */
+            subscription?: string | null;
+            /** @description The name of a stored template, or one in the same form. */
+            template: components["schemas"]["TemplateRef"];
+            /** @description For the first active subscription of this user. */
+            user?: string | null;
+        };
+        /** @description What the schema of [`TemplateRef`] looks like. */
+        TemplateRef: string | components["schemas"]["Template"];
+        /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
+        TemplateVariant: {
+            compact?: components["schemas"]["Notification"] | null;
+            /** @description The notification. Its `lang` is its locale unless it says otherwise. */
+            content: components["schemas"]["Notification"];
+        };
+        /** @description A stored template. */
+        TemplateView: {
+            /**
+             * Format: date-time
+             * @description When it was last written.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /** @description Its name. */
+            name: string;
+            template?: components["schemas"]["Template"] | null;
+        };
         /**
          * @description Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
          * @enum {string}
@@ -4863,6 +5077,11 @@ export interface components {
             /** @description Every subscription of these users, at most 1,000. */
             users?: string[] | null;
         };
+        /** @description What becomes of a recipient for whom a template comes out too long. */
+        TooLong: "dead" | {
+            /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
+            cut: components["schemas"]["Cuttable"];
+        };
         /** @description What to change of a topic. */
         TopicChange: {
             join?: components["schemas"]["Join"] | null;
@@ -4885,6 +5104,13 @@ export interface components {
             members: number;
             /** @description Its name. */
             name: string;
+        };
+        /** @description Why a template fails for a recipient. */
+        TrialFailure: components["schemas"]["FieldError"] & {
+            /** @description What the delivery would end with: `unrenderable` or `too_long`. */
+            reason: components["schemas"]["DeadReason"];
+            /** @description For whom. */
+            subscription: string;
         };
         /**
          * @description How urgently the gateway should wake the device (RFC 8030 section 5.3).
@@ -4933,6 +5159,17 @@ export interface components {
              * @description Active subscriptions that depend on it; only in lists.
              */
             subscriptions?: number | null;
+        };
+        /** @description What comes of a template in one language. */
+        VariantPreview: {
+            compact?: components["schemas"]["Notification"] | null;
+            content?: components["schemas"]["Notification"] | null;
+            /** @description What is wrong with it for this recipient. */
+            faults: components["schemas"]["FieldError"][];
+            /** @description The language; null: the template's own. */
+            locale?: string | null;
+            /** @description Octets of the notification as sent, without our envelope: at most 3,833. */
+            octets?: number | null;
         };
         /** @description All is well. */
         Well: {
@@ -5473,7 +5710,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -7899,6 +8136,290 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    templates_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "template": {
+                 *         "content": {
+                 *           "title": "Hello {{ attributes.name | default('there') }}",
+                 *           "url": "/for/{{ user_id | default('you') }}"
+                 *         },
+                 *         "locales": {
+                 *           "de": {
+                 *             "content": {
+                 *               "title": "Hallo {{ attributes.name | default('du') }}"
+                 *             }
+                 *           }
+                 *         },
+                 *         "too_long": {
+                 *           "cut": "body"
+                 *         }
+                 *       },
+                 *       "to": {
+                 *         "topic": "news"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TemplateCheckBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateCheck"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "recipient": {
+                 *         "attributes": {
+                 *           "name": "Ann"
+                 *         }
+                 *       },
+                 *       "template": {
+                 *         "content": {
+                 *           "title": "Hello {{ attributes.name | default('there') }}",
+                 *           "url": "/for/{{ user_id | default('you') }}"
+                 *         },
+                 *         "locales": {
+                 *           "de": {
+                 *             "content": {
+                 *               "title": "Hallo {{ attributes.name | default('du') }}"
+                 *             }
+                 *           }
+                 *         },
+                 *         "too_long": {
+                 *           "cut": "body"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TemplatePreviewBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplatePreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description 1 to 64 lower-case letters, digits and dashes */
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "content": {
+                 *         "title": "Hello {{ attributes.name | default('there') }}",
+                 *         "url": "/for/{{ user_id | default('you') }}"
+                 *       },
+                 *       "locales": {
+                 *         "de": {
+                 *           "content": {
+                 *             "title": "Hallo {{ attributes.name | default('du') }}"
+                 *           }
+                 *         }
+                 *       },
+                 *       "too_long": {
+                 *         "cut": "body"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Template"];
+            };
+        };
+        responses: {
+            /** @description It was there before */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     topics_list: {
         parameters: {
             query?: {
@@ -8371,7 +8892,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
