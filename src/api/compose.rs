@@ -135,7 +135,7 @@ pub(crate) struct Composed {
     pub addressed: Addressed,
     /// What its answer needs besides.
     pub asked: Asked,
-    /// Its template, if it has one that says not the same to everybody: to be tried before the message is taken.
+    /// Its template, if that does not say the same to everybody: to be tried before the message is taken.
     pub trial: Option<Trial>,
 }
 

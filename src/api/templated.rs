@@ -1,7 +1,8 @@
 //! Messages that are made of templates: a template that a request names or brings, and its trial on a few real recipients.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::id::AppId;
 use crate::model::template::{AppNames, Template, Templated};
-use crate::store::audience::people::{self, Behind};
+use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Addressed;
 use crate::store::queue::templates::{self, TemplateRow};
@@ -123,7 +124,7 @@ impl Resolved {
     }
 }
 
-/// A message's template that is the same for not everybody, to be tried.
+/// The template of a message that does not say the same to everybody, to be tried.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(super) of: Resolved,
@@ -135,8 +136,8 @@ pub(crate) struct Trial {
 pub(crate) struct Templates {
     /// Stored ones that were read.
     stored: HashMap<String, Template>,
-    /// Those of them that were tried.
-    tried: HashSet<String>,
+    /// On whom those of them were tried that were.
+    tried: HashMap<String, Arc<[Member]>>,
 }
 
 impl Templates {
@@ -166,7 +167,8 @@ impl Templates {
     }
 
     /// Fills a message's template in for a few of its recipients. 422: it cannot be filled in for some of them. What comes out too
-    /// long is only warned of: that is for the template's own rule. A stored one is tried once for each request.
+    /// long is only warned of: that is for the template's own rule. Messages of one request that share a stored template are tried
+    /// on the recipients of the first.
     pub(crate) async fn try_out(
         &mut self,
         state: &ApiState,
@@ -174,23 +176,16 @@ impl Templates {
         composed: &mut Composed,
     ) -> Result<(), Problem> {
         let Some(Trial { of, compiled }) = composed.trial.take() else { return Ok(()) };
-        if of.name.as_ref().is_some_and(|name| !self.tried.insert(name.clone())) {
-            return Ok(());
-        }
-        let Addressed { message, audience } = &composed.addressed;
-        let now = message.accepted_at;
-        // A template may rely on what a segment asks of everybody: nobody outside it is tried.
-        let members = match &message.filter {
-            None => people::page(&state.pool, app, audience, Behind::NONE, TRIED, now).await?,
-            Some(filter) => {
-                let some = people::page(&state.pool, app, audience, Behind::NONE, SEARCHED, now).await?;
-                let mut taken = people::taken_by(&state.pool, app, filter, some, now).await?;
-                taken.truncate(TRIED as usize);
-                taken
+        let members = match of.name.as_ref().and_then(|name| self.tried.get(name)) {
+            Some(members) => members.clone(),
+            None => {
+                let members: Arc<[Member]> = sample(state, app, &composed.addressed).await?.into();
+                self.tried.extend(of.name.clone().map(|name| (name, members.clone())));
+                members
             }
         };
         let mut found: Vec<(Fault, usize)> = Vec::new();
-        for member in &members {
+        for member in &*members {
             for fault in compiled.faults(compiled.variant_for(member.person.locale.as_deref()), &member.person) {
                 match found.iter_mut().find(|(known, _)| *known == fault) {
                     Some((_, times)) => *times += 1,
@@ -209,6 +204,19 @@ impl Templates {
         }
         faults.finish()
     }
+}
+
+/// Some of those whom a message is for. A template may rely on what a segment asks of everybody: nobody outside it is tried.
+async fn sample(state: &ApiState, app: AppId, addressed: &Addressed) -> Result<Vec<Member>, Problem> {
+    let Addressed { message, audience } = addressed;
+    let now = message.accepted_at;
+    let Some(filter) = &message.filter else {
+        return Ok(people::page(&state.pool, app, audience, Behind::NONE, TRIED, now).await?);
+    };
+    let some = people::page(&state.pool, app, audience, Behind::NONE, SEARCHED, now).await?;
+    let mut taken = people::taken_by(&state.pool, app, filter, some, now).await?;
+    taken.truncate(TRIED as usize);
+    Ok(taken)
 }
 
 /// Opens a stored template.

@@ -234,7 +234,10 @@ impl Admission {
                 dead(DeadLetterId(self.shared.clock.uuid()), &message, DeadReason::LeaseExhausted, row.retries, now)
             }
             Standing::Sendable => {
-                match self.job(&row.recipient, people, row.retries, &message, &lane, claimed_at, ticket) {
+                match self
+                    .job(&row.recipient, row.retries, &message, &lane, claimed_at, ticket)
+                    .and_then(|job| self.told(job, people))
+                {
                     Ok(mut job) => {
                         job.planned = row.failed_at.map(|failed_at| (failed_at, row.scheduled_at));
                         return Some(job);
@@ -280,7 +283,10 @@ impl Admission {
             }
             let ticket = Ticket::Batch(open.clone(), place);
             let fate = match recipient.standing {
-                Standing::Sendable => match self.job(recipient, &people, 0, &message, &lane, claimed_at, ticket) {
+                Standing::Sendable => match self
+                    .job(recipient, 0, &message, &lane, claimed_at, ticket)
+                    .and_then(|job| self.told(job, &people))
+                {
                     Ok(job) => {
                         jobs.push(job);
                         continue;
@@ -315,13 +321,14 @@ impl Admission {
         store::audience::people::of(&self.shared.pool, &ids, most == Wants::All).await
     }
 
-    /// What a delivery has of its own. One whose subscription is not there any more is claimed again, and ends then.
-    fn own(&self, message: &Message, people: &People, to: SubscriptionId) -> Result<Option<Own>, Fate> {
-        match (message.says.wants(), people.get(&to)) {
-            (None, _) => Ok(None),
-            (Some(_), Some(person)) => Ok(Some(Own::Person(person.clone()))),
-            (Some(_), None) => Err(Fate::Deferred(Due::At(self.shared.clock.now()))),
+    /// Tells a delivery of its recipient, if its template has to know. One whose subscription is not there any more is claimed
+    /// again, and ends then.
+    fn told(&self, mut job: Box<Job>, people: &People) -> Result<Box<Job>, Fate> {
+        if job.message.says.wants().is_some() {
+            let person = people.get(&job.subscription).ok_or(Fate::Deferred(Due::At(self.shared.clock.now())))?;
+            job.own = Some(Own::Person(person.clone()));
         }
+        Ok(job)
     }
 
     /// What becomes of a delivery that may not be sent at this time of its day; none if it may.
@@ -341,11 +348,9 @@ impl Admission {
     }
 
     /// A delivery that may be sent now, or what becomes of it instead.
-    #[expect(clippy::too_many_arguments, reason = "what a job consists of")]
     fn job(
         &self,
         recipient: &Recipient,
-        people: &People,
         retries: u32,
         message: &Arc<Message>,
         lane: &Arc<LaneInfo>,
@@ -355,7 +360,6 @@ impl Admission {
         if let Some(held) = self.hold(message, recipient, retries) {
             return Err(held);
         }
-        let own = self.own(message, people, recipient.subscription)?;
         let (keys, endpoint) =
             open_address(&self.shared.vault, recipient.subscription, &recipient.address).map_err(|why| {
                 error!(error = %why, "a stored subscription cannot be used");
@@ -381,7 +385,7 @@ impl Admission {
             proven: recipient.proven,
             start_before: claimed_at + START_WITHIN,
             attempts: Vec::new(),
-            own,
+            own: None,
             shrunk: None,
             limit: None,
             refused: None,

@@ -110,6 +110,8 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
         (put.clone(), shop("/segments/beta"), json!({"expression": "tag('beta')"}), &[Action::SegmentSet]),
         (delete.clone(), shop("/segments/beta"), Value::Null, &[Action::SegmentRemoved]),
+        (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[Action::TemplateSet]),
+        (delete.clone(), shop("/templates/hi"), Value::Null, &[Action::TemplateRemoved]),
         (
             patch,
             shop(&format!("/vapid-keys/{vapid_key}")),

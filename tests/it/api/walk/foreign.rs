@@ -14,7 +14,7 @@ use super::super::{TestApi, content, fcm, registration};
 use super::{METHODS, description, operations, request, text};
 
 /// Parameters that are no ids: what they name is looked for in the app that the path names, and may be made there.
-const NAMES: [&str; 4] = ["app", "tier", "topic", "user"];
+const NAMES: [&str; 7] = ["app", "key", "segment", "template", "tier", "topic", "user"];
 
 /// What an app has, by the parameter that names it.
 type Things = BTreeMap<&'static str, String>;
@@ -45,12 +45,19 @@ async fn things(api: &TestApi, app: &Value, key: &str) -> Things {
     .execute(&api.pool)
     .await
     .unwrap();
+    call(Method::PUT, "/segments/own", json!({"expression": "tag('beta')"})).await;
+    call(Method::PUT, "/templates/own", json!({"content": content()})).await;
+    let campaign = json!({"slug": "own", "message": {"to": {"all": true}, "content": content()}});
+    let campaign = call(Method::POST, "/campaigns", campaign).await;
     let api_key = api_keys::create(&api.pool, &api.vault, Some(id), "k", &[Scope::Read], None, &api.clock).await;
     BTreeMap::from([
         ("app", slug.clone()),
         ("tier", "promotional".to_owned()),
         ("user", format!("nobody-of-{slug}")),
         ("topic", topic),
+        ("segment", "own".to_owned()),
+        ("template", "own".to_owned()),
+        ("key", "own".to_owned()),
         ("subscription", text(&subscription["id"])),
         ("token", text(&subscription["token"])),
         ("message", message),
@@ -58,6 +65,7 @@ async fn things(api: &TestApi, app: &Value, key: &str) -> Things {
         ("vapid_key", text(&app["vapid_key"]["id"])),
         ("api_key", api_key.unwrap().0.id.to_string()),
         ("identity_key", text(&call(Method::POST, "/identity-keys", json!({"name": "k"})).await["id"])),
+        ("campaign", text(&campaign["id"])),
         ("erasure", text(&call(Method::DELETE, "/users/erased", Value::Null).await["id"])),
     ])
 }
