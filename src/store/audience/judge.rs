@@ -233,10 +233,12 @@ async fn doers(
         Act::Displayed => ReceiptKind::Displayed,
         Act::Clicked => ReceiptKind::Clicked,
     };
+    // One probe of the key for each: the limit keeps the planner, which may know nothing yet of what came today, from reading
+    // all of a message's receipts and looking for each of them among the candidates.
     let found = sqlx::query_scalar!(
-        "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
-           SELECT subscription FROM receipts WHERE message = m.id AND subscription = ANY ($2) AND kind = $3
-             AND ($4::timestamptz IS NULL OR at >= $4)) d",
+        r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
+             SELECT FROM receipts WHERE message = m.id AND subscription = c.id AND kind = $3
+               AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
         messages as &[MessageId],
         ids as &[SubscriptionId],
         kind.code(),
@@ -253,9 +255,9 @@ async fn receivers(
     since: Option<Timestamp>,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let found = sqlx::query_scalar!(
-        "SELECT d.subscription FROM unnest($1::uuid[]) AS m (id), LATERAL (
-           SELECT subscription FROM attempts WHERE message = m.id AND subscription = ANY ($2) AND ending = $3
-             AND ($4::timestamptz IS NULL OR at >= $4)) d",
+        r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
+             SELECT FROM attempts WHERE message = m.id AND subscription = c.id AND ending = $3
+               AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
         messages as &[MessageId],
         ids as &[SubscriptionId],
         Ending::Accepted.code(),
