@@ -6763,7 +6763,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "factor": 20
+                 *       "factor": 5
                  *     }
                  */
                 "application/json": components["schemas"]["GuardBody"];
