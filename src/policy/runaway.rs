@@ -33,7 +33,7 @@ impl Guard {
     /// Whether it allows for more than another one, whatever the app's size.
     pub(crate) fn is_looser_than(self, other: Self) -> bool {
         let by_factor = |guard: Self| if guard.factor == 0 { u32::MAX } else { guard.factor };
-        by_factor(self) > by_factor(other) || self.factor > 0 && self.floor > other.floor
+        by_factor(self) > by_factor(other) || other.factor > 0 && self.floor > other.floor
     }
 }
 
