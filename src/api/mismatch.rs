@@ -233,7 +233,7 @@ mod tests {
             ("/nmae", "is not known here; known are"),
             ("/payload", "must be a string or an object"),
             ("/tier", "must be `transactional`, `promotional` or `engagement`"),
-            ("/to/topics", "is not known here; known are `all`, `subscriptions`, `topic`, `users`"),
+            ("/to/topics", "is not known here; known are `all`, `segment`, `subscriptions`, `topic`, `users`"),
             ("/to/users/1", "must be a string"),
             ("/ttl", "must be a whole number"),
         ];

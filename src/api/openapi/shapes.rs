@@ -97,7 +97,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("MessageView.segment", Long(1, TEXT_MAX)),
     ("expression", Long(1, 4_096)),
     ("SegmentBody.description", Long(0, 500)),
-    ("SegmentView.description", Long(1, 500)),
+    ("description", Long(1, 500)),
     ("NewTopic.name", TOPIC),
     ("TopicView.name", TOPIC),
     ("PolicyView.name", Long(1, 128)),
