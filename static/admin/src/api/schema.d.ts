@@ -6451,6 +6451,47 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "holdout": 0.05,
+                 *       "message": {
+                 *         "content": {
+                 *           "title": "Spring is here",
+                 *           "url": "/spring"
+                 *         },
+                 *         "to": {
+                 *           "topic": "news"
+                 *         }
+                 *       },
+                 *       "name": "Spring sale",
+                 *       "pace": {
+                 *         "per_minute": 60000
+                 *       },
+                 *       "schedule": {
+                 *         "at": "2027-03-01T09:00",
+                 *         "timezone": "Europe/Vienna"
+                 *       },
+                 *       "slug": "spring",
+                 *       "test": {
+                 *         "after": 14400,
+                 *         "share": 0.2
+                 *       },
+                 *       "variants": [
+                 *         {
+                 *           "message": {},
+                 *           "name": "plain"
+                 *         },
+                 *         {
+                 *           "message": {
+                 *             "content": {
+                 *               "title": "20 % off, until Sunday"
+                 *             }
+                 *           },
+                 *           "name": "offer"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignBody"];
             };
         };
@@ -6522,6 +6563,47 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "holdout": 0.05,
+                 *       "message": {
+                 *         "content": {
+                 *           "title": "Spring is here",
+                 *           "url": "/spring"
+                 *         },
+                 *         "to": {
+                 *           "topic": "news"
+                 *         }
+                 *       },
+                 *       "name": "Spring sale",
+                 *       "pace": {
+                 *         "per_minute": 60000
+                 *       },
+                 *       "schedule": {
+                 *         "at": "2027-03-01T09:00",
+                 *         "timezone": "Europe/Vienna"
+                 *       },
+                 *       "slug": "spring",
+                 *       "test": {
+                 *         "after": 14400,
+                 *         "share": 0.2
+                 *       },
+                 *       "variants": [
+                 *         {
+                 *           "message": {},
+                 *           "name": "plain"
+                 *         },
+                 *         {
+                 *           "message": {
+                 *             "content": {
+                 *               "title": "20 % off, until Sunday"
+                 *             }
+                 *           },
+                 *           "name": "offer"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignBody"];
             };
         };
@@ -6627,6 +6709,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "slug": "summer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignClone"];
             };
         };
@@ -6825,6 +6912,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "users": [
+                 *         "u_1"
+                 *       ],
+                 *       "variant": "offer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignTestSend"];
             };
         };
