@@ -214,6 +214,7 @@ async fn what_a_worker_had_reserved_before_it_was_lost_counts_once() {
     let other = app.worker(Clock::stub(START + LEASE + Duration::from_secs(1))).await;
     other.run_until_idle().await;
     assert_eq!(ended(&app, &first).await, all("accepted", 1), "whoever takes over finds its place");
+    other.dispatcher.stop(Duration::ZERO).await;
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
     assert_eq!(ended(&app, &first).await, all("accepted", 1));

@@ -21,7 +21,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 14] = [
+const UNLOGGED: [(&str, &str); 18] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -32,6 +32,10 @@ const UNLOGGED: [(&str, &str); 14] = [
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", "a delivery's story tells of it"),
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", "the same"),
     ("POST /v1/apps/{app}/receipts", "browsers report; nobody decides anything"),
+    ("POST /v1/apps/{app}/campaigns/{campaign}/test", "a message is its own record"),
+    ("POST /v1/apps/{app}/segments/preview", "changes nothing"),
+    ("POST /v1/apps/{app}/templates/check", "changes nothing"),
+    ("POST /v1/apps/{app}/templates/preview", "changes nothing"),
     ("POST /v1/apps/{app}/policies/preview", "changes nothing"),
     ("POST /v1/apps/{app}/policies/simulate", "changes nothing"),
     ("POST /v1/session/passkeys/options", "only asks; what comes of it is logged"),
@@ -49,6 +53,10 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
     let message = json!({"to": {"all": true}, "content": content()});
     let message = text(&api.post("/messages", message).await.ok(202)["id"]);
+    let at = api.clock.now() + Duration::from_secs(3_600);
+    let reminder =
+        json!({"to": {"users": ["otto@example.com"]}, "content": content(), "send_at": at, "key": "reminder"});
+    api.post("/messages", reminder).await.ok(202);
     let api_key = text(&api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201)["id"]);
     let identity_key = text(&api.post("/identity-keys", json!({"name": "n"})).await.ok(201)["id"]);
     let vapid_key = text(&api.app["vapid_key"]["id"]);
@@ -110,6 +118,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
         (put.clone(), shop("/segments/beta"), json!({"expression": "tag('beta')"}), &[Action::SegmentSet]),
         (delete.clone(), shop("/segments/beta"), Value::Null, &[Action::SegmentRemoved]),
+        (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[Action::MessageCancelled]),
         (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[Action::TemplateSet]),
         (delete.clone(), shop("/templates/hi"), Value::Null, &[Action::TemplateRemoved]),
         (
@@ -203,6 +212,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     ];
     let of_campaign = |turn: &str| shop(&format!("/campaigns/spring/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
+    deeds.push((post.clone(), shop("/campaigns/spring/clone"), json!({"slug": "summer"}), &[Action::CampaignCreated]));
     deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[Action::CampaignDeleted]));
     deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, &[Action::UserErased]));
     deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
