@@ -61,7 +61,7 @@ pub(crate) struct EngagementView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GatewayView {
     /// Which one.
-    gateway: &'static str,
+    gateway: Gateway,
     /// What its browsers make of it.
     level: Level,
     /// In this time.
@@ -117,7 +117,7 @@ impl From<Engagement> for PeriodView {
 struct Counted {
     from: Timestamp,
     until: Timestamp,
-    gateways: BTreeMap<&'static str, [Engagement; 2]>,
+    gateways: BTreeMap<Gateway, [Engagement; 2]>,
 }
 
 async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32) -> Result<Counted, Problem> {
@@ -139,7 +139,7 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
         let counts = &mut counted.entry(row.gateway).or_default()[usize::from(row.start < from)];
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
     }
-    let gateways = counted.iter().map(|(gateway, counts)| (gateway.name(), counts.each_ref().map(Engagement::of)));
+    let gateways = counted.iter().map(|(gateway, counts)| (*gateway, counts.each_ref().map(Engagement::of)));
     let was_used = |[now, before]: &[Engagement; 2]| now.accepted + before.accepted + now.displayed > 0;
     Ok(Counted { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
 }
@@ -160,7 +160,7 @@ pub(crate) async fn show(
     }
     let mut conn = state.pool.acquire().await?;
     let Counted { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
-    let view = |(gateway, [now, before]): (&'static str, [Engagement; 2])| GatewayView {
+    let view = |(gateway, [now, before]): (Gateway, [Engagement; 2])| GatewayView {
         gateway,
         level: now.level(&before),
         now: now.into(),
@@ -179,13 +179,14 @@ pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldEr
     Ok(unwelcome.map(|(gateway, [now, _])| FieldError::member("/to", describe(gateway, &now))).collect())
 }
 
-fn describe(gateway: &str, now: &Engagement) -> String {
+fn describe(gateway: Gateway, now: &Engagement) -> String {
     let percent = |part: u64| format!("{:.1} %", now.of_displayed(part).unwrap_or_default() * 100.0);
     let closed = now.closed().map(|closed| format!(" and {} closed", percent(closed))).unwrap_or_default();
     format!(
-        "of the {} notifications that browsers of {gateway} displayed in the last {DAYS_DEFAULT} days {} were clicked{closed}: \
+        "of the {} notifications that browsers of {} displayed in the last {DAYS_DEFAULT} days {} were clicked{closed}: \
          one more to everybody may make browsers throttle this site, and people block it",
         now.displayed,
+        gateway.name(),
         percent(now.clicked)
     )
 }

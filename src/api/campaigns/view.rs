@@ -161,8 +161,8 @@ pub(crate) struct CampaignReports {
 /// A push service, and what became of the deliveries by way of it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignGatewayView {
-    /// Its name.
-    gateway: String,
+    /// Which.
+    gateway: Gateway,
     /// What became of them.
     counts: CampaignCounts,
     /// Whether its browsers report what became of a push: if not, displays and clicks there are unknown.
@@ -256,8 +256,8 @@ impl CampaignCounts {
 
 /// Whether browsers behind a push service report what became of what they show. Safari shows declarative pushes by itself, and
 /// wakes no worker.
-fn reports_from(gateway: &str) -> bool {
-    gateway != Gateway::Apple.name()
+fn reports_from(gateway: Gateway) -> bool {
+    gateway != Gateway::Apple
 }
 
 /// How a campaign goes.
@@ -288,10 +288,10 @@ fn summary(
     now: Timestamp,
 ) -> CampaignProgress {
     let mut total = CampaignCounts::default();
-    let mut gateways = BTreeMap::<&str, CampaignCounts>::new();
+    let mut gateways = BTreeMap::<Gateway, CampaignCounts>::new();
     for it in outcomes {
         total.add(it);
-        gateways.entry(&it.gateway).or_default().add(it);
+        gateways.entry(it.gateway).or_default().add(it);
     }
     let name = |variant: i16| Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone());
     let run = |row: RunRow| CampaignRunView {
@@ -312,11 +312,7 @@ fn summary(
         variants: (0..plan.variants.len()).map(|place| variant(plan, place, outcomes, reports)).collect(),
         gateways: gateways
             .into_iter()
-            .map(|(gateway, counts)| CampaignGatewayView {
-                gateway: gateway.to_owned(),
-                counts,
-                reports: reports_from(gateway),
-            })
+            .map(|(gateway, counts)| CampaignGatewayView { gateway, counts, reports: reports_from(gateway) })
             .collect(),
         holdout: f64::from(plan.holdout) / f64::from(WHOLE),
         runs: runs.into_iter().map(run).collect(),
@@ -343,7 +339,7 @@ fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reports: &[Reports]
     let (mut counts, mut may_report) = (CampaignCounts::default(), 0);
     for it in outcomes.iter().filter(|it| is_its(it.variant)) {
         counts.add(it);
-        may_report += if reports_from(&it.gateway) { it.accepted } else { 0 };
+        may_report += if reports_from(it.gateway) { it.accepted } else { 0 };
     }
     let reported = reports.iter().find(|it| is_its(it.variant)).copied();
     let reported = reported.unwrap_or(Reports { variant: 0, acknowledged: 0, displayed: 0, clicked: 0, closed: 0 });

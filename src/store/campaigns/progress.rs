@@ -6,6 +6,7 @@ use sqlx::PgPool;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, CampaignId};
+use crate::model::lane::Gateway;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 
 /// Runs that are shown, the latest first.
@@ -17,7 +18,7 @@ pub(crate) struct Outcomes {
     /// By its place.
     pub variant: i16,
     /// The push service.
-    pub gateway: String,
+    pub gateway: Gateway,
     pub targeted: i64,
     pub accepted: i64,
     pub gone: i64,
@@ -31,7 +32,7 @@ pub(crate) struct Outcomes {
 pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
     sqlx::query_as!(
         Outcomes,
-        r#"SELECT m.variant AS "variant!", l.gateway, sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
+        r#"SELECT m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
              sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!", sum(c.dead)::bigint AS "dead!",
              sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!"
            FROM messages m JOIN message_counts c ON c.message = m.id JOIN lanes l ON l.id = c.lane

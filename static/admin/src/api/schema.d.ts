@@ -127,7 +127,10 @@ export interface paths {
         /** Lists the app's API keys, the newest first, revoked ones included. */
         get: operations["api_keys_list"];
         put?: never;
-        /** Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it; operators may make any. */
+        /**
+         * Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
+         *     who is signed in as a teammate makes one that lasts.
+         */
         post: operations["api_keys_create"];
         delete?: never;
         options?: never;
@@ -363,6 +366,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/caps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the app's frequency caps. */
+        get: operations["caps_show"];
+        /**
+         * Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
+         *     over the same tiers goes on counting.
+         */
+        put: operations["caps_change"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/config": {
         parameters: {
             query?: never;
@@ -390,7 +414,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists dead letters, the newest first. */
+        /**
+         * Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
+         *     (`searches_busy`).
+         */
         get: operations["dead_letters_list"];
         put?: never;
         post?: never;
@@ -461,7 +488,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counts dead letters by what they have in common. */
+        /** Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`). */
         get: operations["dead_letters_groups"];
         put?: never;
         post?: never;
@@ -556,9 +583,29 @@ export interface paths {
          *     state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
          * @description One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
          *     finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
-         *     for as long as history is kept.
+         *     for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
          */
         get: operations["deliveries_find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/engagement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
+         *     changed. What browsers do not tell is null.
+         */
+        get: operations["engagement_show"];
         put?: never;
         post?: never;
         delete?: never;
@@ -688,6 +735,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/guard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what holds the app, and whether it does. */
+        get: operations["guard_show"];
+        /**
+         * Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
+         *     released.
+         */
+        put: operations["guard_change"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/hygiene": {
         parameters: {
             query?: never;
@@ -753,7 +821,8 @@ export interface paths {
         /**
          * Lists messages, the newest first; those for later, by their `send_at`, come before all others.
          * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
-         *     were asked for, or none, and yet lead on by its `iterator`.
+         *     were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
+         *     (`searches_busy`).
          */
         get: operations["messages_list"];
         put?: never;
@@ -866,7 +935,7 @@ export interface paths {
         };
         /**
          * Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
-         *     users by name is withheld from everybody.
+         *     users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
          */
         get: operations["messages_content"];
         put?: never;
@@ -1187,6 +1256,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
+         *     cancelled before. An app that is not held stays as it is.
+         */
+        post: operations["release"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/segments": {
         parameters: {
             query?: never;
@@ -1268,7 +1357,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists subscriptions, the newest first. */
+        /**
+         * Lists subscriptions, the newest first.
+         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
+         *     may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+         */
         get: operations["subscriptions_list"];
         put?: never;
         /**
@@ -1311,6 +1404,82 @@ export interface paths {
          *     out, and told in `refused`.
          */
         patch: operations["subscriptions_change"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists an app's templates, the newest first, without what they say. */
+        get: operations["templates_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
+         *     pages, as a message's would be.
+         */
+        post: operations["templates_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Fills a template in, in every language that it has. Nothing is sent. */
+        post: operations["templates_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/templates/{template}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a template. */
+        get: operations["templates_show"];
+        /**
+         * Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
+         *     each has a copy of its own.
+         */
+        put: operations["templates_put"];
+        post?: never;
+        /** Removes a template. Messages that were taken before are sent as if it were there. */
+        delete: operations["templates_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/apps/{app}/topics": {
@@ -1500,7 +1669,7 @@ export interface paths {
          *     hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
          *     are snapshots, of which the newest is enough. Whoever is
          *     too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
-         *     once a minute (`renew`), as browsers do by themselves; after an event `gap` something is
+         *     once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
          *     missing that is not kept any more. Comments every 15 seconds keep the connection alive.
          */
         get: operations["events_stream_all"];
@@ -1770,7 +1939,7 @@ export interface paths {
          * Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
          *     an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
          *     time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
-         *     password or by link, and signs in with its answer.
+         *     password, by link or by the OpenID provider, and signs in with its answer.
          */
         post: operations["session_sign_in"];
         /** Signs out: the session ends, and its cookie is taken away. */
@@ -1826,7 +1995,7 @@ export interface paths {
         };
         /**
          * Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
-         *     session, or with `?sign_in=` and why there is none.
+         *     session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
          */
         get: operations["session_oidc_callback"];
         put?: never;
@@ -1844,7 +2013,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists your passkeys. With one or more, a password or a one-time link lets you in only together with one of them. */
+        /**
+         * Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
+         *     them.
+         */
         get: operations["session_passkeys_list"];
         put?: never;
         /**
@@ -1889,7 +2061,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes one of your passkeys. Without any, a password alone lets you in. Takes a sign-in within the last ten minutes (403,
+         * Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
          *     `sign_in_again`).
          */
         delete: operations["session_passkeys_remove"];
@@ -2040,6 +2212,7 @@ export interface paths {
         /**
          * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
          *     forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
+         *     Nobody resets themselves: you change your own password by the one before.
          */
         post: operations["team_reset"];
         delete?: never;
@@ -2075,7 +2248,7 @@ export interface components {
              * @description Named subscriptions that are not active, or users without an active one: not targeted.
              */
             unreachable: number;
-            /** @description What to know about the policy all the same. */
+            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A button of a notification. */
@@ -2118,7 +2291,7 @@ export interface components {
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli";
+        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway";
         /** @description An alert. */
         AlertView: {
             /** @description The app it concerns; null: the server as a whole. */
@@ -2746,6 +2919,32 @@ export interface components {
              */
             weight: number;
         };
+        /** @description A cap in its written form, in requests and in the database. */
+        Cap: {
+            /**
+             * Format: int64
+             * @description Messages, 1 to 50.
+             */
+            max: number;
+            /**
+             * @description Which tiers it counts, together if there are two: `promotional`, `engagement`. Both by default. There are no caps for
+             *     transactional messages.
+             */
+            tiers?: components["schemas"]["TierRef"][];
+            /**
+             * @description The window: a whole number and its unit, `s`, `m`, `h` or `d`, from a minute to 30 days.
+             * @example 1d
+             */
+            window: string;
+        };
+        /**
+         * @description How many messages a person is sent in a rolling window: a user in all their browsers together, anybody else in their one.
+         *     What exceeds a cap ends as `capped`. Transactional messages have no caps.
+         */
+        CapsView: {
+            /** @description Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none. */
+            caps: components["schemas"]["Cap"][];
+        };
         /** @description Figures over time. */
         ChartView: {
             /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
@@ -2784,9 +2983,12 @@ export interface components {
             content?: components["schemas"]["Notification"] | null;
             /** @description Whether it is shown. */
             content_state: components["schemas"]["ContentState"];
+            /** @description Beside `template`: what it is told. */
+            data?: Record<string, never> | null;
             /** @description Beside `payload`: whether our envelope is around it. */
             envelope?: boolean | null;
             payload?: components["schemas"]["Payload"] | null;
+            template?: components["schemas"]["Template"] | null;
         };
         /**
          * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
@@ -2875,6 +3077,11 @@ export interface components {
             unconfirmed?: number | null;
         };
         /**
+         * @description What may be cut.
+         * @enum {string}
+         */
+        Cuttable: "body";
+        /**
          * @description A day of the week.
          * @enum {string}
          */
@@ -2898,16 +3105,16 @@ export interface components {
             attempts: number;
             /** @description The push service's words. */
             detail?: string | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
             id: string;
             /** @description What was sent. */
             message: string;
             /**
              * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-             *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
-             *     `expired`.
+             *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+             *     `too_long`; or `gone` or `expired`.
              */
             reason: string;
             /** @description The message that replayed it. */
@@ -2934,6 +3141,12 @@ export interface components {
             /** @description The message's tier. */
             tier: components["schemas"]["Tier"];
         };
+        /**
+         * @description Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
+         *     a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+         * @enum {string}
+         */
+        DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
         /**
          * @description Where a delivery stands.
          * @enum {string}
@@ -2996,7 +3209,7 @@ export interface components {
              * @description Named subscriptions that are not active, or users without an active one.
              */
             unreachable: number;
-            /** @description What to know about the policy all the same. */
+            /** @description What to know all the same: about the policy, or that people do not welcome what is sent to many already. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description How many sessions were ended. */
@@ -3014,6 +3227,26 @@ export interface components {
          * @enum {string}
          */
         Ending: "accepted" | "retry" | "gone" | "expired" | "dead" | "cancelled" | "capped";
+        /**
+         * @description How welcome an app's notifications are in the browsers of a gateway.
+         * @enum {string}
+         */
+        EngagementLevel: "unknown" | "fine" | "watch" | "warning";
+        /** @description How welcome an app's notifications are. */
+        EngagementView: {
+            /**
+             * Format: date-time
+             * @description The beginning of the first day.
+             */
+            from: string;
+            /** @description By push service, those to which something was sent in this time or in the same time before. */
+            gateways: components["schemas"]["GatewayView"][];
+            /**
+             * Format: date-time
+             * @description The end of the last one.
+             */
+            until: string;
+        };
         /** @description Something that somebody did. */
         EntryView: {
             /** @description What: `api_key.created`, `message.cancelled` … */
@@ -3088,7 +3321,7 @@ export interface components {
          * @description What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
          * @enum {string}
          */
-        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
+        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description One delivery's story in plain words, told from what is stored. */
         ExplanationView: {
             /** @description What was to be sent. */
@@ -3192,6 +3425,8 @@ export interface components {
         };
         /** @description What is let through, and what waits. */
         FlowView: {
+            /** @description Tiers of which nothing is let through since the runaway guard holds them. */
+            held: components["schemas"]["Tier"][];
             /**
              * Format: double
              * @description For how long the oldest of them has been due, in seconds.
@@ -3258,8 +3493,7 @@ export interface components {
              * @description When it is due, while it waits; null while its message is paused.
              */
             due_at?: string | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`; null: the subscription was deleted. */
-            gateway?: string | null;
+            gateway?: components["schemas"]["Gateway"] | null;
             /**
              * Format: int32
              * @description The subscription's lane; null: it was deleted.
@@ -3278,10 +3512,21 @@ export interface components {
             user_id?: string | null;
         };
         /**
-         * @description The push service behind an endpoint.
+         * @description A push service.
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
+        /** @description The same at one push service. */
+        GatewayView: {
+            /** @description In as many days before it. */
+            before: components["schemas"]["PeriodView"];
+            /** @description Which one. */
+            gateway: string;
+            /** @description What its browsers make of it. */
+            level: components["schemas"]["EngagementLevel"];
+            /** @description In this time. */
+            now: components["schemas"]["PeriodView"];
+        };
         /** @description A role, and where it holds. */
         GrantView: {
             /** @description On this app; null: on all of them, and on the server itself. */
@@ -3310,6 +3555,49 @@ export interface components {
             data: components["schemas"]["Group"][];
             /** @description Whether these are all: at most 1,000 are shown. */
             done: boolean;
+        };
+        /** @description What to hold the app by. What is left out is as the server has it. */
+        GuardBody: {
+            /**
+             * Format: int64
+             * @description Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
+             */
+            factor?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries beside those, 0 to 1,000,000,000.
+             */
+            floor?: number | null;
+        };
+        /** @description What holds an app that sends far more than its size explains. */
+        GuardView: {
+            /**
+             * Format: int32
+             * @description Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
+             */
+            factor?: number | null;
+            /**
+             * Format: int64
+             * @description Deliveries beside those; null: as the server has it.
+             */
+            floor?: number | null;
+            /**
+             * @description Tiers of which nothing is let through until somebody releases the app. What is sent meanwhile waits, while its time to
+             *     live runs.
+             */
+            held: components["schemas"]["Tier"][];
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            held_at?: string | null;
+            /**
+             * Format: int64
+             * @description What both come to now: more deliveries than these within a quarter of an hour hold the app. Null: any number is right.
+             */
+            limit?: number | null;
+            /** @description What it sent within the last quarter of an hour, or since it was last released, as far as figures over time know. */
+            sent: components["schemas"]["SentView"];
         };
         /** @description What was done, or would be. */
         Handled: {
@@ -3417,7 +3705,7 @@ export interface components {
             /** @description The app it belongs to. */
             app: string;
             /** @description The push service it leads to. */
-            gateway: string;
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
              * @description Its number.
@@ -3436,8 +3724,8 @@ export interface components {
              *     answers. Null: no worker has sent anything in it lately. A few seconds old.
              */
             concurrency?: number | null;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
              * @description Its number.
@@ -3544,8 +3832,8 @@ export interface components {
              * @description The day, in UTC.
              */
             day: string;
-            /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service. */
+            gateway: components["schemas"]["Gateway"];
             /**
              * Format: int64
              * @description Subscriptions that do not exist any more, by the push service's word.
@@ -3642,6 +3930,8 @@ export interface components {
             replay_of?: string | null;
             /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
             segment?: string | null;
+            /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded. */
+            sent_by?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
             /** @description Its tier. */
@@ -3776,6 +4066,8 @@ export interface components {
             collapse_key?: string | null;
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
+            /** @description What the template is told beside its recipient: any JSON, at most 8,192 octets. */
+            data?: Record<string, never> | null;
             /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
             envelope?: boolean | null;
             /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
@@ -3793,6 +4085,7 @@ export interface components {
              * @example 2026-12-01T09:00:00
              */
             send_at?: string | null;
+            template?: components["schemas"]["TemplateRef"] | null;
             tier?: components["schemas"]["TierRef"] | null;
             /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
             timezone?: string | null;
@@ -4251,16 +4544,16 @@ export interface components {
                 attempts: number;
                 /** @description The push service's words. */
                 detail?: string | null;
-                /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service. */
+                gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
                 id: string;
                 /** @description What was sent. */
                 message: string;
                 /**
                  * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-                 *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`; or `gone` or
-                 *     `expired`.
+                 *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+                 *     `too_long`; or `gone` or `expired`.
                  */
                 reason: string;
                 /** @description The message that replayed it. */
@@ -4410,8 +4703,8 @@ export interface components {
                  *     answers. Null: no worker has sent anything in it lately. A few seconds old.
                  */
                 concurrency?: number | null;
-                /** @description The push service: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service. */
+                gateway: components["schemas"]["Gateway"];
                 /**
                  * Format: int32
                  * @description Its number.
@@ -4518,6 +4811,8 @@ export interface components {
                 replay_of?: string | null;
                 /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
                 segment?: string | null;
+                /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded. */
+                sent_by?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
                 /** @description Its tier. */
@@ -4622,8 +4917,8 @@ export interface components {
                  * @description The browser's `expirationTime`.
                  */
                 expires_at?: string | null;
-                /** @description The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-                gateway: string;
+                /** @description The push service behind its endpoint. */
+                gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
                 id: string;
                 /**
@@ -4700,11 +4995,40 @@ export interface components {
                 oidc_linked_at?: string | null;
                 /**
                  * Format: int64
-                 * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+                 * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
+                 *     them.
                  */
                 passkeys: number;
                 /** @description What they may do; empty: nothing. */
                 roles: components["schemas"]["GrantView"][];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
+        Page_TemplateView: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description When it was last written.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /** @description Its name. */
+                name: string;
+                template?: components["schemas"]["Template"] | null;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -4862,6 +5186,59 @@ export interface components {
         };
         /** @description A period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
+        /** @description What became of notifications, by when it happened: what is displayed, clicked or closed today may have been sent before. */
+        PeriodView: {
+            /**
+             * Format: int64
+             * @description Pushes that the push service took.
+             */
+            accepted: number;
+            /**
+             * Format: double
+             * @description `clicked` of `displayed`; null: none was displayed, as far as is known.
+             */
+            click_share?: number | null;
+            /**
+             * Format: int64
+             * @description Clicked notifications.
+             */
+            clicked: number;
+            /**
+             * Format: double
+             * @description `closed` of `displayed`; null: not known.
+             */
+            close_share?: number | null;
+            /**
+             * Format: int64
+             * @description Closed notifications; null: not known, since none was reported.
+             */
+            closed?: number | null;
+            /**
+             * Format: double
+             * @description `displayed` of `receipts_asked`; null: nothing was asked for, or browsers do not tell.
+             */
+            display_share?: number | null;
+            /**
+             * Format: int64
+             * @description First reports of each kind.
+             */
+            displayed: number;
+            /**
+             * Format: int64
+             * @description Notifications that were displayed and neither clicked nor closed; null: not known.
+             */
+            ignored?: number | null;
+            /**
+             * Format: double
+             * @description `ignored` of `displayed`; null: not known.
+             */
+            ignored_share?: number | null;
+            /**
+             * Format: int64
+             * @description Those of them that a receipt was asked for: all that can be reported on.
+             */
+            receipts_asked: number;
+        };
         /**
          * @description Where in its timetable a retry stands.
          * @enum {string}
@@ -5288,6 +5665,19 @@ export interface components {
          * @enum {string}
          */
         SendState: "scheduled" | "sending" | "paused" | "cancelled" | "done";
+        /** @description Deliveries, as they are counted and held: one-time codes apart from all others. */
+        SentView: {
+            /**
+             * Format: int64
+             * @description Promotional ones and those for engagement.
+             */
+            other: number;
+            /**
+             * Format: int64
+             * @description Transactional ones.
+             */
+            transactional: number;
+        };
         /** @description A sentence of an explanation. */
         Sentence: {
             /**
@@ -5337,8 +5727,8 @@ export interface components {
             throttle: string;
         };
         /**
-         * @description How somebody signs in: with `email` and `password`, with `api_key`, or with `link`; whoever was asked for a passkey then, with
-         *     `passkey`.
+         * @description How somebody signs in: with `email` and `password`, with `api_key`, with `link`, or with `oidc` after the provider has sent them
+         *     back; whoever was asked for a passkey then, with `passkey`.
          */
         SignIn: {
             /** @description An operator's key, `bw_…`, as which the session acts while that is valid. */
@@ -5352,6 +5742,8 @@ export interface components {
              *     address.
              */
             new_password?: string | null;
+            /** @description True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202). */
+            oidc?: boolean | null;
             /** @description What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it. */
             passkey?: Record<string, never> | null;
             /** @description The teammate's password. */
@@ -5483,6 +5875,19 @@ export interface components {
          * @enum {string}
          */
         SliState: "unknown" | "ok" | "warn" | "alert";
+        /** @description A made-up recipient. */
+        SomebodyBody: {
+            /** @description What the site knows of them. */
+            attributes?: Record<string, never>;
+            /** @description A BCP 47 language tag. */
+            locale?: string | null;
+            /** @description Words that they are selected by. */
+            tags?: string[];
+            /** @description An IANA time zone. */
+            timezone?: string | null;
+            /** @description The site's own name for them. */
+            user_id?: string | null;
+        };
         /** @description What to change of a subscription (RFC 7396): absent members stay, null removes. */
         SubscriptionChange: {
             /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
@@ -5526,8 +5931,8 @@ export interface components {
              * @description The browser's `expirationTime`.
              */
             expires_at?: string | null;
-            /** @description The push service behind its endpoint: `fcm`, `mozilla`, `wns`, `apple`, `other`. */
-            gateway: string;
+            /** @description The push service behind its endpoint. */
+            gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
             id: string;
             /**
@@ -5606,11 +6011,92 @@ export interface components {
             oidc_linked_at?: string | null;
             /**
              * Format: int64
-             * @description How many passkeys they have. With one or more, a password or a link lets them in only together with one of them.
+             * @description How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
+             *     them.
              */
             passkeys: number;
             /** @description What they may do; empty: nothing. */
             roles: components["schemas"]["GrantView"][];
+        };
+        /** @description A notification in which every text may be a template of minijinja's, in several languages if wanted. */
+        Template: {
+            compact?: components["schemas"]["Notification"] | null;
+            /** @description For everybody in whose language there is none. Every text may be a template. */
+            content: components["schemas"]["Notification"];
+            /**
+             * @description The same in other languages, by BCP 47 tag, at most 50. A recipient's locale is looked for as it is, then without its last
+             *     part, and so on: `de-AT` finds `de`.
+             */
+            locales?: {
+                [key: string]: components["schemas"]["TemplateVariant"];
+            };
+            /** @description What becomes of a recipient for whom it comes out too long: `dead`, or `{"cut": "body"}`. */
+            too_long?: components["schemas"]["TooLong"];
+        };
+        /** @description What came of trying a template on an audience. */
+        TemplateCheck: {
+            /** @description Recipients that it was tried on. */
+            checked: number;
+            /** @description Whether it was tried on all of them: a check ends after ten seconds. */
+            done: boolean;
+            /** @description The first 20 failures. */
+            failures: components["schemas"]["TrialFailure"][];
+            /** @description Those for whom it comes out too long, and cannot be cut. */
+            too_long: number;
+            /** @description Those of them for whom it cannot be filled in. */
+            unrenderable: number;
+        };
+        /** @description A template to try on everybody whom a message would reach. */
+        TemplateCheckBody: {
+            /** @description What the message would tell it. */
+            data?: Record<string, never> | null;
+            /** @description The name of a stored template, or one in the same form. */
+            template: components["schemas"]["TemplateRef"];
+            /** @description Whom the message would be for. */
+            to: components["schemas"]["To"];
+        };
+        /** @description What comes of a template. */
+        TemplatePreview: {
+            /** @description The language that its recipient would be sent it in; null: the template's own. */
+            locale?: string | null;
+            /** @description What comes of each language for this recipient, the template's own first. */
+            variants: components["schemas"]["VariantPreview"][];
+        };
+        /** @description A template to try, and for whom: at most one of `subscription`, `user` and `recipient`. */
+        TemplatePreviewBody: {
+            /** @description What the message would tell it. */
+            data?: Record<string, never> | null;
+            recipient?: components["schemas"]["SomebodyBody"] | null;
+            /** @description For this subscription. */
+            subscription?: string | null;
+            /** @description The name of a stored template, or one in the same form. */
+            template: components["schemas"]["TemplateRef"];
+            /** @description For the first active subscription of this user. */
+            user?: string | null;
+        };
+        /** @description What the schema of [`TemplateRef`] looks like. */
+        TemplateRef: string | components["schemas"]["Template"];
+        /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
+        TemplateVariant: {
+            compact?: components["schemas"]["Notification"] | null;
+            /** @description The notification. Its `lang` is its locale unless it says otherwise. */
+            content: components["schemas"]["Notification"];
+        };
+        /** @description A stored template. */
+        TemplateView: {
+            /**
+             * Format: date-time
+             * @description When it was last written.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /** @description Its name. */
+            name: string;
+            template?: components["schemas"]["Template"] | null;
         };
         /**
          * @description Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
@@ -5672,6 +6158,11 @@ export interface components {
             /** @description Every subscription of these users, at most 1,000. */
             users?: string[] | null;
         };
+        /** @description What becomes of a recipient for whom a template comes out too long. */
+        TooLong: "dead" | {
+            /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
+            cut: components["schemas"]["Cuttable"];
+        };
         /** @description What to change of a topic. */
         TopicChange: {
             join?: components["schemas"]["Join"] | null;
@@ -5694,6 +6185,13 @@ export interface components {
             members: number;
             /** @description Its name. */
             name: string;
+        };
+        /** @description Why a template fails for a recipient. */
+        TrialFailure: components["schemas"]["FieldError"] & {
+            /** @description What the delivery would end with: `unrenderable` or `too_long`. */
+            reason: components["schemas"]["DeadReason"];
+            /** @description For whom. */
+            subscription: string;
         };
         /**
          * @description How urgently the gateway should wake the device (RFC 8030 section 5.3).
@@ -5742,6 +6240,17 @@ export interface components {
              * @description Active subscriptions that depend on it; only in lists.
              */
             subscriptions?: number | null;
+        };
+        /** @description What comes of a template in one language. */
+        VariantPreview: {
+            compact?: components["schemas"]["Notification"] | null;
+            content?: components["schemas"]["Notification"] | null;
+            /** @description What is wrong with it for this recipient. */
+            faults: components["schemas"]["FieldError"][];
+            /** @description The language; null: the template's own. */
+            locale?: string | null;
+            /** @description Octets of the notification as sent, without our envelope: at most 3,833. */
+            octets?: number | null;
         };
         /** @description All is well. */
         Well: {
@@ -6282,7 +6791,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -6946,6 +7455,94 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    caps_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapsView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    caps_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "caps": [
+                 *         {
+                 *           "max": 2,
+                 *           "tiers": [
+                 *             "promotional",
+                 *             "engagement"
+                 *           ],
+                 *           "window": "1d"
+                 *         },
+                 *         {
+                 *           "max": 5,
+                 *           "tiers": [
+                 *             "promotional"
+                 *           ],
+                 *           "window": "7d"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["CapsView"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapsView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     config_show: {
         parameters: {
             query?: never;
@@ -7414,6 +8011,38 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    engagement_show: {
+        parameters: {
+            query?: {
+                /** @description Days in UTC, today included: 1 to 365; 28 by default. */
+                days?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EngagementView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     erasures_show_erasure: {
         parameters: {
             query?: never;
@@ -7701,6 +8330,78 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    guard_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    guard_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "factor": 5
+                 *     }
+                 */
+                "application/json": components["schemas"]["GuardBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9033,6 +9734,36 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    release: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GuardView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     segments_list: {
         parameters: {
             query?: {
@@ -9311,7 +10042,7 @@ export interface operations {
                 /** @description Their state. */
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
                 /** @description Their push service. */
-                gateway?: string;
+                gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /**
                  * @description Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
                  *     `done` says whether there may be more.
@@ -9508,6 +10239,290 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "template": {
+                 *         "content": {
+                 *           "title": "Hello {{ attributes.name | default('there') }}",
+                 *           "url": "/for/{{ user_id | default('you') }}"
+                 *         },
+                 *         "locales": {
+                 *           "de": {
+                 *             "content": {
+                 *               "title": "Hallo {{ attributes.name | default('du') }}"
+                 *             }
+                 *           }
+                 *         },
+                 *         "too_long": {
+                 *           "cut": "body"
+                 *         }
+                 *       },
+                 *       "to": {
+                 *         "topic": "news"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TemplateCheckBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateCheck"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "recipient": {
+                 *         "attributes": {
+                 *           "name": "Ann"
+                 *         }
+                 *       },
+                 *       "template": {
+                 *         "content": {
+                 *           "title": "Hello {{ attributes.name | default('there') }}",
+                 *           "url": "/for/{{ user_id | default('you') }}"
+                 *         },
+                 *         "locales": {
+                 *           "de": {
+                 *             "content": {
+                 *               "title": "Hallo {{ attributes.name | default('du') }}"
+                 *             }
+                 *           }
+                 *         },
+                 *         "too_long": {
+                 *           "cut": "body"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TemplatePreviewBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplatePreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description 1 to 64 lower-case letters, digits and dashes */
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "content": {
+                 *         "title": "Hello {{ attributes.name | default('there') }}",
+                 *         "url": "/for/{{ user_id | default('you') }}"
+                 *       },
+                 *       "locales": {
+                 *         "de": {
+                 *           "content": {
+                 *             "title": "Hallo {{ attributes.name | default('du') }}"
+                 *           }
+                 *         }
+                 *       },
+                 *       "too_long": {
+                 *         "cut": "body"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Template"];
+            };
+        };
+        responses: {
+            /** @description It was there before */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    templates_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9984,7 +10999,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -10573,8 +11588,8 @@ export interface operations {
                 "filters[app]"?: string[];
                 /** @description Only these lanes, by number */
                 "filters[lane]"?: number[];
-                /** @description Only these gateways: fcm, mozilla, wns, apple, other */
-                "filters[gateway]"?: string[];
+                /** @description Only these gateways */
+                "filters[gateway]"?: components["schemas"]["Gateway"][];
                 /** @description Only these tiers */
                 "filters[tier]"?: string[];
                 /** @description Only these messages, 20 at most, each to more than 100 recipients */
