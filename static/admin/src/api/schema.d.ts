@@ -190,6 +190,179 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists campaigns, the newest first. */
+        get: operations["campaigns_list"];
+        put?: never;
+        /** Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are. */
+        post: operations["campaigns_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a campaign and how it goes. */
+        get: operations["campaigns_show"];
+        /** Writes a draft anew. 409 once it was started: clone it. */
+        put: operations["campaigns_replace"];
+        post?: never;
+        /** Deletes a draft. 409 once it was started: cancel it. */
+        delete: operations["campaigns_remove"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancels a campaign for good: no push of it starts later than a second after the answer. */
+        post: operations["campaigns_cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a draft with the plan of another campaign. */
+        post: operations["campaigns_clone"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/locales": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million. */
+        get: operations["campaigns_locales_show_locales"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running. */
+        post: operations["campaigns_pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows what the author of a campaign wrote. */
+        get: operations["campaigns_plan_show_plan"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. */
+        post: operations["campaigns_resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a campaign: it goes out when it is due. 409 if its time has passed. */
+        post: operations["campaigns_start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's. */
+        post: operations["campaigns_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/config": {
         parameters: {
             query?: never;
@@ -578,7 +751,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists messages, the newest first.
+         * Lists messages, the newest first; those for later, by their `send_at`, come before all others.
          * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
          *     were asked for, or none, and yet lead on by its `iterator`.
          */
@@ -610,6 +783,40 @@ export interface paths {
          *     they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
          */
         post: operations["messages_batch_send"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/messages/by-key/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the message that has this key, or had it last. */
+        get: operations["messages_by_key_show_by_key"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/messages/by-key/{key}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended. */
+        post: operations["messages_by_key_cancel_by_key"];
         delete?: never;
         options?: never;
         head?: never;
@@ -975,6 +1182,62 @@ export interface paths {
          */
         post: operations["receipts_take"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/segments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists segments, the newest first. */
+        get: operations["segments_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/segments/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
+         *     size of the app, or counted.
+         */
+        post: operations["segments_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/segments/{segment}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`. */
+        get: operations["segments_show"];
+        /** Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent. */
+        put: operations["segments_set"];
+        post?: never;
+        /** Removes a segment. Messages keep what it said when they were sent. */
+        delete: operations["segments_remove"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1793,14 +2056,19 @@ export interface components {
         Accepted: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now.
+             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
+            /**
+             * Format: int64
+             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             */
+            audience_margin: number;
             /** @description Its id. */
             id: string;
             /** @description Where to go from here. */
             links: components["schemas"]["Links"];
-            /** @description Where it stands: `sending`, or `done` if there is nobody to send it to. */
+            /** @description Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to. */
             state: components["schemas"]["SendState"];
             /**
              * Format: int64
@@ -2115,6 +2383,369 @@ export interface components {
              */
             timezone: string;
         };
+        /** @description A campaign. */
+        Campaign: {
+            /**
+             * Format: date-time
+             * @description When it was last changed, or turned.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /** @description Its id. */
+            id: string;
+            /** @description Where to go from here. */
+            links: components["schemas"]["CampaignLinks"];
+            /** @description What people call it. */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When something of it is due next, or looked at; null: nothing by itself.
+             */
+            next_at?: string | null;
+            progress?: components["schemas"]["CampaignProgress"] | null;
+            /**
+             * Format: int32
+             * @description How many runs have begun: more than one if it recurs.
+             */
+            runs: number;
+            /** @description What it is called in URLs. */
+            slug: string;
+            /**
+             * Format: date-time
+             * @description When it was started.
+             */
+            started_at?: string | null;
+            state: ("draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done") & Record<string, never>;
+            /** @description Its tier. */
+            tier: components["schemas"]["Tier"];
+        };
+        /** @description A campaign as its author writes it. */
+        CampaignBody: {
+            /**
+             * Format: date-time
+             * @description Nothing of it goes out from then on.
+             */
+            expires_at?: string | null;
+            follows?: components["schemas"]["CampaignFollow"] | null;
+            /**
+             * Format: double
+             * @description The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
+             */
+            holdout?: number | null;
+            /** @description The message, as it would be sent alone, to a topic or to all. */
+            message: components["schemas"]["NewMessageBody"];
+            /** @description What people call it, 1 to 200 characters; the slug by default. */
+            name?: string | null;
+            pace?: components["schemas"]["CampaignPace"] | null;
+            schedule?: components["schemas"]["CampaignSchedule"] | null;
+            /** @description What it is called in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`. */
+            slug: string;
+            test?: components["schemas"]["CampaignTest"] | null;
+            /** @description What is said instead to shares of the audience, at most 10. */
+            variants?: components["schemas"]["CampaignVariant"][];
+        };
+        /** @description What a copy of a campaign is called. */
+        CampaignClone: {
+            /** @description The copy's slug: 1 to 64 lower-case letters, digits or `-`. */
+            slug: string;
+        };
+        /** @description What became of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`. */
+        CampaignCounts: {
+            /**
+             * Format: int64
+             * @description Taken by a push service, which does not say that anybody saw them.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Cancelled, or unsubscribed.
+             */
+            cancelled: number;
+            /**
+             * Format: int64
+             * @description Held back by a frequency cap.
+             */
+            capped: number;
+            /**
+             * Format: int64
+             * @description Given up.
+             */
+            dead: number;
+            /**
+             * Format: int64
+             * @description Their time to live ran out first.
+             */
+            expired: number;
+            /**
+             * Format: int64
+             * @description The subscription does not exist any more.
+             */
+            gone: number;
+            /**
+             * Format: int64
+             * @description Deliveries that there are so far.
+             */
+            targeted: number;
+            /**
+             * Format: int64
+             * @description Of these, those that have not ended.
+             */
+            waiting: number;
+        };
+        /** @description A follow-up. */
+        CampaignFollow: {
+            /**
+             * Format: int64
+             * @description How many seconds after its last run began: 60 to 2,419,200.
+             */
+            after: number;
+            /** @description The campaign that is followed up: its id or slug. */
+            campaign: string;
+            did_not: ("click" | "display") & Record<string, never>;
+        };
+        /** @description A push service, and what became of the deliveries by way of it. */
+        CampaignGatewayView: {
+            /** @description What became of them. */
+            counts: components["schemas"]["CampaignCounts"];
+            /** @description Its name. */
+            gateway: string;
+            /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
+            reports: boolean;
+        };
+        /** @description Where to go from here. */
+        CampaignLinks: {
+            /** @description `POST` here to cancel it. */
+            cancel: string;
+            /** @description How it goes by language. */
+            locales: string;
+            /** @description `POST` here to pause it. */
+            pause: string;
+            /** @description What its author wrote. */
+            plan: string;
+            /** @description `POST` here to resume it. */
+            resume: string;
+            /** @description The campaign. */
+            self: string;
+            /** @description `POST` here to start it. */
+            start: string;
+        };
+        /** @description What became of deliveries in browsers of one language. */
+        CampaignLocaleView: {
+            /**
+             * Format: int64
+             * @description Taken by push services.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Reported as clicked.
+             */
+            clicked: number;
+            /**
+             * Format: int64
+             * @description Reported as displayed.
+             */
+            displayed: number;
+            /** @description As browsers tell it; null: they did not. */
+            locale?: string | null;
+        };
+        /** @description How a campaign goes by language. */
+        CampaignLocales: {
+            /** @description The languages with the most deliveries, up to 200. */
+            data: components["schemas"]["CampaignLocaleView"][];
+        };
+        /** @description How fast a message of a campaign goes out: exactly one of these. */
+        CampaignPace: {
+            /**
+             * Format: int32
+             * @description So many recipients a minute, 1 to 1,000,000.
+             */
+            per_minute?: number | null;
+            /**
+             * Format: int32
+             * @description Evenly within so many seconds, 60 to 2,419,200, by the audience as it is counted then.
+             */
+            spread_over?: number | null;
+        };
+        /** @description How a campaign goes, all of its runs together. */
+        CampaignProgress: {
+            /**
+             * Format: int64
+             * @description Deliveries that the messages were estimated to come to, before filters.
+             */
+            audience_estimate: number;
+            /**
+             * Format: date-time
+             * @description When the last will have ended if it goes on at that rate; null: not known.
+             */
+            eta?: string | null;
+            /** @description Whether all recipients of the messages that were made have been found. */
+            expanded: boolean;
+            /** @description By push service. */
+            gateways: components["schemas"]["CampaignGatewayView"][];
+            /**
+             * Format: double
+             * @description The share of the audience that gets nothing.
+             */
+            holdout: number;
+            /**
+             * Format: int64
+             * @description Messages that were made.
+             */
+            messages: number;
+            /**
+             * Format: int64
+             * @description Messages that are still to be made, of runs that have begun.
+             */
+            messages_to_make: number;
+            /**
+             * Format: double
+             * @description Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
+             */
+            rate_per_second?: number | null;
+            /** @description Its last runs, the latest first. */
+            runs: components["schemas"]["CampaignRunView"][];
+            /** @description What became of all deliveries. */
+            total: components["schemas"]["CampaignCounts"];
+            /** @description Of its variants, in their order. */
+            variants: components["schemas"]["CampaignVariantView"][];
+        };
+        /** @description What browsers reported of accepted deliveries: lower bounds. */
+        CampaignReports: {
+            /**
+             * Format: int64
+             * @description Of which at least one report came.
+             */
+            acknowledged: number;
+            /**
+             * Format: double
+             * @description `clicked` of `accepted`; null: none was accepted.
+             */
+            click_rate?: number | null;
+            /**
+             * Format: double
+             * @description The bounds between which the rate of all lies with a probability of 95 %; null: none was accepted.
+             */
+            click_rate_from?: number | null;
+            /**
+             * Format: double
+             * @description The upper one.
+             */
+            click_rate_to?: number | null;
+            /**
+             * Format: int64
+             * @description Reported as clicked.
+             */
+            clicked: number;
+            /**
+             * Format: int64
+             * @description Reported as closed.
+             */
+            closed: number;
+            /**
+             * Format: int64
+             * @description Reported as displayed.
+             */
+            displayed: number;
+            /**
+             * Format: int64
+             * @description Accepted deliveries that a report may come of: all but those at push services whose browsers show pushes by themselves, and
+             *     tell nobody.
+             */
+            may_report: number;
+        };
+        /** @description A run. */
+        CampaignRunView: {
+            /**
+             * Format: date-time
+             * @description The time that it is for.
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+             */
+            confidence?: number | null;
+            /**
+             * Format: date-time
+             * @description When its test is decided; null: it has none, or it has been.
+             */
+            decide_at?: string | null;
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            run: number;
+            /** @description The variant that won; null: none has. */
+            winner?: string | null;
+        };
+        /** @description When a campaign is due: `at`, or again and again by `cron`. */
+        CampaignSchedule: {
+            /** @description RFC 3339 with an offset, or a local time beside `timezone`. */
+            at?: string | null;
+            /** @description A cron expression of five fields, beside `timezone`. */
+            cron?: string | null;
+            /** @description With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default. */
+            past?: ("tomorrow" | "skip") | null;
+            /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
+            timezone?: string | null;
+        };
+        /** @description A test of variants. */
+        CampaignTest: {
+            /**
+             * Format: int64
+             * @description How long clicks are counted before it is decided, in seconds: 60 to 2,419,200.
+             */
+            after: number;
+            /**
+             * Format: double
+             * @description How probable it must be that the winner is better than each of the others: 0.8 to 0.999; 0.95 by default.
+             */
+            confidence?: number | null;
+            /** @description What the rest gets if nobody wins: the `first` variant, or nothing (`stop`); `first` by default. */
+            otherwise?: ("first" | "stop") | null;
+            /**
+             * Format: double
+             * @description Its share of the audience: above 0, to 0.5.
+             */
+            share: number;
+        };
+        /** @description Whom to show a campaign before it goes out. */
+        CampaignTestSend: {
+            /** @description These users, at most 1,000. */
+            users: string[];
+            /** @description Which variant; the first by default. */
+            variant?: string | null;
+        };
+        /** @description One of the things that a campaign may say. */
+        CampaignVariant: {
+            /** @description Members of the message that are otherwise, such as `content`. */
+            message: Record<string, never>;
+            /** @description What it is called, 1 to 64 characters. */
+            name: string;
+            /**
+             * Format: int32
+             * @description How many get it, beside the weights of the others: 1 to 1,000; 1 by default.
+             */
+            weight?: number | null;
+        };
+        /** @description A variant, and how it goes. */
+        CampaignVariantView: {
+            /** @description What became of its deliveries. */
+            counts: components["schemas"]["CampaignCounts"];
+            /** @description What it is called. */
+            name: string;
+            reports?: components["schemas"]["CampaignReports"] | null;
+            /**
+             * Format: int32
+             * @description Its weight.
+             */
+            weight: number;
+        };
         /** @description Figures over time. */
         ChartView: {
             /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
@@ -2350,9 +2981,14 @@ export interface components {
         DryRun: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now.
+             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
+            /**
+             * Format: int64
+             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             */
+            audience_margin: number;
             /** @description Always true. */
             dry_run: boolean;
             /**
@@ -2452,7 +3088,7 @@ export interface components {
          * @description What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
          * @enum {string}
          */
-        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
+        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description One delivery's story in plain words, told from what is stored. */
         ExplanationView: {
             /** @description What was to be sent. */
@@ -2975,12 +3611,12 @@ export interface components {
         MessageView: {
             /**
              * Format: date-time
-             * @description When it was accepted.
+             * @description When it was accepted, or its `send_at`: its time to live begins then.
              */
             accepted_at: string;
             /**
              * Format: int64
-             * @description Deliveries to make, as counted when it was accepted.
+             * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
             /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
@@ -2995,6 +3631,8 @@ export interface components {
             expires_at: string;
             /** @description Its id. */
             id: string;
+            /** @description Your own name for it; null if a later message has taken that over. */
+            key?: string | null;
             /** @description Where to go from here. */
             links: components["schemas"]["Links"];
             /** @description Its own delivery policy, as it stands with the retry headers of its request. */
@@ -3002,6 +3640,8 @@ export interface components {
             progress?: components["schemas"]["MessageProgress"] | null;
             /** @description The message that it sends again to those whose deliveries of it died. */
             replay_of?: string | null;
+            /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+            segment?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
             /** @description Its tier. */
@@ -3140,10 +3780,22 @@ export interface components {
             envelope?: boolean | null;
             /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
             idempotency_key?: string | null;
+            /** @description Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended. */
+            key?: string | null;
             payload?: components["schemas"]["Payload"] | null;
             /** @description Its own delivery policy. */
             policy?: Record<string, never> | null;
+            /**
+             * Format: date-time
+             * @description When it is sent: RFC 3339 with an offset, or without one and with `timezone`; at most 90 days ahead. Its time to live
+             *     begins then. What lies in the past by less than five minutes goes out at once.
+             * @example 2026-12-01T09:00:00Z
+             * @example 2026-12-01T09:00:00
+             */
+            send_at?: string | null;
             tier?: components["schemas"]["TierRef"] | null;
+            /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
+            timezone?: string | null;
             /** @description Whom it is for. */
             to: components["schemas"]["To"];
             /**
@@ -3532,6 +4184,58 @@ export interface components {
             limit: number;
         };
         /** @description A page of a list. */
+        Page_Campaign: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description When it was last changed, or turned.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /** @description Its id. */
+                id: string;
+                /** @description Where to go from here. */
+                links: components["schemas"]["CampaignLinks"];
+                /** @description What people call it. */
+                name: string;
+                /**
+                 * Format: date-time
+                 * @description When something of it is due next, or looked at; null: nothing by itself.
+                 */
+                next_at?: string | null;
+                progress?: components["schemas"]["CampaignProgress"] | null;
+                /**
+                 * Format: int32
+                 * @description How many runs have begun: more than one if it recurs.
+                 */
+                runs: number;
+                /** @description What it is called in URLs. */
+                slug: string;
+                /**
+                 * Format: date-time
+                 * @description When it was started.
+                 */
+                started_at?: string | null;
+                state: ("draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done") & Record<string, never>;
+                /** @description Its tier. */
+                tier: components["schemas"]["Tier"];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
         Page_DeadLetterView: {
             /** @description The rows. */
             data: {
@@ -3783,12 +4487,12 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was accepted.
+                 * @description When it was accepted, or its `send_at`: its time to live begins then.
                  */
                 accepted_at: string;
                 /**
                  * Format: int64
-                 * @description Deliveries to make, as counted when it was accepted.
+                 * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
                  */
                 audience_estimate: number;
                 /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
@@ -3803,6 +4507,8 @@ export interface components {
                 expires_at: string;
                 /** @description Its id. */
                 id: string;
+                /** @description Your own name for it; null if a later message has taken that over. */
+                key?: string | null;
                 /** @description Where to go from here. */
                 links: components["schemas"]["Links"];
                 /** @description Its own delivery policy, as it stands with the retry headers of its request. */
@@ -3810,6 +4516,8 @@ export interface components {
                 progress?: components["schemas"]["MessageProgress"] | null;
                 /** @description The message that it sends again to those whose deliveries of it died. */
                 replay_of?: string | null;
+                /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
+                segment?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
                 /** @description Its tier. */
@@ -3851,6 +4559,37 @@ export interface components {
                 policy?: Record<string, never> | null;
                 /** @description What to know about the policy all the same. */
                 warnings?: components["schemas"]["FieldError"][];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
+        Page_SegmentView: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description When it was last set.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /** @description What it is for, in its author's words. */
+                description?: string | null;
+                /** @description Who belongs to it, written out. */
+                expression: string;
+                /** @description Its name. */
+                name: string;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -4280,6 +5019,26 @@ export interface components {
             /** @description Whether there may be more of them than were counted. */
             waiting_or_more: boolean;
         };
+        /** @description How many active subscriptions a segment takes. */
+        ReachView: {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @description Whether they were counted, not estimated from a sample. */
+            exact: boolean;
+            /**
+             * Format: int64
+             * @description How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+             */
+            margin: number;
+            /**
+             * Format: int64
+             * @description How many active subscriptions there are.
+             */
+            of: number;
+        };
         /** @description A reliability metric with its verdict. */
         Reading: {
             /**
@@ -4482,11 +5241,53 @@ export interface components {
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
+        /** @description What a segment says. */
+        SegmentBody: {
+            /** @description What it is for, up to 500 characters. */
+            description?: string | null;
+            /** @description Who belongs to it, such as `plan = "pro" and last_seen < 30d`. */
+            expression: string;
+        };
+        /** @description What a segment comes to. */
+        SegmentPreview: {
+            /** @description The expression, written out. */
+            expression: string;
+            /** @description How many belong to it now. */
+            reach: components["schemas"]["ReachView"];
+            /** @description What to know about it all the same: topics and messages that it names and the app does not have. */
+            warnings?: components["schemas"]["FieldError"][];
+        };
+        /** @description Whose reach is wanted. */
+        SegmentPreviewBody: {
+            /** @description Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same. */
+            exact?: boolean;
+            /** @description A segment's name, or an expression. */
+            segment: string;
+        };
+        /** @description A stored segment. */
+        SegmentView: {
+            /**
+             * Format: date-time
+             * @description When it was last set.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /** @description What it is for, in its author's words. */
+            description?: string | null;
+            /** @description Who belongs to it, written out. */
+            expression: string;
+            /** @description Its name. */
+            name: string;
+        };
         /**
          * @description Where a message stands.
          * @enum {string}
          */
-        SendState: "sending" | "paused" | "cancelled" | "done";
+        SendState: "scheduled" | "sending" | "paused" | "cancelled" | "done";
         /** @description A sentence of an explanation. */
         Sentence: {
             /**
@@ -4852,10 +5653,18 @@ export interface components {
              */
             window_s: number;
         };
-        /** @description Whom a message is for: exactly one of these. */
+        /**
+         * @description Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
+         *     `all`.
+         */
         To: {
             /** @description Everyone: `true`. */
             all?: boolean | null;
+            /**
+             * @description Of these, or of everyone, only those who belong to this segment: its name, or an expression such as
+             *     `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
+             */
+            segment?: string | null;
             /** @description These subscriptions, at most 1,000. */
             subscriptions?: string[] | null;
             /** @description Everyone in this topic. */
@@ -5473,7 +6282,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -5576,6 +6385,457 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CalendarView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_list: {
+        parameters: {
+            query?: {
+                /** @description Only those that stand so. */
+                state?: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 characters; remembered for a day or longer */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CampaignBody"];
+            };
+        };
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_replace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CampaignBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_cancel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_clone: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 characters; remembered for a day or longer */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CampaignClone"];
+            };
+        };
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_locales_show_locales: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CampaignLocales"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_pause: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_plan_show_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CampaignBody"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_resume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CampaignTestSend"];
+            };
+        };
+        responses: {
+            /** @description Accepted; it is being done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -6491,7 +7751,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only those that stand so. */
-                state?: "sending" | "paused" | "cancelled" | "done";
+                state?: "scheduled" | "sending" | "paused" | "cancelled" | "done";
                 /** @description Only those of this tier. */
                 tier?: "transactional" | "promotional" | "engagement";
                 /** @description Only those to this topic. */
@@ -6666,6 +7926,69 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_by_key_show_by_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Its sender's own name for it */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_by_key_cancel_by_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Its sender's own name for it */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -7615,6 +8938,196 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    segments_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "segment": "country in (\"AT\", \"DE\") and not topic(\"news\")"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SegmentPreviewBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentPreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "description": "Who pays, or tries what is new",
+                 *       "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SegmentBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            /** @description It is new */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SegmentView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    segments_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                segment: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     slas_show: {
         parameters: {
             query?: never;
@@ -7704,6 +9217,11 @@ export interface operations {
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
                 /** @description Their push service. */
                 gateway?: string;
+                /**
+                 * @description Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
+                 *     `done` says whether there may be more.
+                 */
+                segment?: string;
             };
             header?: never;
             path: {
@@ -8371,7 +9889,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */

@@ -4,8 +4,9 @@ import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from
 import { clockTime, count, duration, rate, things, type Zone } from "./format";
 import type { Tone } from "./words";
 
-export const STATES: readonly MessageState[] = ["sending", "paused", "done", "cancelled"];
+export const STATES: readonly MessageState[] = ["scheduled", "sending", "paused", "done", "cancelled"];
 export const STATE_LOOKS: Record<MessageState, { word: string; tone: Tone }> = {
+  scheduled: { word: "Scheduled", tone: "waiting" },
   sending: { word: "Sending", tone: "waiting" },
   paused: { word: "Paused", tone: "retrying" },
   done: { word: "Done", tone: "accepted" },
@@ -149,6 +150,8 @@ export function going(it: Standing, perMinute: number | undefined, now: Date, zo
       return stopped(it);
     case "paused":
       return { tone: "retrying", words: `Paused: ${outOf(it)} done, the rest waits. Its time to live runs on, until ${ends}.` };
+    case "scheduled":
+      return { tone: "waiting", words: "Scheduled: nothing of it is due yet." };
     case "sending":
       return underWay(it, perMinute, now, ends);
   }
@@ -199,7 +202,7 @@ export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume
 
 /** What may be done to a message that stands so. */
 export function steerings(state: MessageState): readonly Steering[] {
-  if (state === "sending") return ["pause", "cancel"];
+  if (state === "sending" || state === "scheduled") return ["pause", "cancel"];
   return state === "paused" ? ["resume", "cancel"] : [];
 }
 
