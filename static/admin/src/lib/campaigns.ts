@@ -179,6 +179,25 @@ export function consequence(act: Exclude<Act, "start">, campaign: Campaign): str
 
 const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliveries"))} ${n === 1 ? "has" : "have"}`;
 
+/** Whom a plan's message is for. */
+export function audienceWords(to: CampaignPlan["message"]["to"]): string {
+  const whole = to.topic ? `Topic ${to.topic}` : "Everybody";
+  return to.segment ? `${whole} in ${segmentWords(to.segment)}` : whole;
+}
+
+/** A segment by its name, or by what it says. */
+export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `a segment of its own: ${segment}`);
+
+/** What starting it would do, and to about how many. `counted`: those that its message would go to now. */
+export function startWords(plan: CampaignPlan, counted: { audience_estimate: number; audience_margin: number }, now: Date, zone: Zone): string[] {
+  const { audience_estimate: n, audience_margin: margin } = counted;
+  const many = `${things(n, "active subscription")}${margin > 0 ? `, give or take ${count(margin)}` : ""}`;
+  const held = plan.holdout ? ` ${percent(plan.holdout)} of them get nothing, to measure its effect.` : "";
+  const whom = plan.follows ? `It goes to those of ${many} who got the other campaign and are left by it, as counted then.` : `It goes to ${audienceWords(plan.message.to).replace(/^E/, "e").replace(/^T/, "t")}: ${many}, as counted just now${plan.schedule ? "; who comes or goes before it is due is counted then" : ""}.`;
+  const test = testWords(plan);
+  return [`${whom}${held}`, scheduleWords(plan, now, zone).join(" "), ...(test ? [test] : []), ...(plan.pace ? [paceWords(plan)] : [])];
+}
+
 /** Times of a recurring schedule that are shown. */
 const NEXT_SHOWN = 3;
 
