@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariant } from "../src/api/types";
-import { actsOn, axisEnd, brief, byDay, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
+import { actsOn, axisEnd, brief, byDay, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -103,6 +103,17 @@ describe("what a plan says", () => {
     expect(testWords({ variants: [] })).toBeUndefined();
     expect(testWords({ variants })).toBe("2 variants, by weight; nothing is decided.");
     expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("2 variants go to 20 % first. After 4 h the rest gets the one that is better than each other with a probability of 95 %; if there is none, plain, the first.");
+  });
+
+  it("of what starting it does, and to how many", () => {
+    const plan: CampaignPlan = { slug: "a", message: { to: { topic: "news", segment: "keen" } }, holdout: 0.05, schedule: { at: "2027-01-15T11:00:00Z" }, pace: { per_minute: 60 } };
+    expect(startWords(plan, { audience_estimate: 2_771, audience_margin: 40 }, NOW, "UTC")).toEqual([
+      "It goes to topic news in the segment keen: 2,771 active subscriptions, give or take 40, as estimated just now; who comes or goes before it is due is counted then. 5 % of them get nothing, to measure its effect.",
+      "At 11:00, in 3 h.",
+      "At most 60 a minute.",
+    ]);
+    const follow: CampaignPlan = { slug: "a", message: { to: { all: true } }, follows: { campaign: "spring", did_not: "click", after: 3_600 } };
+    expect(startWords(follow, { audience_estimate: 1, audience_margin: 0 }, NOW, "UTC")[0]).toBe("It goes to those of one active subscription who got the other campaign and are left by it, as counted then.");
   });
 
   it("is no moment while it is not one", () => {

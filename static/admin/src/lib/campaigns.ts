@@ -193,7 +193,7 @@ export function startWords(plan: CampaignPlan, counted: { audience_estimate: num
   const { audience_estimate: n, audience_margin: margin } = counted;
   const many = `${things(n, "active subscription")}${margin > 0 ? `, give or take ${count(margin)}` : ""}`;
   const held = plan.holdout ? ` ${percent(plan.holdout)} of them get nothing, to measure its effect.` : "";
-  const whom = plan.follows ? `It goes to those of ${many} who got the other campaign and are left by it, as counted then.` : `It goes to ${audienceWords(plan.message.to).replace(/^E/, "e").replace(/^T/, "t")}: ${many}, as counted just now${plan.schedule ? "; who comes or goes before it is due is counted then" : ""}.`;
+  const whom = plan.follows ? `It goes to those of ${many} who got the other campaign and are left by it, as counted then.` : `It goes to ${audienceWords(plan.message.to).replace(/^E/, "e").replace(/^T/, "t")}: ${many}, as ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; who comes or goes before it is due is counted then" : ""}.`;
   const test = testWords(plan);
   return [`${whom}${held}`, scheduleWords(plan, now, zone).join(" "), ...(test ? [test] : []), ...(plan.pace ? [paceWords(plan)] : [])];
 }
