@@ -91,7 +91,8 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/messages/new`} component={Composer} />
               <Route path={`${BASE}/messages/:message`} component={MessagePage} />
               <Route path={`${BASE}/campaigns`} component={Campaigns} />
-              <Route path={`${BASE}/campaigns/new`} component={CampaignComposer} />
+              {/* No slug begins with a hyphen. */}
+              <Route path={`${BASE}/campaigns/-new`} component={CampaignComposer} />
               <Route path={`${BASE}/campaigns/:campaign`} component={CampaignPage} />
               <Route path={`${BASE}/campaigns/:campaign/edit`} component={CampaignComposer} />
               <Route path={`${BASE}/deliveries`} component={Deliveries} />

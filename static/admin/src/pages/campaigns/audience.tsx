@@ -59,7 +59,7 @@ function SegmentField({ app, segment, choose, fault }: { app: PartProps["app"]; 
   if (stored.known.value && known.length === 0) {
     return (
       <p class="soft">
-        This app has no segment yet. <a href={link("/segments/new")}>Make one</a>, or write conditions for this campaign alone.
+        This app has no segment yet. <a href={link("/segments/-new")}>Make one</a>, or write conditions for this campaign alone.
       </p>
     );
   }

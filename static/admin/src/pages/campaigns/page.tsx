@@ -43,10 +43,10 @@ export default function Campaigns() {
 function Write({ app }: { app: AppView }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
-  useKey("n", sender.may ? () => go("/campaigns/new") : undefined);
+  useKey("n", sender.may ? () => go("/campaigns/-new") : undefined);
   if (!sender.may) return <p class="fine">Writing campaigns is not yours to do. {sender.why}</p>;
   return (
-    <a class="button primary" id="new-campaign" href={link("/campaigns/new")}>
+    <a class="button primary" id="new-campaign" href={link("/campaigns/-new")}>
       New campaign <kbd>n</kbd>
     </a>
   );
@@ -120,7 +120,7 @@ function None({ app }: { app: AppView }) {
       </ul>
       {sender.may && (
         <p>
-          <a href={link("/campaigns/new")}>Write the first one</a>. It stays a draft until you start it.
+          <a href={link("/campaigns/-new")}>Write the first one</a>. It stays a draft until you start it.
         </p>
       )}
       <p>Or keep the plan in a file:</p>

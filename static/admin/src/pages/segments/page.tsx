@@ -28,10 +28,10 @@ export default function Segments() {
 function Write({ app }: { app: AppView }) {
   const { go, link } = useFilters();
   const sender = useMay("sender", app.id);
-  useKey("n", sender.may ? () => go("/segments/new") : undefined);
+  useKey("n", sender.may ? () => go("/segments/-new") : undefined);
   if (!sender.may) return <p class="fine">Making segments is not yours to do. {sender.why}</p>;
   return (
-    <a class="button primary" id="new-segment" href={link("/segments/new")}>
+    <a class="button primary" id="new-segment" href={link("/segments/-new")}>
       New segment <kbd>n</kbd>
     </a>
   );
@@ -68,7 +68,7 @@ function None({ app }: { app: AppView }) {
       <p>It asks about tags, topics, attributes, languages, browsers, and about what people did. Messages and campaigns go to it by its name; whoever fits when it is their turn belongs.</p>
       {sender.may && (
         <p>
-          <a href={link("/segments/new")}>Make the first one</a>, and see how many it takes while you write.
+          <a href={link("/segments/-new")}>Make the first one</a>, and see how many it takes while you write.
         </p>
       )}
     </>

@@ -3,7 +3,8 @@ import { useRoute } from "preact-iso";
 import type { AppView, Segment, Subscription } from "../../api/types";
 import { slugOf } from "../../lib/campaign-draft";
 import { useResource } from "../../lib/resource";
-import { shortId, subscriptionWords } from "../../lib/subscribers";
+import { shortId } from "../../lib/deliveries";
+import { subscriptionWords } from "../../lib/subscribers";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
 import { ChooseApp } from "../../shell/choose-app";
@@ -22,8 +23,8 @@ import { loadMembers, loadSegment, removeSegment, setSegment, usePreview } from 
 import { ReachFigure } from "./reach";
 import "./segments.css";
 
-/** Stands in the address for one that is yet to be made: names of segments are small letters, and none is kept by this one. */
-const NEW = "new";
+/** Stands in the address for one that is yet to be made: no name begins with a hyphen. */
+const NEW = "-new";
 
 /** One segment: who belongs, how many they are, and what may be done. */
 export default function SegmentPage() {
@@ -185,7 +186,7 @@ function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
       <Refused problem={refused ?? (wrong ? undefined : isEmpty ? undefined : problem)} />
       {segment && <p class="fine">Messages and campaigns that were sent keep what it said. Those that are yet to be sent by its name go to whom it says then.</p>}
       <p class="row">
-        <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || name === NEW || wrong !== undefined} onClick={() => run()}>
+        <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
           {segment ? "Save it" : "Make it"}
         </button>
         {onLeave && (
@@ -193,7 +194,6 @@ function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
             Leave it
           </button>
         )}
-        {name === NEW && <span class="fault">It needs another name: this one is taken by this page.</span>}
       </p>
     </Card>
   );
