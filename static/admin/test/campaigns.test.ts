@@ -42,6 +42,8 @@ describe("how a campaign goes", () => {
     [{ state: "scheduled", runs: 0, next_at: "2027-01-15T11:00:00Z" }, "Due in 3 h, 11:00."],
     [{ state: "scheduled", runs: 4, next_at: "2027-01-18T08:00:00Z" }, "4 runs so far; the next is due in 3 days, 18 Jan 08:00."],
     [{ state: "paused" }, "Paused: nothing of it goes out until it is resumed."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90, waiting: 10 }) }) }, "Paused: 90 of 100 done, the rest waits."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing of it goes out until it is resumed."],
     [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "On its way: recipients are being found."],
     [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12 k of 50 k done, 3,600 a minute, done at about 08:12."],
     [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50 k done."],

@@ -74,7 +74,7 @@ export function going(campaign: Campaign, perMinute: number | undefined, now: Da
     case "scheduled":
       return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
     case "paused":
-      return { tone: "retrying", words: it && wholeOf(it) > 0 ? `Paused: ${outOf(it)} done, the rest waits.` : "Paused: nothing of it goes out until it is resumed." };
+      return { tone: "retrying", words: it && waitingOf(it) > 0 ? `Paused: ${outOf(it)} done, the rest waits.` : "Paused: nothing of it goes out until it is resumed." };
     case "cancelled":
       return { tone: "cancelled", words: it && wholeOf(it) > 0 ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.` : "Cancelled before anything of it went out." };
     case "done":

@@ -7,7 +7,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { Shown } from "../../ui/shown";
-import { loadCalendar, MOVES } from "./load";
+import { CALENDAR_MAX, loadCalendar, MOVES } from "./load";
 
 const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const IS_WORDS: Record<Entry["is"], string> = { was: "went out", due: "is due", planned: "would be due, if this draft were started" };
@@ -52,7 +52,7 @@ export function CampaignCalendar({ app }: { app: AppView }) {
         }}
       </Shown>
       <p class="fine">
-        Times are {zone.value === "UTC" ? "UTC’s" : "those of this computer’s zone"}. Shaded: it went out; framed: it is due; dashed: a draft that was not started.
+        {known.known.value?.value.length === CALENDAR_MAX && `Of the newest ${CALENDAR_MAX} campaigns. `}Times are {zone.value === "UTC" ? "UTC’s" : "those of this computer’s zone"}. Shaded: it went out; framed: it is due; dashed: a draft that was not started.
         {!sender.may && " When a campaign recurs beyond its next time is in its plan, which takes the role sender."}
       </p>
     </>

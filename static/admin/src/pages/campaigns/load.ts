@@ -24,9 +24,12 @@ export const loadCampaigns = (app: string, { state, after }: Filters, signal: Ab
 /** Campaigns whose plans are looked into for a calendar; of others, what the list says is shown. */
 const PLANS_MAX = 60;
 
+/** Campaigns that a calendar is made of. */
+export const CALENDAR_MAX = 250;
+
 /** The newest campaigns, with their plans where those may be seen. */
 export async function loadCalendar(app: string, maySeePlans: boolean, signal: AbortSignal): Promise<[Campaign, CampaignPlan | undefined][]> {
-  const { campaigns } = await page(app, { state: undefined, limit: 250, iterator: undefined }, signal);
+  const { campaigns } = await page(app, { state: undefined, limit: CALENDAR_MAX, iterator: undefined }, signal);
   const plans = campaigns.map((campaign, n) => (maySeePlans && n < PLANS_MAX ? loadPlan(app, campaign.id, signal) : undefined));
   return Promise.all(campaigns.map(async (campaign, n): Promise<[Campaign, CampaignPlan | undefined]> => [campaign, await plans[n]]));
 }

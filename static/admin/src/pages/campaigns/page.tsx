@@ -141,16 +141,19 @@ function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[]
       columns={[
         {
           head: "Campaign",
-          cell: ({ name, slug }) => (
+          cell: (campaign) => (
             <>
-              <a href={link(`/campaigns/${slug}`)}>{name}</a>
+              <a href={link(`/campaigns/${campaign.slug}`)}>{campaign.name}</a>
               <br />
-              <span class="fine">{slug}</span>
+              <span class="fine">{campaign.slug}</span>
+              <div class="if-narrow fine">
+                <Next campaign={campaign} />
+              </div>
             </>
           ),
         },
         { head: "State", cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
-        { head: "Next", cell: (campaign) => <Next campaign={campaign} /> },
+        { head: "Next", isExtra: true, cell: (campaign) => <Next campaign={campaign} /> },
         { head: "Deliveries", cell: (campaign) => (campaign.runs > 0 ? <Progress key={campaign.id} app={app} campaign={campaign} /> : <span class="soft">–</span>) },
         { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => runs },
         { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },

@@ -173,6 +173,7 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
             onInput={(event) => write({ value: event.currentTarget.value })}
           />
         ))}
+      {subject === "last_seen" && <span class="fine">ago</span>}
       {isDeed(subject) && <input class="short" aria-label="Within" data-part="within" placeholder="ever, or 7d" maxLength={10} autocomplete="off" value={within} onInput={(event) => write({ within: event.currentTarget.value })} />}
       <button type="button" class="plain remove" aria-label={`Remove: ${SUBJECT_WORDS[subject]} ${name}`} onClick={remove}>
         ✕

@@ -165,7 +165,7 @@ function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
     else go(`/segments/${name}`);
   });
   return (
-    <Card title={segment ? "Change it" : "Who belongs"} class="composer-like">
+    <Card title={segment ? "Change it" : "Who belongs"} class="segment-form">
       {!segment && (
         <div class="pair">
           <Text label="Name" name="segment-name" value={named} change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))} max={64} placeholder="keen" hint="Small letters, digits and hyphens: messages go to it by that." />
