@@ -32,6 +32,9 @@ const words = (more: Partial<Message>, perMinute?: number) => going(standing(mes
 describe("whom it is for", () => {
   it.each([
     [{ all: true }, "Everybody"],
+    [{ segment: "paying" }, "Segment paying"],
+    [{ all: true, segment: "paying" }, "Segment paying"],
+    [{ topic: "news", segment: "paying" }, "Segment paying of topic news"],
     [{ topic: "news" }, "Topic news"],
     [{ users: ["ann"] }, "User ann"],
     [{ users: [null] }, "One user"],
@@ -113,6 +116,7 @@ describe("the pace", () => {
 
 describe("what may be done", () => {
   it("fits the state", () => {
+    expect(steerings("scheduled")).toEqual(["pause", "cancel"]);
     expect(steerings("sending")).toEqual(["pause", "cancel"]);
     expect(steerings("paused")).toEqual(["resume", "cancel"]);
     expect(steerings("done")).toEqual([]);

@@ -220,7 +220,7 @@ export interface paths {
         /** Writes a draft anew. 409 once it was started: clone it. */
         put: operations["campaigns_replace"];
         post?: never;
-        /** Deletes a draft. 409 once it was started: cancel it. */
+        /** Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it. */
         delete: operations["campaigns_remove"];
         options?: never;
         head?: never;
@@ -6451,6 +6451,47 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "holdout": 0.05,
+                 *       "message": {
+                 *         "content": {
+                 *           "title": "Spring is here",
+                 *           "url": "/spring"
+                 *         },
+                 *         "to": {
+                 *           "topic": "news"
+                 *         }
+                 *       },
+                 *       "name": "Spring sale",
+                 *       "pace": {
+                 *         "per_minute": 60000
+                 *       },
+                 *       "schedule": {
+                 *         "at": "2027-03-01T09:00",
+                 *         "timezone": "Europe/Vienna"
+                 *       },
+                 *       "slug": "spring",
+                 *       "test": {
+                 *         "after": 14400,
+                 *         "share": 0.2
+                 *       },
+                 *       "variants": [
+                 *         {
+                 *           "message": {},
+                 *           "name": "plain"
+                 *         },
+                 *         {
+                 *           "message": {
+                 *             "content": {
+                 *               "title": "20 % off, until Sunday"
+                 *             }
+                 *           },
+                 *           "name": "offer"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignBody"];
             };
         };
@@ -6522,6 +6563,47 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "holdout": 0.05,
+                 *       "message": {
+                 *         "content": {
+                 *           "title": "Spring is here",
+                 *           "url": "/spring"
+                 *         },
+                 *         "to": {
+                 *           "topic": "news"
+                 *         }
+                 *       },
+                 *       "name": "Spring sale",
+                 *       "pace": {
+                 *         "per_minute": 60000
+                 *       },
+                 *       "schedule": {
+                 *         "at": "2027-03-01T09:00",
+                 *         "timezone": "Europe/Vienna"
+                 *       },
+                 *       "slug": "spring",
+                 *       "test": {
+                 *         "after": 14400,
+                 *         "share": 0.2
+                 *       },
+                 *       "variants": [
+                 *         {
+                 *           "message": {},
+                 *           "name": "plain"
+                 *         },
+                 *         {
+                 *           "message": {
+                 *             "content": {
+                 *               "title": "20 % off, until Sunday"
+                 *             }
+                 *           },
+                 *           "name": "offer"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignBody"];
             };
         };
@@ -6627,6 +6709,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "slug": "summer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignClone"];
             };
         };
@@ -6825,6 +6912,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "users": [
+                 *         "u_1"
+                 *       ],
+                 *       "variant": "offer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CampaignTestSend"];
             };
         };

@@ -22,11 +22,13 @@ interface To {
   topic?: string;
   users?: readonly (string | null)[];
   subscriptions?: readonly string[];
+  segment?: string;
 }
 
 /** Whom a message is for. */
 export function audienceWords(to: Message["to"]): string {
-  const { all, topic, users, subscriptions } = to as To;
+  const { all, topic, users, subscriptions, segment } = to as To;
+  if (segment !== undefined) return topic === undefined ? `Segment ${segment}` : `Segment ${segment} of topic ${topic}`;
   if (all) return "Everybody";
   if (topic !== undefined) return `Topic ${topic}`;
   if (users) return users.length === 1 ? (users[0] == null ? "One user" : `User ${users[0]}`) : `${count(users.length)} users`;

@@ -147,7 +147,7 @@ function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[]
               <br />
               <span class="fine">{campaign.slug}</span>
               <div class="if-narrow fine">
-                <Next campaign={campaign} />
+                <Next campaign={campaign} isBrief />
               </div>
             </>
           ),
@@ -165,11 +165,15 @@ function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[]
 /** While a campaign goes out, it is looked at every few seconds, which is nobody's business. */
 const SOON_MS = 60_000;
 
-function Next({ campaign: { state, next_at, changed_at } }: { campaign: Campaign }) {
+function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
   const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
   if (state === "sending" && isSoon) return <span class="soft">under way</span>;
   if (next_at && (state === "scheduled" || state === "sending")) {
-    return (
+    return isBrief ? (
+      <>
+        next <Time at={next_at} />
+      </>
+    ) : (
       <>
         <Time at={next_at} absolute />
         <br />
@@ -196,7 +200,7 @@ function Progress({ app, campaign: { id, state, changed_at } }: { app: AppView; 
   const known = going.known.value?.value;
   const it = known?.progress ? standing(known, known.progress) : undefined;
   return (
-    <div class="going">
+    <div class="going in-list">
       <PartsBar parts={it ? parts(it) : []} slim />
       <span class="fine">{it ? brief(it) : going.problem.value ? "not known" : "one moment…"}</span>
     </div>
